@@ -1,0 +1,1 @@
+"""The demo bank: settings and URLs around the reusable app, and no logic of its own."""

@@ -1,0 +1,20 @@
+#!/usr/bin/env python
+"""Django's command-line entry point for the demo bank."""
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run one management command of the bank."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bank.settings")
+    if "runserver" in sys.argv[1:2]:
+        # Only the development server is a development environment; every other command keeps the safe default.
+        os.environ.setdefault("DJANGO_DEBUG", "1")
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()
