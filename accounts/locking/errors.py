@@ -1,0 +1,172 @@
+"""What concurrent work can fail with, and the one place where driver errors become these.
+
+::
+
+    ConcurrencyError
+    ├── StaleVersionError      (also concurrency.exceptions.RecordModifiedError)
+    ├── LockNotAvailable       55P03   (also django.db.OperationalError)
+    ├── DeadlockDetected       40P01   (also django.db.OperationalError)
+    ├── SerializationFailure   40001   (also django.db.OperationalError)
+    └── RetriesExhausted
+
+Django raises the three lock errors as one ``OperationalError`` and leaves the difference in ``__cause__.sqlstate``
+(PostgreSQL documentation, appendix A). The classes above keep the old bases, so that handlers written for Django or
+for django-concurrency go on working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from concurrency.exceptions import RecordModifiedError
+from django.apps import apps
+from django.db import OperationalError
+from django.db.models import Model
+
+__all__ = [
+    "ConcurrencyError",
+    "DeadlockDetected",
+    "LockNotAvailable",
+    "RetriesExhausted",
+    "SerializationFailure",
+    "StaleVersionError",
+    "sqlstate_of",
+    "translated",
+    "translated_errors",
+]
+
+
+class ConcurrencyError(Exception):
+    """Concurrent work got in the way.
+
+    Carries, each None where unknown: ``model`` (the class), ``pk`` (one primary key, or a list of them), ``expected``
+    and ``found`` (versions), ``sqlstate``. Without a message the first line of the class's docstring is the message.
+    Survives pickling, as worker processes need.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        model: type[Model] | None = None,
+        pk: object = None,
+        expected: int | None = None,
+        found: int | None = None,
+        sqlstate: str | None = None,
+    ) -> None:
+        # Not super(): the other bases of the leaves demand arguments of their own.
+        Exception.__init__(self, message or (type(self).__doc__ or "").partition("\n")[0])
+        self.model = model
+        self.pk = pk
+        self.expected = expected
+        self.found = found
+        self.sqlstate = sqlstate
+
+    def __str__(self) -> str:
+        facts = [f"{name}={value!r}" for name, value in self._facts().items() if value is not None]
+        return f"{self.args[0]} ({', '.join(facts)})" if facts else str(self.args[0])
+
+    def _facts(self) -> dict[str, object]:
+        label = self.model._meta.label if self.model else None
+        return {"model": label, **{k: v for k, v in vars(self).items() if k in _SHOWN}}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {key: value for key, value in vars(self).items() if key in _CARRIED}
+        return _rebuild, (type(self), self.args[0], self.model._meta.label if self.model else None, state)
+
+    @classmethod
+    def _rebuilt(cls, message: str, model: type[Model] | None, state: dict[str, Any]) -> Self:
+        error = cls(message, model=model)
+        vars(error).update(state)
+        return error
+
+
+_SHOWN = ("pk", "expected", "found", "sqlstate")
+_CARRIED = (*_SHOWN, "attempts", "elapsed")
+
+
+def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state: dict[str, Any]) -> ConcurrencyError:
+    """Make an unpickled error; its model travels by label, because not every model class can be pickled."""
+    try:
+        model = apps.get_model(label) if label else None
+    except LookupError:
+        model = None
+    return cls._rebuilt(message, model, state)
+
+
+class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[misc]
+    """The row has another version than the one that was read.
+
+    ``expected`` is the version the writer had seen, ``found`` the one in the database. ``target`` is the instance that
+    could not be written, as django-concurrency's handlers want it; it stays behind when the error is pickled.
+    """
+
+    def __init__(self, message: str = "", *, target: Model | None = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.target = target
+
+
+class LockNotAvailable(ConcurrencyError, OperationalError):
+    """A lock was not to be had: taken and ``nowait`` asked for, or its ``timeout`` passed."""
+
+
+class DeadlockDetected(ConcurrencyError, OperationalError):
+    """The server ended this transaction to break a deadlock."""
+
+
+class SerializationFailure(ConcurrencyError, OperationalError):
+    """The transaction saw a state that concurrent commits have overtaken."""
+
+
+class RetriesExhausted(ConcurrencyError):
+    """Every attempt met a conflict.
+
+    ``attempts`` says how many were made, ``elapsed`` how many seconds they took; the last error is ``__cause__``.
+    """
+
+    def __init__(self, message: str = "", *, attempts: int = 0, elapsed: float = 0.0, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.attempts = attempts
+        self.elapsed = elapsed
+
+
+_BY_SQLSTATE: dict[str, type[ConcurrencyError]] = {
+    "55P03": LockNotAvailable,
+    "40P01": DeadlockDetected,
+    "40001": SerializationFailure,
+}
+
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """Return the SQLSTATE of a driver's error, or of the driver's error behind Django's; None if there is none."""
+    for candidate in (error, error.__cause__):
+        sqlstate = getattr(candidate, "sqlstate", None)
+        if isinstance(sqlstate, str):
+            return sqlstate
+    return None
+
+
+@contextmanager
+def translated_errors(*, model: type[Model] | None = None, pk: object = None) -> Iterator[None]:
+    """Raise lock errors of the driver, met in the block, as the classes of this module; let every other error pass.
+
+    Wrap it around ``atomic()`` to catch what COMMIT raises too. The original error is ``__cause__``.
+    """
+    try:
+        yield
+    except Exception as error:
+        translation = translated(error, model=model, pk=pk)
+        if translation is error:
+            raise
+        raise translation from error
+
+
+def translated(error: Exception, *, model: type[Model] | None = None, pk: object = None) -> Exception:
+    """Return the error as a class of this module where it is a lock error of the driver, otherwise as it is."""
+    if isinstance(error, ConcurrencyError):
+        return error
+    sqlstate = sqlstate_of(error)
+    translation = _BY_SQLSTATE.get(sqlstate or "")
+    return error if translation is None else translation(model=model, pk=pk, sqlstate=sqlstate)

@@ -1,0 +1,105 @@
+"""Second sessions for tests: real connections in threads of their own, driven step by step."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self, TypeVar
+
+from django.db import connection, connections, transaction
+
+R = TypeVar("R")
+
+PATIENCE = 20.0
+"""Seconds after which a test gives up waiting for something that should have happened."""
+
+
+class Session:
+    """One more session: what is run on it runs in one thread, on one connection, in order."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self.pid: int = self.run(_backend_pid)
+
+    def start(self, function: Callable[..., R], *args: Any, **kwargs: Any) -> "Future[R]":
+        """Begin the function and go on; the future tells how it ends."""
+        return self._thread.submit(function, *args, **kwargs)
+
+    def run(self, function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+        """Run the function to its end."""
+        return self.start(function, *args, **kwargs).result(PATIENCE)
+
+    def begin(self) -> None:
+        """Open a transaction that stays open until `end`."""
+        self._block = transaction.atomic()
+        self.run(self._block.__enter__)
+
+    def end(self) -> None:
+        """Commit it."""
+        self.run(self._block.__exit__, None, None, None)
+
+    def is_blocked(self) -> bool:
+        """Whether the server says that this session waits for a lock."""
+        return bool(query("SELECT pg_blocking_pids(%s)", self.pid))
+
+    def wait_until_blocked(self) -> None:
+        """Return as soon as the server says so."""
+        until(self.is_blocked, "the session to be blocked")
+
+    def close(self) -> None:
+        self.run(connections.close_all)
+        self._thread.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Gate:
+    """Stops a session right before the first statement that begins with a word, until it is opened."""
+
+    def __init__(self, word: str) -> None:
+        self._word = word
+        self._reached = threading.Event()
+        self._open = threading.Event()
+
+    def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        """Serve as an execute wrapper of Django's connection."""
+        if sql.startswith(self._word) and not self._reached.is_set():
+            self._reached.set()
+            self._open.wait(PATIENCE)
+        return execute(sql, params, many, context)
+
+    def wait_until_reached(self) -> None:
+        if not self._reached.wait(PATIENCE):
+            raise TimeoutError(f"no statement began with {self._word}")
+
+    def open(self) -> None:
+        self._open.set()
+
+
+def gated(gate: Gate, function: Callable[..., R], *args: Any) -> R:
+    """Run the function with the gate in its session's way."""
+    with connection.execute_wrapper(gate):
+        return function(*args)
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Return as soon as the condition holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {PATIENCE} s for {what}")
+
+
+def query(sql: str, *params: Any) -> Any:
+    """Return the first column of the first row."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return cursor.fetchone()[0]
+
+
+def _backend_pid() -> int:
+    return int(query("SELECT pg_backend_pid()"))

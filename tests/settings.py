@@ -1,0 +1,10 @@
+"""The bank's settings as the tests run them: plain HTTP, cheap passwords."""
+
+from bank.settings import *  # noqa: F403
+from bank.settings import INSTALLED_APPS as BANK_APPS
+
+INSTALLED_APPS = [*BANK_APPS, "tests.shop"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+SECURE_SSL_REDIRECT = False
+SESSION_COOKIE_SECURE = False
+CSRF_COOKIE_SECURE = False
