@@ -1,0 +1,336 @@
+"""The account and its ledger as abstract models: importable without being installed, for a project's own tables."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models, router, transaction
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE, parse_amount
+from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
+from accounts.locking.durations import Duration
+from accounts.locking.errors import StaleVersionError, translated_errors
+from accounts.locking.rows import lock_rows
+from accounts.locking.versions import VersionedModel
+
+__all__ = ["AbstractAccount", "AbstractEntry"]
+
+
+def money(**options: Any) -> models.DecimalField[Any, Any]:
+    """Return a field for money; `parse_amount` lets through what it can hold."""
+    return models.DecimalField(max_digits=MAX_DIGITS, decimal_places=PLACES, **options)
+
+
+class AbstractAccount(VersionedModel):
+    """An account whose balance changes by entries.
+
+    A concrete subclass needs an entry model: a subclass of `AbstractEntry` whose ``account`` is a foreign key to it
+    with ``related_name="entries"``. The pessimistic class methods lock the row first; the optimistic instance methods
+    write only if nobody else has. Both bump the version, so that each notices the other.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, verbose_name=_("user"))
+    balance = money(default=Decimal("0.00"), verbose_name=_("balance"))
+    overdraft_limit = money(default=Decimal("0.00"), verbose_name=_("overdraft limit"))
+    created_at = models.DateTimeField(_("created at"), db_default=Now(), editable=False)
+    updated_at = models.DateTimeField(_("updated at"), auto_now=True)
+
+    class Meta:
+        abstract = True
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(balance__gte=-models.F("overdraft_limit")),
+                name="%(app_label)s_%(class)s_balance_within_limit",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(overdraft_limit__gte=0),
+                name="%(app_label)s_%(class)s_overdraft_limit_not_negative",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self._meta.verbose_name} {self.pk}"
+
+    # Pessimistic: whoever comes second waits for the row.
+
+    @classmethod
+    def deposit(
+        cls,
+        pk: object,
+        amount: object,
+        *,
+        idempotency_key: str | None = None,
+        nowait: bool = False,
+        timeout: Duration | None = None,
+        using: str | None = None,
+    ) -> Self:
+        """Add the amount to the balance while the row is locked ``FOR NO KEY UPDATE``; return the account.
+
+        Opens a transaction, or joins the caller's, whose end then releases the lock. Waits for the row without bound,
+        at most ``timeout`` (timedelta or seconds), or not at all (``nowait``). A second call with the same
+        ``idempotency_key`` and amount changes nothing and returns the account as the first call left it, also when both
+        run at the same time. Right at every isolation level.
+
+        Raises `InvalidAmount` before any SQL, ``DoesNotExist``, `IdempotencyKeyReused`, `LockNotAvailable`,
+        `DeadlockDetected`, and above READ COMMITTED `SerializationFailure`.
+        """
+        return cls._change_locked(
+            pk, parse_amount(amount), idempotency_key=idempotency_key, nowait=nowait, timeout=timeout, using=using
+        )
+
+    @classmethod
+    def withdraw(
+        cls,
+        pk: object,
+        amount: object,
+        *,
+        idempotency_key: str | None = None,
+        nowait: bool = False,
+        timeout: Duration | None = None,
+        using: str | None = None,
+    ) -> Self:
+        """Take the amount off the balance; as `deposit`, and raises `InsufficientFunds` below the overdraft limit."""
+        return cls._change_locked(
+            pk, -parse_amount(amount), idempotency_key=idempotency_key, nowait=nowait, timeout=timeout, using=using
+        )
+
+    @classmethod
+    def transfer(
+        cls,
+        source_pk: object,
+        target_pk: object,
+        amount: object,
+        *,
+        idempotency_key: str | None = None,
+        nowait: bool = False,
+        timeout: Duration | None = None,
+        using: str | None = None,
+    ) -> tuple[Self, Self]:
+        """Move the amount between two accounts in one transaction; return (source, target).
+
+        Both rows are locked in primary-key order, so that opposite transfers never deadlock. The idempotency key is
+        the source account's. Raises as `withdraw` does, and ``ValueError`` for one account as source and target.
+        """
+        moved, key = parse_amount(amount), _checked_key(idempotency_key)
+        source_pk, target_pk = cls._meta.pk.to_python(source_pk), cls._meta.pk.to_python(target_pk)
+        if source_pk == target_pk:
+            raise ValueError(f"A transfer needs two accounts, but source and target are both {source_pk!r}")
+        using = using or router.db_for_write(cls)
+        with translated_errors(model=cls, pk=[source_pk, target_pk]), transaction.atomic(using=using):
+            rows = lock_rows(cls, [source_pk, target_pk], nowait=nowait, timeout=timeout, using=using)
+            source, target = sorted(rows, key=lambda row: row.pk != source_pk)
+            if not source._is_replay(-moved, key, to=target):
+                transfer = uuid.uuid4()
+                source._book(-moved, idempotency_key=key, transfer=transfer)
+                target._book(moved, transfer=transfer)
+        return source, target
+
+    @classmethod
+    def _change_locked(
+        cls,
+        pk: object,
+        amount: Decimal,
+        *,
+        idempotency_key: str | None,
+        nowait: bool,
+        timeout: Duration | None,
+        using: str | None,
+    ) -> Self:
+        key = _checked_key(idempotency_key)
+        using = using or router.db_for_write(cls)
+        with translated_errors(model=cls, pk=pk), transaction.atomic(using=using):
+            (account,) = lock_rows(cls, [pk], nowait=nowait, timeout=timeout, using=using)
+            if not account._is_replay(amount, key):
+                account._book(amount, idempotency_key=key)
+        return account
+
+    # Optimistic: whoever comes second is told so.
+
+    def try_deposit(self, amount: object, *, idempotency_key: str | None = None) -> bool:
+        """Add the amount if the account is still as this instance saw it, in one guarded UPDATE, with its entry.
+
+        True: done, and the instance holds the new balance and version. False: somebody was faster, nothing was written,
+        the instance is as it was (``refresh_from_db()`` and decide again; `retry_on_conflict` does both in a loop). A
+        key that was used for the same amount answers True with the balance and version of the first time.
+
+        Opens a transaction, or a savepoint in the caller's. Above READ COMMITTED raises `SerializationFailure` where it
+        would return False. Raises `InvalidAmount` before any SQL, ``DoesNotExist`` where the row is gone,
+        `IdempotencyKeyReused`.
+        """
+        return self._try_change(parse_amount(amount), idempotency_key=idempotency_key)
+
+    def try_withdraw(self, amount: object, *, idempotency_key: str | None = None) -> bool:
+        """Take the amount off; as `try_deposit`, and raises `InsufficientFunds` if the account seen is the current."""
+        return self._try_change(-parse_amount(amount), idempotency_key=idempotency_key)
+
+    def _try_change(self, amount: Decimal, *, idempotency_key: str | None) -> bool:
+        key = _checked_key(idempotency_key)
+        using = router.db_for_write(type(self), instance=self)
+        with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
+            if self._is_replay(amount, key):
+                return True
+            try:
+                balance = self.balance_after(amount)
+            except InsufficientFunds:
+                if self._is_outdated(using):
+                    return False
+                raise
+            if not self.update_if_unchanged(balance=balance):
+                return False
+            self.record(amount, idempotency_key=key)
+            return True
+
+    def _is_outdated(self, using: str) -> bool:
+        """Whether somebody changed the row since it was read. Raises ``DoesNotExist`` if it is gone."""
+        current = type(self)._base_manager.using(using).values_list("version", flat=True).get(pk=self.pk)
+        return bool(current != self.version)
+
+    # What every way of changing a balance shares.
+
+    def balance_after(self, amount: Decimal) -> Decimal:
+        """Return the balance that this signed amount leads to, from the balance of this instance.
+
+        Raises `InsufficientFunds` below the overdraft limit, `InvalidAmount` above what a balance can hold.
+        """
+        balance: Decimal = self.balance + amount
+        if amount < 0 and balance < -self.overdraft_limit:
+            raise InsufficientFunds(
+                f"{self._meta.label} {self.pk!r} has {self.balance} and an overdraft limit of {self.overdraft_limit}: "
+                f"not enough for {-amount}",
+                balance=self.balance,
+                overdraft_limit=self.overdraft_limit,
+                amount=-amount,
+            )
+        if balance >= TOO_LARGE:
+            rule = f"a balance has at most {MAX_DIGITS - PLACES} digits before the point"
+            raise InvalidAmount(f"Invalid amount {amount}: {rule}", value=amount, rule=rule)
+        return balance
+
+    def record(self, amount: Decimal, *, idempotency_key: str | None = None, transfer: uuid.UUID | None = None) -> Any:
+        """Write the entry of a change: the signed amount with this instance's balance and version after it."""
+        return self._entries().create(
+            account_id=self.pk,
+            amount=amount,
+            balance_after=self.balance,
+            version_after=self.version,
+            idempotency_key=idempotency_key,
+            transfer=transfer,
+        )
+
+    def _book(self, amount: Decimal, **entry: Any) -> None:
+        """Change the balance of a row that is locked, with its entry."""
+        if not self.update_if_unchanged(balance=self.balance_after(amount)):
+            raise StaleVersionError(model=type(self), pk=self.pk, expected=self.version, target=self)
+        self.record(amount, **entry)
+
+    @classmethod
+    def entry_model(cls) -> type[AbstractEntry]:
+        """Return the model of this account's entries. Raises ``FieldDoesNotExist`` if none points here."""
+        return cls._meta.get_field("entries").related_model  # type: ignore[return-value]
+
+    def _entries(self) -> models.QuerySet[Any]:
+        using = router.db_for_write(type(self), instance=self)
+        return self.entry_model()._base_manager.using(using)
+
+    def _is_replay(self, amount: Decimal, key: str | None, *, to: Self | None = None) -> bool:
+        """Whether the key's operation was done before; if so, put the accounts into the state that it left.
+
+        Raises `IdempotencyKeyReused` if it was another operation.
+        """
+        first = key and self._entries().filter(account_id=self.pk, idempotency_key=key).first()
+        if not first:
+            return False
+        arrived = to and self._entries().filter(account_id=to.pk, transfer=first.transfer).first()
+        if first.amount != amount or (first.transfer is None) != (to is None) or (to and not arrived):
+            raise IdempotencyKeyReused(
+                f"The idempotency key {key!r} of {self._meta.label} {self.pk!r} belongs to another operation, "
+                f"with amount {first.amount}",
+                idempotency_key=key,
+                recorded=first.amount,
+            )
+        first.restore(self)
+        if to and arrived:
+            arrived.restore(to)
+        return True
+
+
+def _checked_key(key: str | None) -> str | None:
+    """Return the idempotency key. Raises ``ValueError`` for one that the entry cannot hold."""
+    longest = AbstractEntry._meta.get_field("idempotency_key").max_length
+    if key is not None and not (isinstance(key, str) and 0 < len(key) <= (longest or 0) and "\0" not in key):
+        raise ValueError(f"idempotency_key must be a string of 1 to {longest} characters, not {key!r}")
+    return key
+
+
+class EntryQuerySet(models.QuerySet[Any]):
+    """Entries, to read and to create."""
+
+    def update(self, **values: Any) -> int:
+        """Raise `EntryIsFinal`."""
+        raise EntryIsFinal("Entries are append-only: update() is refused")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        """Raise `EntryIsFinal`."""
+        raise EntryIsFinal("Entries are append-only: delete() is refused")
+
+    def bulk_update(self, objs: Iterable[Any], fields: Iterable[str], batch_size: int | None = None) -> int:
+        """Raise `EntryIsFinal`."""
+        raise EntryIsFinal("Entries are append-only: bulk_update() is refused")
+
+
+class AbstractEntry(models.Model):
+    """One change of one account, for ever.
+
+    The entries of an account, by primary key, form a chain: each ``balance_after`` is the one before plus ``amount``,
+    and the last one is the account's balance. A subclass adds ``account``, a foreign key with
+    ``related_name="entries"``, and the migration operation `AppendOnly`, which keeps SQL from changing entries.
+    """
+
+    amount = money(verbose_name=_("amount"), help_text=_("Negative for what was taken off."))
+    balance_after = money(verbose_name=_("balance after"))
+    version_after = models.BigIntegerField(_("version after"))
+    idempotency_key = models.CharField(  # noqa: DJ001 - NULL is what UNIQUE leaves alone
+        _("idempotency key"), max_length=255, null=True, blank=True
+    )
+    transfer = models.UUIDField(
+        _("transfer"), null=True, blank=True, help_text=_("The same for both entries of a transfer.")
+    )
+    created_at = models.DateTimeField(_("created at"), db_default=Now(), editable=False)
+
+    objects = EntryQuerySet.as_manager()
+
+    class Meta:
+        abstract = True
+        base_manager_name = "objects"
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["account", "idempotency_key"],
+                condition=models.Q(idempotency_key__isnull=False),
+                name="%(app_label)s_%(class)s_idempotency_key_once",
+            ),
+        ]
+        indexes = [models.Index(fields=["account", "id"], name="%(app_label)s_%(class)s_chain")]
+
+    def __str__(self) -> str:
+        return f"{self.amount:+} = {self.balance_after}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Insert the entry. Raises `EntryIsFinal` for one that was saved before."""
+        if not self._state.adding:
+            raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be saved again")
+        super().save(*args, **{**kwargs, "force_insert": True})
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Raise `EntryIsFinal`."""
+        raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be deleted")
+
+    def restore(self, account: AbstractAccount) -> None:
+        """Put into the instance what the account was after this entry; nothing is written."""
+        account.balance, account.version = self.balance_after, self.version_after

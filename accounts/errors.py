@@ -1,0 +1,65 @@
+"""What a change of a balance can be refused with.
+
+::
+
+    AccountError
+    ├── InvalidAmount          (also ValueError)
+    ├── InsufficientFunds
+    ├── IdempotencyKeyReused
+    └── EntryIsFinal
+
+All survive pickling. Conflicts between concurrent changes are `accounts.locking.errors`.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+__all__ = ["AccountError", "EntryIsFinal", "IdempotencyKeyReused", "InsufficientFunds", "InvalidAmount"]
+
+
+class AccountError(Exception):
+    """A change of an account was refused, and nothing was written."""
+
+    def __init__(self, message: str, **data: Any) -> None:
+        super().__init__(message)
+        vars(self).update(data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What a caller passed as an amount may be anything; only plain values are sure to arrive elsewhere.
+        data = {key: value if isinstance(value, _PLAIN) else repr(value) for key, value in vars(self).items()}
+        return _rebuild, (type(self), self.args[0], data)
+
+
+_PLAIN = (str, int, float, Decimal, type(None))
+
+
+def _rebuild(cls: type[AccountError], message: str, data: dict[str, Any]) -> AccountError:
+    return cls(message, **data)
+
+
+class InvalidAmount(AccountError, ValueError):
+    """The amount is not one that can be moved: ``value`` as it was given, ``rule`` that it breaks."""
+
+    value: object
+    rule: str
+
+
+class InsufficientFunds(AccountError):
+    """The account does not cover the amount: ``balance``, ``overdraft_limit``, ``amount`` (positive)."""
+
+    balance: Decimal
+    overdraft_limit: Decimal
+    amount: Decimal
+
+
+class IdempotencyKeyReused(AccountError):
+    """The key ``idempotency_key`` belongs to another operation on this account: ``recorded`` is its signed amount."""
+
+    idempotency_key: str
+    recorded: Decimal
+
+
+class EntryIsFinal(AccountError):
+    """Entries are append-only; a correction is an entry of its own."""

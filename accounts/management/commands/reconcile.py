@@ -1,0 +1,46 @@
+"""``manage.py reconcile``: walks the chains of entries and prints every break."""
+
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.apps import apps
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DEFAULT_DB_ALIAS
+
+from accounts.abstract import AbstractAccount
+from accounts.reconciliation import chain_breaks
+
+
+class Command(BaseCommand):
+    """Exit 0 if all books are right, 1 if a chain breaks, 2 on wrong usage."""
+
+    help = "Compares every account's balance with its entries and prints every break; exits 1 if there is one."
+    requires_migrations_checks = True
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare --model, --database and --format."""
+        parser.add_argument("--model", default="accounts.Account", help="account model (default: accounts.Account)")
+        parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
+        parser.add_argument("--format", choices=["text", "json"], default="text", help="json: one break a line")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print the breaks as they are found."""
+        model, found = _account_model(options["model"]), 0
+        for found, broken in enumerate(chain_breaks(model, using=options["database"]), start=1):  # noqa: B007
+            self.stdout.write(json.dumps(broken.as_dict(), default=str) if options["format"] == "json" else str(broken))
+        if found:
+            self.stderr.write(self.style.ERROR(f"{found} break{'s' if found > 1 else ''} found."))
+            sys.exit(1)
+        self.stderr.write(self.style.SUCCESS(f"Every balance of {model._meta.label} is what its entries say."))
+
+
+def _account_model(label: str) -> type[AbstractAccount]:
+    try:
+        model = apps.get_model(label)
+    except (LookupError, ValueError) as error:
+        raise CommandError(f"--model {label}: {error}", returncode=2) from error
+    if not issubclass(model, AbstractAccount):
+        raise CommandError(f"--model {label} is no AbstractAccount", returncode=2)
+    return model
