@@ -19,6 +19,7 @@ from django.utils import timezone
 from accounts.abstract import AbstractAccount
 from accounts.amounts import TOO_LARGE, parse_amount
 from accounts.locking.errors import StaleVersionError
+from accounts.locking.fields import save_as_django_concurrency
 from accounts.locking.retry import retry_on_conflict
 from accounts.locking.transactions import transaction as isolated_transaction
 from accounts.models import Account
@@ -217,7 +218,7 @@ class DjangoConcurrency(Strategy):
     """The same guard, kept by django-concurrency's save()."""
 
     name = "django_concurrency"
-    summary = "Leaves the version check to django-concurrency's save(), and retries on RecordModifiedError."
+    summary = "Leaves the version check to django-concurrency's own save(), and retries on RecordModifiedError."
     guarantee = "UPDATE ... WHERE version = the one read, sent by save() after a SELECT that the row is there."
 
     @retried
@@ -236,7 +237,7 @@ class DjangoConcurrency(Strategy):
     def _save(self, pk: object, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
         account.balance = account.balance_after(amount)
-        account.save(using=self.alias)
+        save_as_django_concurrency(account, using=self.alias)
         account.record(amount)
         return account
 

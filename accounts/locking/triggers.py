@@ -1,4 +1,4 @@
-"""Migration operations that put a trigger on a model's table; the shared part."""
+"""Migration operations that put a trigger on a model's table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 from django.db.models import Model
 
-__all__ = ["RowTrigger"]
+from accounts.locking.fields import version_field
+from accounts.locking.writes import VERSION_KEPT
+
+__all__ = ["AddVersionGuard", "RowTrigger", "trigger_name"]
 
 
 class RowTrigger(Operation):
@@ -81,3 +84,49 @@ class RowTrigger(Operation):
 def trigger_name(table: str, suffix: str) -> str:
     """Return the trigger's unquoted name, shortened to what PostgreSQL keeps of a name."""
     return truncate_name(f"{table}_{suffix}", 63)
+
+
+class AddVersionGuard(RowTrigger):
+    """Make every UPDATE of the model's rows raise their version, whoever sends it.
+
+    For PostgreSQL: a BEFORE UPDATE trigger adds one where the writer left the version alone and changed something else.
+    A writer that sets the version itself, as instances of `VersionedModel` do, is not counted twice. On the table of a
+    model that inherits its version from another table, the trigger raises the version there. Elsewhere the operation
+    does nothing, and a system check says so.
+    """
+
+    suffix = GUARD_SUFFIX = "version_guard"
+    events = "BEFORE UPDATE"
+
+    def condition(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
+        """Fire only where the version stays the same; on a table without it, always."""
+        version = version_field(model)
+        if version.model is not model:
+            return ""
+        column = schema_editor.connection.ops.quote_name(version.column)
+        return f"WHEN (OLD.{column} = NEW.{column})"
+
+    def body(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
+        """Raise the version if anything changed; ``*<>`` compares rows of every type, also of those without ``=``."""
+        quote = schema_editor.connection.ops.quote_name
+        version = version_field(model)
+        column, owner = quote(version.column), version.model
+        if owner is model:
+            return f"IF NEW *<> OLD THEN NEW.{column} := OLD.{column} + 1; END IF; RETURN NEW;"
+        link = model._meta.get_ancestor_link(owner)
+        if link is None:
+            raise TypeError(f"{model._meta.label} has no link to {owner._meta.label}, which holds its version")
+        return (
+            f"IF NEW *<> OLD AND current_setting('{VERSION_KEPT}', true) IS DISTINCT FROM 'on' THEN "
+            f"UPDATE {quote(owner._meta.db_table)} SET {column} = {column} + 1 "
+            f"WHERE {quote(owner._meta.pk.column)} = NEW.{quote(link.column)}; END IF; RETURN NEW;"
+        )
+
+    def describe(self) -> str:
+        """Return what `migrate` prints."""
+        return f"Guard the version of {self.model_name}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """Return the operation's part of an automatic migration name."""
+        return f"{self.model_name.lower()}_version_guard"

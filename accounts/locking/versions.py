@@ -2,30 +2,109 @@
 
 from __future__ import annotations
 
-import functools
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Self
 
-from concurrency.fields import AutoIncVersionField, VersionField
-from django.core.exceptions import FieldDoesNotExist
-from django.db import models, router, transaction
-from django.db.models.expressions import BaseExpression, Combinable
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, connections, models, router, transaction
+from django.db.models.base import ModelBase
 
-from accounts.locking.errors import translated_errors
+from accounts.locking.errors import StaleVersionError, translated_errors
+from accounts.locking.fields import VersionField, version_field
+from accounts.locking.memory import adopt, has_changes, remember, remembered, undo_on_rollback
+from accounts.locking.merge import Merge, merge_fields
+from accounts.locking.querysets import VersionedManager
+from accounts.locking.writes import column, current_version, python_values, version_kept, write_if
 
 __all__ = ["VersionedModel"]
+
+_TORN = "_version_torn"
 
 
 class VersionedModel(models.Model):
     """A model whose rows carry a version: 1 when created, one more with every change.
 
-    ``save()`` is django-concurrency's: it writes only if the row still has the version that was read.
+    Every write of an instance, ``save()`` in all its forms, ``delete()`` and `update_if_unchanged`, happens only while
+    the row has the version that the instance was read with. Whoever comes too late gets `StaleVersionError`, or
+    ``DoesNotExist`` where the row is gone; nothing was written then, and an open transaction goes on. After a rollback
+    the instance has the version that the database has.
+
+    Writers that never saw an instance are noticed through the migration operation `AddVersionGuard`.
     """
 
-    version = AutoIncVersionField()
+    version: int = VersionField()
+
+    objects = VersionedManager()
 
     class Meta:
         abstract = True
+
+    def save(
+        self,
+        *,
+        force_insert: bool | tuple[ModelBase, ...] = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
+        """Write the instance if its row is as it was read, and raise the version by one; as Django's otherwise.
+
+        The version goes along with ``update_fields``. Without a change nothing is written, no signal is sent, and the
+        row is only looked at (a field with ``auto_now`` always is a change). Never inserts a row that was there and is
+        gone. A copy (``pk = None``, or another ``pk``) is a new row with version 1.
+
+        Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row is gone,
+        ``ValueError`` before any SQL for an instance without its version; above READ COMMITTED `SerializationFailure`.
+        """
+        using = using or router.db_for_write(type(self), instance=self)
+        names = None if update_fields is None else list(update_fields)
+        if force_insert or self._is_new() or using != self._state.db:
+            self._save_new(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
+        elif names != []:
+            self._save_known(names, using=using)
+
+    @classmethod
+    def from_db(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make the instance of a row, and remember the row."""
+        instance = super().from_db(*args, **kwargs)
+        remember(instance)
+        return instance
+
+    def refresh_from_db(
+        self,
+        using: str | None = None,
+        fields: Iterable[str] | None = None,
+        from_queryset: models.QuerySet[Self] | None = None,
+    ) -> None:
+        """Read the row again; as Django's.
+
+        Reading a newer version without the other values would let them overwrite what was changed since: such an
+        instance can no longer be written until all of it is read.
+        """
+        fields = None if fields is None else list(fields)
+        attname = version_field(type(self)).attname
+        before = vars(self).get(attname)
+        super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
+        if fields is None or vars(self).get(attname) != before:
+            setattr(self._state, _TORN, fields is not None)
+        remember(self, None if fields is None else _attnames(self, fields))
+
+    def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+        """Delete the row if it is as it was read; as Django's otherwise.
+
+        Locks the row ``FOR UPDATE`` first, in the caller's transaction or one of its own. Raises as `save` does.
+        """
+        if self.pk is None:
+            return super().delete(using=using, keep_parents=keep_parents)
+        using = using or router.db_for_write(type(self), instance=self)
+        seen = seen_version(self)
+        row = type(self)._base_manager.using(using).filter(pk=self.pk).select_for_update()
+        with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
+            found = row.values_list(version_field(type(self)).attname, flat=True).first()
+            if found != seen:
+                raise self._conflict(seen, found)
+            return super().delete(using=using, keep_parents=keep_parents)
 
     def update_if_unchanged(self, **values: Any) -> bool:
         """Write the values if the row still has this instance's version, in one guarded UPDATE.
@@ -37,28 +116,133 @@ class VersionedModel(models.Model):
         Fields with ``auto_now`` are set too. No ``save()`` signals are sent. Needs no transaction and no isolation
         level; above READ COMMITTED a stale write raises `SerializationFailure` instead of returning False.
 
-        Raises ``ValueError`` for an unsaved instance, a deferred version, a primary key or a version among the values,
-        ``FieldDoesNotExist`` for an unknown name, and the model's ``DoesNotExist`` where the row is gone.
+        Raises ``ValueError`` for an unsaved instance, one without its version, a primary key or a version among the
+        values, ``FieldDoesNotExist`` for an unknown name, and the model's ``DoesNotExist`` where the row is gone.
         """
-        seen = seen_version(self)
-        changes = {**_touched(self), **_python_values(self, values)}
-        using = router.db_for_write(type(self), instance=self)
-        with translated_errors(model=type(self), pk=self.pk):
-            written = _write_if(self, changes, seen=seen, using=using)
-            if not written and not _rows(self, using).exists():
-                raise type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
+        model, seen = type(self), seen_version(self)
+        changes = python_values(model, values)
+        using = router.db_for_write(model, instance=self)
+        undo_on_rollback(self, using)
+        with translated_errors(model=model, pk=self.pk):
+            written = write_if(model, self.pk, changes, seen=seen, using=using)
+            if not written and current_version(model, self.pk, using=using) is None:
+                raise self._conflict(seen, None)
         for name, value in written.items():
             setattr(self, name, value)
+        remember(self, [column(model, name).attname for name in written])
         return bool(written)
 
+    async def aupdate_if_unchanged(self, **values: Any) -> bool:
+        """Do as `update_if_unchanged`, from async code."""
+        return await sync_to_async(self.update_if_unchanged)(**values)
 
-@functools.cache
-def version_field(model: type[models.Model]) -> VersionField:
-    """Return the model's version field. Raises ``TypeError`` if it has none."""
-    for field in model._meta.concrete_fields:
-        if isinstance(field, VersionField):
-            return field
-    raise TypeError(f"{model._meta.label} has no version field")
+    def merge_if_disjoint(self) -> Merge:
+        """Merge this instance, which met a conflict, with the row as it is now.
+
+        Base is what the instance was read with, mine what it holds, theirs what the database holds; the version and
+        fields with ``auto_now`` take no part. If both sides changed different fields, the instance takes the merged
+        values and the row's version, ready to be saved (where it may meet the next conflict). Otherwise it is left
+        alone, and the answer's ``conflicts`` say what is to be decided, its ``version`` against which row.
+
+        Raises ``DoesNotExist`` where the row is gone, ``ValueError`` for an instance without its version.
+        """
+        seen_version(self)
+        version = version_field(type(self))
+        using = router.db_for_write(type(self), instance=self)
+        theirs: Any = type(self)._base_manager.using(using).get(pk=self.pk)
+        fields = [field.attname for field in self._meta.concrete_fields if _can_merge(field, version)]
+        base, mine = (
+            # Before it is read back, a value may be a text where the row has a number.
+            python_values(type(self), {name: values[name] for name in fields if name in values})
+            for values in (remembered(self), vars(self))
+        )
+        merge = merge_fields(base, mine, remembered(theirs), version=theirs.version)
+        if merge.disjoint:
+            for name, value in {**merge.values, version.attname: merge.version}.items():
+                setattr(self, name, value)
+            adopt(self, theirs)
+        return merge
+
+    def _is_new(self) -> bool:
+        known = remembered(self).get(type(self)._meta.pk.attname)
+        return self._state.adding or self.pk is None or (known is not None and known != self.pk)
+
+    def _save_new(self, *, using: str, **options: Any) -> None:
+        if self._is_new() and remembered(self):
+            setattr(self, version_field(type(self)).attname, 0)  # a copy has a history of its own
+        undo_on_rollback(self, using)
+        with self._conflicts(getattr(self, version_field(type(self)).attname), using):
+            super().save(using=using, **options)
+        remember(self)
+
+    def _save_known(self, names: list[str] | None, *, using: str) -> None:
+        seen = seen_version(self)
+        if not has_changes(self, names):
+            found = current_version(type(self), self.pk, using=using)
+            if found != seen:
+                raise self._conflict(seen, found)
+            return
+        undo_on_rollback(self, using)
+        options = self._update_only(names)
+        with self._conflicts(seen, using), _several_tables(type(self), using):
+            super().save(using=using, **options)
+        remember(self, None if names is None else _attnames(self, options["update_fields"]))
+
+    def _update_only(self, names: list[str] | None) -> dict[str, Any]:
+        """Return the options that keep Django from inserting a row that is gone, in any of its tables."""
+        if names is not None:
+            return {"update_fields": [*names, version_field(type(self)).name]}
+        if not self._meta.concrete_model._meta.parents:  # type: ignore[union-attr]
+            return {"force_update": True}
+        # force_update does not reach the parents' tables, update_fields does.
+        fields = [field for field in self._meta.concrete_fields if not (field.primary_key or field.generated)]
+        return {"update_fields": [field.name for field in fields if field.attname in vars(self)]}
+
+    @contextmanager
+    def _conflicts(self, seen: int, using: str) -> Iterator[None]:
+        """Raise conflicts met by ``save()`` as ours, and leave the transaction as usable as it was.
+
+        Django marks the transaction for rollback on any error inside ``save()``; this one was found by a statement that
+        matched no row, so that there is nothing to roll back.
+        """
+        connection = connections[using]
+        doomed = connection.in_atomic_block and transaction.get_rollback(using)
+        try:
+            with translated_errors(model=type(self), pk=self.pk):
+                yield
+        except DatabaseError as error:
+            if not _matched_no_row(error):
+                raise
+            if connection.in_atomic_block and not doomed:
+                transaction.set_rollback(False, using=using)
+            raise self._conflict(seen, current_version(type(self), self.pk, using=using)) from error
+
+    def _conflict(self, seen: int, found: int | None) -> Exception:
+        if found is None:
+            return type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
+        return StaleVersionError(model=type(self), pk=self.pk, expected=seen, found=found, target=self)
+
+
+def _can_merge(field: models.Field[Any, Any], version: models.Field[Any, Any]) -> bool:
+    fixed = field.primary_key or field.generated or getattr(field, "auto_now", False)
+    return not fixed and field != version
+
+
+def _matched_no_row(error: DatabaseError) -> bool:
+    """Whether it is Django that says so; errors of the database have the driver's as their cause."""
+    return str(error).endswith("did not affect any rows.") and error.__cause__ is None
+
+
+@contextmanager
+def _several_tables(model: type[models.Model], using: str) -> Iterator[None]:
+    """Make a save of several tables all or nothing, also where the caller's transaction goes on after a conflict."""
+    if not (model._meta.concrete_model or model)._meta.parents:
+        yield
+        return
+    elsewhere = version_field(model).model is not model._meta.concrete_model
+    kept: AbstractContextManager[None] = version_kept(using) if elsewhere else nullcontext()
+    with transaction.atomic(using=using), kept:
+        yield
 
 
 def seen_version(instance: models.Model) -> int:
@@ -66,89 +250,18 @@ def seen_version(instance: models.Model) -> int:
     attname = version_field(type(instance)).attname
     if instance._state.adding or instance.pk is None:
         raise ValueError(f"{instance._meta.label} was never saved, so it has no version to compare")
-    if attname in instance.get_deferred_fields():
+    if attname not in vars(instance):
         # Reading it now would fetch the newest version, and every stale write would pass.
         raise ValueError(f"{instance._meta.label} {instance.pk!r} was read without its {attname!r} (only or defer)")
+    if getattr(instance._state, _TORN, False):
+        raise ValueError(
+            f"{instance._meta.label} {instance.pk!r} got its {attname!r} later than its other values: "
+            "refresh_from_db() reads all of them"
+        )
     return int(getattr(instance, attname))
 
 
-def _python_values(instance: models.Model, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values as their fields hold them, and refuse those that would break the guard."""
-    kept = {}
-    for name, value in values.items():
-        field = _column(instance, name)
-        if field == version_field(type(instance)) or field.primary_key:
-            raise ValueError(f"{name} identifies the row that was read and cannot be among the values")
-        plain = not (_is_expression(value) or field.is_relation)
-        kept[name] = field.to_python(value) if plain else value
-    return kept
-
-
-def _column(instance: models.Model, name: str) -> models.Field[Any, Any]:
-    """Return the field with a column of its own. Raises ``FieldDoesNotExist`` for any other name."""
-    field = instance._meta.get_field(name)
-    if not isinstance(field, models.Field) or field.many_to_many:
-        raise FieldDoesNotExist(f"{instance._meta.label} has no column for {name!r}")
-    return field
-
-
-def _concrete(model: type[models.Model]) -> type[models.Model]:
-    return model._meta.concrete_model or model
-
-
-def _is_expression(value: object) -> bool:
-    return isinstance(value, BaseExpression | Combinable)
-
-
-def _touched(instance: models.Model) -> dict[str, Any]:
-    """Return what ``save()`` would put into the ``auto_now`` fields, and leave the instance as it is."""
-    touched = {}
-    for field in instance._meta.concrete_fields:
-        if getattr(field, "auto_now", False):
-            before = dict(vars(instance))
-            touched[field.attname] = field.pre_save(instance, add=False)
-            vars(instance).clear()
-            vars(instance).update(before)
-    return touched
-
-
-def _rows(instance: models.Model, using: str) -> models.QuerySet[models.Model]:
-    return type(instance)._base_manager.using(using).filter(pk=instance.pk)
-
-
-def _write_if(instance: models.Model, changes: dict[str, Any], *, seen: int, using: str) -> dict[str, Any]:
-    """Write the changes and the next version where the version is still ``seen``; return them, or nothing at all."""
-    version = version_field(type(instance))
-    changes = {**changes, version.attname: seen + 1}
-    computed = [_column(instance, name).attname for name, value in changes.items() if _is_expression(value)]
-    first, *others = _by_table(instance, changes, version)
-    several = bool(others or computed)
-    block: AbstractContextManager[None] = transaction.atomic(using, savepoint=False) if several else nullcontext()
-    with block:
-        rows = first[0]._base_manager.using(using).filter(pk=first[1], **{version.attname: seen})
-        if not rows.update(**first[2]):
-            return {}
-        for model, pk, values in others:
-            model._base_manager.using(using).filter(pk=pk).update(**values)
-        if computed:
-            changes |= _rows(instance, using).values(*computed).get()
-    return changes
-
-
-def _by_table(
-    instance: models.Model, changes: dict[str, Any], version: VersionField
-) -> list[tuple[type[models.Model], Any, dict[str, Any]]]:
-    """Split the changes by the table that holds them, the version's table first.
-
-    ``update()`` of a model that inherits from another table writes the parent's row by its key alone; the guard has to
-    stand in the UPDATE of the version's own table.
-    """
-    tables: dict[type[models.Model], dict[str, Any]] = {version.model: {}}
-    for name, value in changes.items():
-        tables.setdefault(_column(instance, name).model, {})[name] = value
-    return [(model, _pk_in(instance, model), values) for model, values in tables.items()]
-
-
-def _pk_in(instance: models.Model, model: type[models.Model]) -> Any:
-    link = _concrete(type(instance))._meta.get_ancestor_link(model)
-    return getattr(instance, link.attname) if link else instance.pk
+def _attnames(instance: models.Model, names: Iterable[str]) -> list[str]:
+    wanted = set(names)
+    fields = instance._meta.concrete_fields
+    return [field.attname for field in fields if not wanted.isdisjoint((field.name, field.attname))]

@@ -2,15 +2,36 @@
 
 import uuid
 
+from concurrency.fields import AutoIncVersionField
 from django.db import models
 
 from accounts.locking import VersionedModel
+from accounts.locking.fields import VersionField
 
 
 class Seat(VersionedModel):
+    """As most models are."""
+
     row = models.CharField(max_length=10, default="A")
     guest = models.CharField(max_length=50, blank=True)
     price = models.DecimalField(max_digits=6, decimal_places=2, default="10.00")
+    wishes = models.JSONField(default=list)
+
+
+class PlainSeat(models.Model):
+    """The same on django-concurrency alone."""
+
+    version = AutoIncVersionField()
+    row = models.CharField(max_length=10, default="A")
+    guest = models.CharField(max_length=50, blank=True)
+    price = models.DecimalField(max_digits=6, decimal_places=2, default="10.00")
+    wishes = models.JSONField(default=list)
+
+
+class StampedSeat(VersionedModel):
+    """A seat that knows when it was last saved."""
+
+    guest = models.CharField(max_length=50, blank=True)
     booked_at = models.DateTimeField(null=True)
     touched_at = models.DateTimeField(auto_now=True)
 
@@ -19,6 +40,43 @@ class BoxSeat(Seat):
     """A seat in a table of its own, whose version is in its parent's."""
 
     champagne = models.BooleanField(default=False)
+
+
+class CheapSeat(Seat):
+    """Another class for the same rows."""
+
+    class Meta:
+        proxy = True
+
+
+class Place(models.Model):
+    """Something that has no version."""
+
+    name = models.CharField(max_length=20, blank=True)
+
+
+class Stage(VersionedModel, Place):
+    """A row in two tables, the version in the second."""
+
+    guest = models.CharField(max_length=50, blank=True)
+
+
+class UuidSeat(VersionedModel):
+    """A key that the client makes."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    guest = models.CharField(max_length=50, blank=True)
+
+
+class OddSeat(VersionedModel):
+    """A text as key, and names that need quoting."""
+
+    code = models.CharField(max_length=20, primary_key=True, db_column="The Code")
+    version = VersionField(db_column="Row Version")
+    guest = models.CharField(max_length=50, blank=True, db_column="Guest Name")
+
+    class Meta:
+        db_table = "Odd Seats of the House"
 
 
 class Ticket(models.Model):

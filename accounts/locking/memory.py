@@ -1,0 +1,116 @@
+"""What an instance remembers of its row: the values it was read with, and what to forget if a transaction fails."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import connections, models, transaction
+from django.db.models.expressions import BaseExpression, Combinable
+from django.db.models.fields.files import FieldFile, FileField
+
+from accounts.locking.fields import version_field
+
+__all__ = ["adopt", "has_changes", "is_expression", "remember", "remembered", "undo_on_rollback"]
+
+_MEMORY = "_versioned_memory"
+# The pre_save of these gives back what the instance holds, or is asked about below.
+_PLAIN_PRE_SAVE = (
+    models.Field.pre_save,
+    models.DateField.pre_save,
+    models.DateTimeField.pre_save,
+    models.TimeField.pre_save,
+    FileField.pre_save,
+)
+
+
+def is_expression(value: object) -> bool:
+    """Whether the value is computed by the database."""
+    return isinstance(value, BaseExpression | Combinable)
+
+
+def remembered(instance: models.Model) -> dict[str, Any]:
+    """Return the values of the row as the instance last saw it, by attribute name; empty if it never did."""
+    memory: dict[str, Any] = getattr(instance._state, _MEMORY, {})
+    return memory
+
+
+def remember(instance: models.Model, attnames: Iterable[str] | None = None) -> None:
+    """Note that the row now holds the instance's values: those named, or all that are loaded."""
+    memory = dict(remembered(instance)) if attnames is not None else {}
+    for attname in [field.attname for field in instance._meta.concrete_fields] if attnames is None else attnames:
+        if attname in vars(instance) and not is_expression(vars(instance)[attname]):
+            memory[attname] = _still(vars(instance)[attname])
+        else:
+            memory.pop(attname, None)
+    setattr(instance._state, _MEMORY, memory)
+
+
+def adopt(instance: models.Model, current: models.Model) -> None:
+    """Note that the row now holds what another instance of it was read with."""
+    setattr(instance._state, _MEMORY, dict(remembered(current)))
+
+
+def has_changes(instance: models.Model, names: Iterable[str] | None) -> bool:
+    """Whether ``save()`` of these fields (None: all) would write something else than the row was read with."""
+    memory, wanted = remembered(instance), None if names is None else set(names)
+    version = version_field(type(instance))
+    for field in instance._meta.concrete_fields:
+        asked = wanted is None or not wanted.isdisjoint((field.name, field.attname))
+        if field != version and not field.primary_key and asked and _differs(instance, field, memory):
+            return True
+    return False
+
+
+def _differs(instance: models.Model, field: models.Field[Any, Any], memory: dict[str, Any]) -> bool:
+    if field.generated or field.attname not in vars(instance):
+        return False
+    if getattr(field, "auto_now", False) or type(field).pre_save not in _PLAIN_PRE_SAVE:
+        return True  # saving gives it a value that nobody can know before
+    value = vars(instance)[field.attname]
+    if isinstance(value, FieldFile) and not getattr(value, "_committed", True):
+        return True
+    return field.attname not in memory or is_expression(value) or bool(memory[field.attname] != _still(value))
+
+
+def _still(value: Any) -> Any:
+    """Return the value in a form that later changes of the instance do not reach."""
+    if isinstance(value, FieldFile):
+        return value.name
+    return copy.deepcopy(value) if isinstance(value, list | dict | set | bytearray) else value
+
+
+class _UntilCommit:
+    """Takes an instance back to what it was, unless it is called before it is forgotten.
+
+    Django has no hook for rollbacks, but a rollback, of the transaction or of the savepoint, is when it drops an
+    ``on_commit`` callback without calling it; nothing else refers to this object.
+    """
+
+    def __init__(self, instance: models.Model) -> None:
+        self._instance = weakref.ref(instance)
+        self._attname = version_field(type(instance)).attname
+        self._before = (getattr(instance, self._attname), instance._state.adding, remembered(instance))
+        self._committed = False
+
+    def __call__(self) -> None:
+        self._committed = True
+
+    def __del__(self) -> None:
+        instance = self._instance()
+        if self._committed or instance is None:
+            return
+        version, adding, memory = self._before
+        # The earliest of several changes has the lowest version, in whatever order they are forgotten.
+        if vars(instance).get(self._attname, 0) > version:
+            setattr(instance, self._attname, version)
+            setattr(instance._state, _MEMORY, memory)
+            instance._state.adding = adding
+
+
+def undo_on_rollback(instance: models.Model, using: str) -> None:
+    """Call it before a write: if that is rolled back, the instance gets its version and its memory back."""
+    if connections[using].in_atomic_block:
+        transaction.on_commit(_UntilCommit(instance), using=using)

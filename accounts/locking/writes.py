@@ -1,0 +1,111 @@
+"""Guarded writes: UPDATEs that happen only while the row has the version that was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from django.core.exceptions import FieldDoesNotExist
+from django.db import connections, models, transaction
+
+from accounts.locking.fields import version_field
+from accounts.locking.memory import is_expression
+
+__all__ = ["column", "current_version", "python_values", "version_kept", "write_if"]
+
+
+def column(model: type[models.Model], name: str) -> models.Field[Any, Any]:
+    """Return the field with a column of its own. Raises ``FieldDoesNotExist`` for any other name."""
+    field = model._meta.get_field(name)
+    if not isinstance(field, models.Field) or field.many_to_many:
+        raise FieldDoesNotExist(f"{model._meta.label} has no column for {name!r}")
+    return field
+
+
+def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values as their fields hold them. Raises ``ValueError`` for those that would break the guard."""
+    kept = {}
+    for name, value in values.items():
+        field = column(model, name)
+        if field == version_field(model) or field.primary_key:
+            raise ValueError(f"{name} identifies the row that was read and cannot be among the values")
+        kept[name] = value if is_expression(value) or field.is_relation else field.to_python(value)
+    return kept
+
+
+def touched(model: type[models.Model]) -> dict[str, Any]:
+    """Return what ``save()`` would put into the ``auto_now`` fields."""
+    fields = [field for field in model._meta.concrete_fields if getattr(field, "auto_now", False)]
+    scratch = models.Model.__new__(model) if fields else None
+    return {field.attname: field.pre_save(scratch, add=False) for field in fields if scratch is not None}
+
+
+def current_version(model: type[models.Model], pk: object, *, using: str) -> int | None:
+    """Return the row's version now, None if there is no such row."""
+    rows = model._base_manager.using(using).filter(pk=pk)
+    version: int | None = rows.values_list(version_field(model).attname, flat=True).first()
+    return version
+
+
+def write_if(model: type[models.Model], pk: object, values: dict[str, Any], *, seen: int, using: str) -> dict[str, Any]:
+    """Write the values and the next version where the version is still ``seen``; return all that was written.
+
+    Empty if nothing was. What expressions became is read back while the row is held.
+    """
+    version = version_field(model)
+    changes = {**touched(model), **values, version.attname: seen + 1}
+    computed = [column(model, name).attname for name, value in changes.items() if is_expression(value)]
+    (owner, guarded), *others = _by_table(model, changes, version.model)
+    several = bool(others or computed)
+    block: AbstractContextManager[None] = transaction.atomic(using, savepoint=False) if several else nullcontext()
+    with block:
+        if not _rows(model, owner, pk, using=using).filter(**{version.attname: seen}).update(**guarded):
+            return {}
+        with version_kept(using) if others else nullcontext():
+            for owner, other in others:
+                _rows(model, owner, pk, using=using).update(**other)
+        if computed:
+            changes |= model._base_manager.using(using).filter(pk=pk).values(*computed).get()
+    return changes
+
+
+def _by_table(
+    model: type[models.Model], changes: dict[str, Any], first: type[models.Model]
+) -> list[tuple[type[models.Model], dict[str, Any]]]:
+    """Split the changes by the model whose table holds them, the version's table first.
+
+    ``update()`` of a model that inherits from another table writes the parent's row by its key alone; the guard has to
+    stand in the UPDATE of the version's own table.
+    """
+    tables: dict[type[models.Model], dict[str, Any]] = {first: {}}
+    for name, value in changes.items():
+        tables.setdefault(column(model, name).model, {})[name] = value
+    return list(tables.items())
+
+
+def _rows(
+    model: type[models.Model], owner: type[models.Model], pk: object, *, using: str
+) -> models.QuerySet[models.Model]:
+    """Return the row of ``owner``'s table that belongs to the object with this key."""
+    link = (model._meta.concrete_model or model)._meta.get_ancestor_link(owner)
+    if link is None or link.primary_key:
+        return owner._base_manager.using(using).filter(pk=pk)
+    linked = model._base_manager.using(using).filter(pk=pk).values(link.attname)
+    return owner._base_manager.using(using).filter(pk__in=linked)
+
+
+@contextmanager
+def version_kept(using: str) -> Iterator[None]:
+    """Tell the guards of inherited tables that this transaction's writer keeps the version itself."""
+    if connections[using].vendor != "postgresql":
+        yield
+        return
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT set_config(%s, 'on', true)", [VERSION_KEPT])
+        yield
+        cursor.execute("SELECT set_config(%s, '', true)", [VERSION_KEPT])
+
+
+VERSION_KEPT = "accounts.version_kept"
+"""PostgreSQL parameter, local to a transaction, that `AddVersionGuard` on a table without the version obeys."""
