@@ -8,11 +8,13 @@ from decimal import Decimal
 from typing import Any, Self
 
 from django.conf import settings
+from django.core.checks import CheckMessage
 from django.db import models, router, transaction
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE, parse_amount
+from accounts.checks import account_checks, entry_checks
 from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.locking.durations import Duration
 from accounts.locking.errors import StaleVersionError, translated_errors
@@ -56,6 +58,11 @@ class AbstractAccount(VersionedModel):
 
     def __str__(self) -> str:
         return f"{self._meta.verbose_name} {self.pk}"
+
+    @classmethod
+    def check(cls, **kwargs: Any) -> list[CheckMessage]:
+        """Add the checks of `accounts.checks` to Django's own."""
+        return [*super().check(**kwargs), *account_checks(cls)]
 
     # Pessimistic: whoever comes second waits for the row.
 
@@ -326,6 +333,11 @@ class AbstractEntry(models.Model):
         if not self._state.adding:
             raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be saved again")
         super().save(*args, **{**kwargs, "force_insert": True})
+
+    @classmethod
+    def check(cls, **kwargs: Any) -> list[CheckMessage]:
+        """Add the checks of `accounts.checks` to Django's own."""
+        return [*super().check(**kwargs), *entry_checks(cls, kwargs.get("databases"))]
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         """Raise `EntryIsFinal`."""

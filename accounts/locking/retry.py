@@ -83,7 +83,7 @@ class Retry:
                     return function(*args, **kwargs)
             raise AssertionError("an attempt either returns or raises")
 
-        return call
+        return _marked(call, self)
 
     def __iter__(self) -> Iterator[Attempt]:
         """Yield attempts until one of them ends without a conflict; see `retry_on_conflict`."""
@@ -109,7 +109,7 @@ class Retry:
                 if attempt.error is not None:
                     await asyncio.sleep(course.pause_after(attempt.error))
 
-        return call
+        return _marked(call, self)
 
     def refuse_inside_atomic(self) -> None:
         """Raise ``TransactionManagementError`` inside somebody's ``atomic()``; a ``TestCase``'s own does not count."""
@@ -119,6 +119,17 @@ class Retry:
                     f"A retry runs whole transactions, but one is open on database {connection.alias!r}. Move the "
                     "retry outside of atomic() (and of ATOMIC_REQUESTS: see non_atomic_requests)."
                 )
+
+
+def _marked(function: Callable[P, R], policy: Retry) -> Callable[P, R]:
+    vars(function)["retry_policy"] = policy
+    return function
+
+
+def policy_of(function: object) -> Retry | None:
+    """Return the policy that a function is decorated with, directly or under other decorators; None if it is not."""
+    policy = getattr(function, "retry_policy", None)
+    return policy if isinstance(policy, Retry) else None
 
 
 def _in_own_atomic(connection: BaseDatabaseWrapper) -> bool:

@@ -7,9 +7,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
 from asgiref.sync import sync_to_async
+from django.core.checks import CheckMessage
 from django.db import DatabaseError, connections, models, router, transaction
 from django.db.models.base import ModelBase
 
+from accounts.locking.checks import model_checks
 from accounts.locking.errors import StaleVersionError, translated_errors
 from accounts.locking.fields import VersionField, version_field
 from accounts.locking.memory import adopt, has_changes, remember, remembered, undo_on_rollback
@@ -63,6 +65,11 @@ class VersionedModel(models.Model):
             self._save_new(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
         elif names != []:
             self._save_known(names, using=using)
+
+    @classmethod
+    def check(cls, **kwargs: Any) -> list[CheckMessage]:
+        """Add the checks of `accounts.locking.checks` to Django's own."""
+        return [*super().check(**kwargs), *model_checks(cls, kwargs.get("databases"))]
 
     @classmethod
     def from_db(cls, *args: Any, **kwargs: Any) -> Self:

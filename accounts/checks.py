@@ -1,0 +1,70 @@
+"""System checks of the app: ledgers and django-concurrency's middleware."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.core import checks
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.exceptions import FieldDoesNotExist
+from django.db import models, router
+from django.template import TemplateDoesNotExist, TemplateSyntaxError
+from django.template.loader import get_template
+
+from accounts.locking.checks import missing_trigger
+from accounts.operations import AppendOnly
+
+__all__ = ["account_checks", "check_conflict_page", "entry_checks"]
+
+_MIDDLEWARE = "concurrency.middleware.ConcurrencyMiddleware"
+
+
+@register(Tags.templates)
+def check_conflict_page(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Tell that django-concurrency's middleware answers conflicts with a page that is not there."""
+    if _MIDDLEWARE not in settings.MIDDLEWARE:
+        return []
+    try:
+        get_template("409.html")
+    except (TemplateDoesNotExist, TemplateSyntaxError):
+        return [
+            checks.Warning(
+                "django-concurrency's middleware renders 409.html on a conflict, and there is none: users get a 500.",
+                hint="Add a template 409.html.",
+                id="accounts.W006",
+            )
+        ]
+    return []
+
+
+def account_checks(model: type[models.Model]) -> list[CheckMessage]:
+    """Return what is wrong with one account model."""
+    try:
+        model._meta.get_field("entries")
+    except FieldDoesNotExist:
+        return [
+            Error(
+                f"{model._meta.label} has no entries: no change of its balance can be written.",
+                hint='Give its AbstractEntry subclass account = ForeignKey(..., related_name="entries").',
+                obj=model,
+                id="accounts.E001",
+            )
+        ]
+    return []
+
+
+def entry_checks(model: type[models.Model], databases: Sequence[str] | None) -> list[CheckMessage]:
+    """Return what is wrong with one entry model; looks into the databases only where they are named."""
+    aliases = [alias for alias in databases or () if router.allow_migrate_model(alias, model)]
+    return [message for alias in aliases for message in missing_trigger(model, alias, AppendOnly.suffix, _changeable)]
+
+
+def _changeable(model: type[models.Model], alias: str) -> CheckMessage:
+    return checks.Warning(
+        f"SQL can change and delete rows of {model._meta.label} on database {alias!r}.",
+        hint=f'Add a migration with accounts.operations.AppendOnly("{model._meta.object_name}").',
+        obj=model,
+        id="accounts.W007",
+    )

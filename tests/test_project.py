@@ -1,0 +1,158 @@
+"""The repository keeps its promises: clean code, clean settings, files that agree with each other."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of this interpreter's environment in the repository."""
+    env = {**os.environ, **environment}
+    return subprocess.run([sys.executable, *command], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+def assert_clean(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "format --check"])
+def test_ruff(command: str) -> None:
+    assert_clean(run("-m", "ruff", *command.split(), "."))
+
+
+def test_mypy() -> None:
+    assert_clean(run("-m", "mypy"))
+
+
+def test_check_deploy() -> None:
+    done = run("manage.py", "check", "--deploy", "--fail-level", "INFO", DJANGO_SETTINGS_MODULE="bank.settings")
+    assert_clean(done)
+
+
+@pytest.mark.django_db
+def test_no_migration_is_missing() -> None:
+    assert_clean(run("manage.py", "makemigrations", "--check", "--dry-run", DJANGO_SETTINGS_MODULE="bank.settings"))
+
+
+# The container set-up is read, because there is nothing here to run it on.
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    text = (ROOT / "docker-compose.yml").read_text()
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def example() -> dict[str, str]:
+    lines = (ROOT / ".env.example").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def filled(text: str, values: dict[str, str]) -> str:
+    """Fill ``${NAME}``, ``${NAME:-default}`` and ``${NAME:?message}`` as Compose does."""
+
+    def value(match: re.Match[str]) -> str:
+        name, operator, rest = match.groups()
+        if name in values:
+            return values[name]
+        assert operator == ":-", f"{name} must come from the environment: {rest}"
+        return str(rest)
+
+    return re.sub(r"\$\{(\w+)(?:(:[-?])([^}]*))?\}", value, text)
+
+
+def test_the_database_is_postgresql_18_with_a_health_check_and_a_named_volume(compose: dict[str, Any]) -> None:
+    database = compose["services"]["db"]
+    assert re.fullmatch(r"postgres:18(\..*)?", database["image"])
+    assert "pg_isready" in " ".join(database["healthcheck"]["test"])
+    # The image for 18 keeps its data one folder higher than the older ones did.
+    assert database["volumes"] == ["pgdata:/var/lib/postgresql"]
+    assert "pgdata" in compose["volumes"]
+
+
+def test_the_bank_waits_for_a_healthy_database(compose: dict[str, Any]) -> None:
+    assert compose["services"]["bank"]["depends_on"] == {"db": {"condition": "service_healthy"}}
+
+
+def test_the_banks_database_url_is_the_database_service(compose: dict[str, Any], example: dict[str, str]) -> None:
+    database, bank = compose["services"]["db"], compose["services"]["bank"]
+    url = dj_database_url.parse(filled(bank["environment"]["DATABASE_URL"], example))
+    served = {key: filled(str(value), example) for key, value in database["environment"].items()}
+    assert url["ENGINE"] == "django.db.backends.postgresql"
+    assert (url["HOST"], url["PORT"] or 5432) == ("db", 5432)
+    assert (url["USER"], url["PASSWORD"], url["NAME"]) == (
+        served["POSTGRES_USER"],
+        served["POSTGRES_PASSWORD"],
+        served["POSTGRES_DB"],
+    )
+    health = filled(" ".join(database["healthcheck"]["test"]), example)
+    assert served["POSTGRES_USER"] in health
+    assert served["POSTGRES_DB"] in health
+
+
+def test_the_published_port_is_postgresqls_and_this_machines_alone(
+    compose: dict[str, Any], example: dict[str, str]
+) -> None:
+    (port,) = compose["services"]["db"]["ports"]
+    assert filled(port, example).split(":")[::2] == ["127.0.0.1", "5432"]
+
+
+def test_the_example_url_reaches_the_published_database(compose: dict[str, Any], example: dict[str, str]) -> None:
+    url = dj_database_url.parse(filled(example["DATABASE_URL"], example))
+    (port,) = compose["services"]["db"]["ports"]
+    assert [str(url["HOST"]), str(url["PORT"])] == filled(port, example).split(":")[:2]
+    assert url["PASSWORD"] == example["POSTGRES_PASSWORD"]
+
+
+def test_no_password_is_written_into_the_compose_file(compose: dict[str, Any]) -> None:
+    for service in compose["services"].values():
+        for name, value in service["environment"].items():
+            if "PASSWORD" in name or "SECRET" in name:
+                assert re.fullmatch(r"\$\{\w+:\?[^}]*\}", value), f"{name} must come from the environment"
+
+
+# The README's two commands.
+
+
+def commands() -> list[str]:
+    """Return the lines of the README's shell blocks that make a virtual environment."""
+    blocks = re.findall(r"```(?:sh|console|bash)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if "-m venv" in line]
+
+
+def test_the_readme_has_two_complete_commands() -> None:
+    job, tests = commands()
+    for command in (job, tests):
+        assert command.startswith("python3 -m venv .venv && .venv/bin/pip install -r requirements.txt && ")
+    assert job.endswith("&& .venv/bin/python manage.py simulate")
+    assert tests.endswith("&& .venv/bin/pytest")
+
+
+def test_ci_runs_that_very_test_command() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert commands()[1] in script.splitlines()
+    assert "rm -rf .venv" in script
+
+
+def test_the_requirements_are_pinned_and_hold_what_the_package_needs() -> None:
+    lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
+    pinned = {re.split(r"[\[=;]", line)[0].lower() for line in lines}
+    assert all("==" in line for line in lines)
+    assert pinned >= {"django", "psycopg", "pytest-django", "django-concurrency", "factory-boy"}
+
+
+def test_no_path_of_a_machine_is_in_the_readme() -> None:
+    words = shlex.split((ROOT / "README.md").read_text().replace("'", " ").replace('"', " "))
+    assert not [word for word in words if word.startswith(("/home/", "/root/", "/Users/"))]
