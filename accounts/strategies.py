@@ -22,7 +22,6 @@ from accounts.locking.errors import StaleVersionError
 from accounts.locking.fields import save_as_django_concurrency
 from accounts.locking.retry import retry_on_conflict
 from accounts.locking.transactions import transaction as isolated_transaction
-from accounts.models import Account
 
 __all__ = ["STRATEGIES", "Strategy"]
 
@@ -34,8 +33,8 @@ retried = retry_on_conflict(attempts=1000, wait_initial=0.001, wait_max=0.1, tim
 class Strategy:
     """One way to change a balance, bound to an account model."""
 
-    model: type[AbstractAccount] = Account
-    """The accounts that it changes."""
+    account_model: type[AbstractAccount] | None = None
+    """The accounts that it changes; None means `Account`, which need not be installed where another model is used."""
     using: str | None = None
     """The database; None asks the router."""
 
@@ -48,9 +47,18 @@ class Strategy:
     safe: ClassVar[bool] = True
     """Whether it claims to lose no update."""
 
-    def bound(self, **changes: Any) -> Strategy:
-        """Return the same strategy for another ``model`` or database (``using``)."""
-        return replace(self, **changes)
+    def bound(self, *, model: type[AbstractAccount] | None = None, using: str | None = None) -> Strategy:
+        """Return the same strategy for another account model or another database."""
+        return replace(self, account_model=model or self.account_model, using=using or self.using)
+
+    @property
+    def model(self) -> type[AbstractAccount]:
+        """The accounts that it changes."""
+        if self.account_model is None:
+            from accounts.models import Account
+
+            return Account
+        return self.account_model
 
     def deposit(self, pk: object, amount: object) -> AbstractAccount:
         """Add the amount; return the account as written. Raises as `Account.deposit` does."""

@@ -20,6 +20,7 @@ WALLS = {
     "accounts.abstract": ("accounts.locking", "accounts.amounts", "accounts.checks", "accounts.errors"),
     "accounts.checks": ("accounts.locking", "accounts.operations"),
     "accounts.operations": ("accounts.locking",),
+    "accounts.admin": ("accounts.models",),
     "accounts.models": ("accounts.abstract",),
     "accounts.amounts": ("accounts.errors",),
     "accounts.errors": (),
