@@ -57,14 +57,13 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {
-    "default": dj_database_url.config("DATABASE_URL", conn_max_age=0)
-    or {  # type: ignore[typeddict-unknown-key]
-        "ENGINE": "bank.embedded",
-        "NAME": "bank",
-        "PGDATA": os.environ.get("BANK_PGDATA") or BASE_DIR / ".bank" / "pgdata",
-    },
+EMBEDDED = {
+    "ENGINE": "bank.embedded",
+    "NAME": "bank",
+    "PGDATA": os.environ.get("BANK_PGDATA") or BASE_DIR / ".bank" / "pgdata",
 }
+DATABASE_URL = os.environ.get("DATABASE_URL")
+DATABASES = {"default": dj_database_url.parse(DATABASE_URL) if DATABASE_URL else EMBEDDED}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_PASSWORD_VALIDATORS = [
