@@ -1,0 +1,49 @@
+"""How lock modes and keys of pg_locks read in SQL, and which modes get in each other's way."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["CONFLICTS", "advisory_key", "mode_in_sql"]
+
+_ROW_MODES = {
+    "AccessShareLock": "FOR KEY SHARE",
+    "RowShareLock": "FOR SHARE",
+    "ExclusiveLock": "FOR NO KEY UPDATE",
+    "AccessExclusiveLock": "FOR UPDATE",
+}
+"""Which row lock a session wants that takes a lock of type tuple in this mode."""
+
+_WEAK = {"AccessShareLock", "RowShareLock", "RowExclusiveLock"}
+_STRONG = {"ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"}
+_ALL = _WEAK | _STRONG | {"ShareUpdateExclusiveLock"}
+
+CONFLICTS: dict[str, set[str]] = {
+    "AccessShareLock": {"AccessExclusiveLock"},
+    "RowShareLock": {"ExclusiveLock", "AccessExclusiveLock"},
+    "RowExclusiveLock": _STRONG,
+    "ShareUpdateExclusiveLock": _STRONG | {"ShareUpdateExclusiveLock"},
+    "ShareLock": _ALL - {"AccessShareLock", "RowShareLock", "ShareLock"},
+    "ShareRowExclusiveLock": _ALL - {"AccessShareLock", "RowShareLock"},
+    "ExclusiveLock": _ALL - {"AccessShareLock"},
+    "AccessExclusiveLock": _ALL,
+}
+"""With which held modes a wanted mode conflicts (PostgreSQL documentation, table "Conflicting Lock Modes")."""
+
+
+def mode_in_sql(mode: str | None, *, row: bool = False) -> str | None:
+    """Return the mode of a lock, or of a row's tuple lock, as SQL spells it."""
+    if mode is None or row:
+        return _ROW_MODES.get(mode or "")
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", mode.removesuffix("Lock")).upper()
+
+
+def advisory_key(classid: int, objid: int, *, objsubid: int) -> int | tuple[int, int]:
+    """Return the key from its parts in pg_locks: a bigint in two halves, or (``objsubid`` 2) two integers."""
+    if objsubid == 2:
+        return _signed(classid, bits=32), _signed(objid, bits=32)
+    return _signed(classid << 32 | objid, bits=64)
+
+
+def _signed(number: int, *, bits: int) -> int:
+    return number - (1 << bits) if number >> (bits - 1) else number

@@ -1,0 +1,151 @@
+"""All SQL of the report. It reads views and catalogs, and looks rows up by their place; it locks nothing for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = [
+    "ADVISORY",
+    "FRESH",
+    "LIMITS",
+    "PREPARED",
+    "RELATIONS",
+    "SESSIONS",
+    "WAITING",
+    "Row",
+    "fetch",
+    "rows_at",
+]
+
+Row = dict[str, Any]
+"""A row of a result, by column."""
+
+FRESH = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY"
+"""A serializable look at the rows could make somebody else's transaction fail."""
+
+# A lock_timeout is not started before a lock is found taken, so even 1 ms disturbs nothing, and hardly waits.
+# Within a transaction pg_stat_activity stays what it was at the first look, unless it is cleared.
+LIMITS = """
+SELECT current_database() AS database, clock_timestamp() AS taken_at,
+       set_config('lock_timeout', '1ms', true), set_config('statement_timeout', '5s', true),
+       pg_stat_clear_snapshot()
+"""
+
+# pg_locks is read once, so that all parts fit together. The numbers of another database's tables mean nothing here.
+_LOCKS = """
+locks AS MATERIALIZED (
+    SELECT pid, locktype, mode, granted, waitstart, page, tuple, virtualtransaction, transactionid,
+           CASE WHEN database IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+                THEN relation END AS relation,
+           database, classid::bigint AS classid, objid::bigint AS objid, objsubid,
+           concat_ws('/', locktype, database, relation, page, tuple, virtualxid, transactionid, classid, objid,
+                     objsubid) AS lock
+    FROM pg_locks
+)"""
+
+# - A waiter for a row waits for the holder's transaction to end. Meanwhile the first in the queue holds a lock of type
+#   tuple, which names the row; the others wait for that lock. Whoever comes to a row that has just changed hands waits
+#   for the transaction alone: then the table is told if the waiter has written to or locked rows of a single one.
+# - A parallel worker waits in the name of its leader, which is what pg_blocking_pids calls it.
+# - pg_blocking_pids stops the server's lock table for a moment, so it is asked about waiters only. It is read after
+#   pg_locks: who has got the lock in between waits for nobody.
+# - Other databases matter where the lock is on a shared object (database 0), or where a blocker waits there.
+WAITING = f"""
+WITH RECURSIVE {_LOCKS},
+waiting AS MATERIALIZED (
+    SELECT DISTINCT ON (session) *, pg_blocking_pids(pid) AS blockers
+    FROM (SELECT locks.*, coalesce(leader_pid, pid) AS session, datname
+          FROM locks JOIN pg_stat_activity USING (pid) WHERE NOT granted) AS asking
+    ORDER BY session, waitstart
+),
+shown AS (
+    SELECT * FROM waiting WHERE blockers <> '{{}}' AND (datname = current_database() OR database = 0)
+    UNION
+    SELECT waiting.* FROM waiting JOIN shown ON waiting.session = ANY (shown.blockers)
+)
+SELECT session, blockers, locktype, lock, classid, objid, objsubid,
+       shown.mode AS lock_mode,
+       CASE locktype WHEN 'transactionid' THEN place.mode ELSE shown.mode END AS mode,
+       coalesce(extract(epoch FROM clock_timestamp() - waitstart), 0)::float8 AS seconds,
+       coalesce(shown.relation, place.relation, written.relation) AS relation,
+       coalesce(shown.page, place.page) AS page, coalesce(shown.tuple, place.tuple) AS tuple
+FROM shown
+LEFT JOIN LATERAL (
+    SELECT relation, page, tuple, mode FROM locks
+    WHERE pid = shown.pid AND locktype = 'tuple' AND granted LIMIT 1
+) AS place ON shown.locktype = 'transactionid'
+LEFT JOIN LATERAL (
+    SELECT max(relation) AS relation FROM locks JOIN pg_class ON pg_class.oid = relation AND relkind = 'r'
+    WHERE pid = shown.pid AND locktype = 'relation' AND mode IN ('RowShareLock', 'RowExclusiveLock') AND granted
+    HAVING count(DISTINCT relation) = 1
+) AS written ON shown.locktype = 'transactionid'
+WHERE blockers <> '{{}}'
+ORDER BY waitstart, session
+"""
+
+# Others see the process and the names, but neither state nor statement, unless they may read all statistics.
+SESSIONS = """
+SELECT pid, nullif(application_name, '') AS application, usename AS user, host(client_addr) AS client,
+       backend_type AS backend, state, state_change AS since,
+       extract(epoch FROM clock_timestamp() - state_change)::float8 AS seconds,
+       extract(epoch FROM clock_timestamp() - xact_start)::float8 AS transaction_seconds,
+       CASE WHEN state IS NOT NULL THEN query END AS statement,
+       state IS NULL AND query = '<insufficient privilege>' AS hidden
+FROM pg_stat_activity
+WHERE pid = ANY (%s::int[])
+"""
+
+# Their locks have no process, and keep the virtual transaction of the session that prepared them: it leads from any of
+# the locks to the one on the transaction's own number, which pg_prepared_xacts knows.
+PREPARED = f"""
+WITH {_LOCKS}
+SELECT held.lock, held.mode, gid, owner AS user, prepared AS since,
+       extract(epoch FROM clock_timestamp() - prepared)::float8 AS seconds
+FROM locks AS held
+JOIN locks AS own ON own.virtualtransaction = held.virtualtransaction
+                 AND own.pid IS NULL AND own.locktype = 'transactionid' AND own.granted
+JOIN pg_prepared_xacts ON pg_prepared_xacts.transaction = own.transactionid
+WHERE held.pid IS NULL AND held.granted
+ORDER BY prepared, gid
+"""
+
+ADVISORY = f"""
+WITH {_LOCKS}
+SELECT pid, lock, mode, granted, classid, objid, objsubid
+FROM locks
+WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+ORDER BY classid, objid, objsubid, waitstart, pid
+"""
+
+# An index stands for its table. INCLUDEd columns stand in the primary key's index, but are not part of the key.
+RELATIONS = """
+SELECT asked.oid, relname, nspname, pg_table_is_visible(pg_class.oid) AS visible,
+       quote_ident(nspname) || '.' || quote_ident(relname) AS sql_name,
+       ARRAY(SELECT quote_ident(attname)
+             FROM pg_index, unnest(indkey::int2[]) WITH ORDINALITY AS part (number, place), pg_attribute
+             WHERE indrelid = pg_class.oid AND indisprimary AND place <= indnkeyatts
+               AND attrelid = indrelid AND attnum = number
+             ORDER BY place) AS key_columns
+FROM unnest(%s::oid[]) AS asked (oid)
+LEFT JOIN pg_index AS own ON own.indexrelid = asked.oid
+JOIN pg_class ON pg_class.oid = coalesce(own.indrelid, asked.oid)
+JOIN pg_namespace ON pg_namespace.oid = relnamespace
+"""
+
+
+def fetch(cursor: Any, sql: str, *params: object) -> list[Row]:
+    """Run one of the queries above and return its rows."""
+    cursor.execute(sql, params)
+    columns = [column.name for column in cursor.description]
+    return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+
+
+def rows_at(places: Iterable[tuple[int, int]], *, table: str, columns: Sequence[str]) -> str:
+    """Return the query for place and columns of the rows at these places (page, number).
+
+    ``table`` and ``columns`` are quoted already. To be run without parameters, so that no percent sign in a name is
+    taken for one. ONLY, because the same place exists in every table that inherits from this one.
+    """
+    tids = ", ".join(f"'({page},{number})'" for page, number in places)
+    return f"SELECT ctid::text, {', '.join(columns)} FROM ONLY {table} WHERE ctid = ANY (ARRAY[{tids}]::tid[])"
