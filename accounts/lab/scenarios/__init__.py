@@ -1,0 +1,1 @@
+"""Ready-made scenarios: the only room of the lab that imports accounts."""

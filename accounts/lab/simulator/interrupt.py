@@ -1,0 +1,68 @@
+"""Ctrl-C as something to look at between two steps, instead of an exception in the middle of one."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+__all__ = ["Interrupt"]
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class Interrupt:
+    """Catches the signals that ask a command to end, for the length of a block in the main thread.
+
+    The first one only sets ``signal`` and wakes whoever waits for ``reader``; what was measured can still be told. The
+    second one raises ``KeyboardInterrupt``, for those who do not want to wait.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self.reader: Connection
+        self._writer: Connection
+        self.reader, self._writer = Pipe(duplex=False)
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        """Catch the signals; in other threads than the main one only `request` works."""
+        if threading.current_thread() is threading.main_thread():
+            for name in _SIGNALS:
+                if number := getattr(signal, name, None):
+                    self._before[number] = signal.signal(number, self._caught)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Put the former handlers back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self.reader.close()
+        self._writer.close()
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asked for the end."""
+        return self.signal is not None
+
+    @property
+    def name(self) -> str | None:
+        """The signal's name, such as SIGINT; None while nobody asked."""
+        return None if self.signal is None else signal.Signals(self.signal).name
+
+    def request(self, number: int) -> None:
+        """Ask for the end as the signal of this number does."""
+        if self.requested:
+            raise KeyboardInterrupt
+        self.signal = number
+        with contextlib.suppress(OSError):  # nobody reads any more
+            self._writer.send(None)
+
+    def _caught(self, number: int, frame: FrameType | None) -> None:
+        self.request(number)

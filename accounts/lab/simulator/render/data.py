@@ -1,0 +1,147 @@
+"""Reports for programs."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from accounts.lab.simulator.report import LoadReport, Row
+from accounts.lab.simulator.rounds import StoryReport, StoryRow
+
+__all__ = ["SCHEMA_VERSION", "as_csv", "as_json"]
+
+SCHEMA_VERSION = 1
+"""Goes up when a key changes its meaning or goes away; new keys may come without."""
+
+
+def as_json(report: LoadReport | StoryReport) -> str:
+    """Return the whole report as JSON; money is a string with two places, latencies are milliseconds."""
+    return json.dumps(as_dict(report), indent=2)
+
+
+def as_dict(report: LoadReport | StoryReport) -> dict[str, Any]:
+    """Return the report as plain values, with ``schema_version`` and ``kind`` (load or story)."""
+    head = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "load" if isinstance(report, LoadReport) else "story",
+        "environment": dict(report.environment),
+        "planned": list(report.planned),
+        "interrupted": report.interrupted,
+        "notes": list(report.notes),
+    }
+    if isinstance(report, LoadReport):
+        return {
+            **head,
+            "plan": {**dataclasses.asdict(report.plan), **report.load},
+            "strategies": [load_row(row) for row in report.rows],
+            "advice": list(report.advice),
+        }
+    return {
+        **head,
+        "story": {"name": report.story, "text": report.text, "promise": report.promise, "rounds": report.rounds},
+        "strategies": [story_row(row) for row in report.rows],
+        "advice": list(report.advice),
+    }
+
+
+def as_csv(report: LoadReport | StoryReport) -> str:
+    """Return one line a strategy, or for a story one line for each of a strategy's endings, with a heading."""
+    if isinstance(report, LoadReport):
+        return _csv(_flat(load_row(row)) for row in report.rows)
+    return _csv(
+        {**_flat({name: value for name, value in line.items() if name != "endings"}), **_flat(ending)}
+        for line in map(story_row, report.rows)
+        for ending in line["endings"] or [{}]
+    )
+
+
+def load_row(row: Row) -> dict[str, Any]:
+    """Return a strategy's figures as plain values."""
+    verdict = row.verdict
+    return {
+        "strategy": row.strategy,
+        "claims_safe": row.safe,
+        "verdict": row.status,
+        "lost_updates": verdict.lost_updates,
+        "money_lost": f"{verdict.money_lost:.2f}",
+        "money_difference": f"{verdict.money_difference:.2f}",
+        "overdrawn_accounts": verdict.overdrawn_accounts,
+        "overdrawn_by": f"{verdict.overdrawn_by:.2f}",
+        "entries": verdict.entries,
+        "missing_entries": verdict.missing,
+        "unexpected_entries": verdict.unexpected,
+        "broken_links": verdict.broken_links,
+        "from_ledger_alone": verdict.from_ledger_alone,
+        "workers": row.workers,
+        "seconds": round(row.seconds, 3),
+        "operations": row.operations,
+        "succeeded": row.succeeded,
+        "refused": row.refused,
+        "failed": row.failed,
+        "operations_per_second": round(row.operations_per_second, 1),
+        "latency_ms": {name: _rounded(value) for name, value in dataclasses.asdict(row.latency_ms).items()},
+        "retries": row.retries,
+        "retries_per_operation": round(row.retries_per_operation, 3),
+        "conflicts": row.conflicts,
+        "deadlocks": row.deadlocks,
+        "fairness": _rounded(row.fairness),
+        "errors": dict(row.errors),
+        "error_examples": dict(row.error_examples),
+        "casualties": list(row.casualties),
+        "cut_short": row.cut_short,
+    }
+
+
+def story_row(row: StoryRow) -> dict[str, Any]:
+    """Return how a strategy played the story, as plain values."""
+    return {
+        "strategy": row.strategy,
+        "claims_safe": row.safe,
+        "verdict": row.status,
+        "rounds": row.rounds,
+        "broken_rounds": row.broken,
+        "endings": [
+            {
+                "balance": ending.observed,
+                "outcomes": dict(ending.outcomes),
+                "passed": [actor for actor, outcome in ending.outcomes.items() if outcome == "passed"],
+                "broken": ending.broken,
+                "ending_rounds": ending.rounds,
+            }
+            for ending in row.endings
+        ],
+        "casualties": list(row.casualties),
+        "cut_short": row.cut_short,
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values for one line: groups that every row has spread out, other collections in one field."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "latency_ms":
+            flat |= _flat(value, prefix="latency_ms_")
+        elif isinstance(value, Mapping):
+            flat[prefix + name] = "; ".join(f"{key}: {part}" for key, part in value.items())
+        elif isinstance(value, list):
+            flat[prefix + name] = "; ".join(map(str, value))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _csv(rows: Iterable[dict[str, Any]]) -> str:
+    text, lines = io.StringIO(), list(rows)
+    fields = list(dict.fromkeys(name for line in lines for name in line))
+    writer = csv.DictWriter(text, fieldnames=fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue().rstrip("\n")
