@@ -1,0 +1,75 @@
+"""The database backend ``bank.embedded``: Django's PostgreSQL backend, with its server brought along."""
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db.backends.base.creation import TEST_DATABASE_PREFIX
+from django.db.backends.postgresql import base
+from django.db.backends.postgresql import client as postgresql_client
+
+from bank.embedded.errors import unavailable
+
+if TYPE_CHECKING:
+    from bank.embedded.share import Share
+
+
+class DatabaseClient(postgresql_client.DatabaseClient):
+    """``manage.py dbshell`` with the psql that comes with the server."""
+
+    @classmethod
+    def settings_to_cmd_args_env(
+        cls, settings_dict: dict[str, Any], parameters: Any
+    ) -> tuple[list[str], dict[str, str] | None]:
+        """Return the psql command for the embedded server, which is started if need be; raise as connecting does."""
+        address = _address(settings_dict)
+        ours = {"HOST": address["host"], "PORT": address["port"], "USER": address["user"], "PASSWORD": ""}
+        args, env = super().settings_to_cmd_args_env({**settings_dict, **ours}, parameters)
+        from bank.embedded import binaries
+
+        return [str(binaries.installed() / "psql"), *args[1:]], env
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """A connection to the embedded server; HOST, PORT, USER and PASSWORD of the settings play no part.
+
+    The first connection of a process raises ImproperlyConfigured where the server cannot be had on this machine
+    or with this data folder, OperationalError where it did not start; both say what to do instead.
+    """
+
+    client_class = DatabaseClient
+
+    def get_connection_params(self) -> dict[str, Any]:
+        """Return Django's parameters with the embedded server's address, having started it if need be."""
+        params = super().get_connection_params()
+        params.pop("password", None)
+        return {**params, **_address(self.settings_dict)}
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        """Return a connection; a server that has died since this process joined it is started once more."""
+        with suppress(self.Database.OperationalError):
+            return super().get_new_connection(conn_params)
+        # Whatever it was: with the server surely there, an error that comes again is the caller's.
+        return super().get_new_connection({**conn_params, **_address(self.settings_dict, again=True)})
+
+
+def _address(settings_dict: dict[str, Any], *, again: bool = False) -> dict[str, str]:
+    """Return the address of the settings' server, which then runs and has the settings' database."""
+    share = _share(settings_dict, again=again)
+    name = settings_dict["NAME"]
+    # A test database is Django's to make and to drop; its absence must show.
+    if name and not name.startswith(TEST_DATABASE_PREFIX) and name != settings_dict["TEST"]["NAME"]:
+        share.have_database(name)
+    return share.address
+
+
+def _share(settings_dict: dict[str, Any], *, again: bool = False) -> "Share":
+    if os.name != "posix":
+        raise unavailable("it runs on Linux and macOS only")
+    if not settings_dict.get("PGDATA"):
+        raise ImproperlyConfigured("The database engine bank.embedded needs PGDATA, the path of its data folder.")
+    # Only here: the locks are of a module that other systems do not have.
+    from bank.embedded.share import share_of
+
+    return share_of(settings_dict["PGDATA"], again=again)

@@ -1,0 +1,82 @@
+"""File locks of processes: the kernel gives them back when their holder ends, in whatever way it ends.
+
+A lock is the descriptor of an open file. It belongs to the open file, not to the process: a child that inherits the
+descriptor holds the lock too, until the last of them closes it. That is why a lock is only ever closed here, never
+unlocked, why forked children close what they inherited, and why no program started inherits one unless told to.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_held: set[int] = set()
+
+
+def take(path: Path, *, shared: bool = False) -> int:
+    """Wait for the lock and return it; raise OSError where the file cannot be opened."""
+    lock = _open(path)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    except BaseException:
+        release(lock)
+        raise
+    return lock
+
+
+def try_take(path: Path) -> int | None:
+    """Return the exclusive lock, or None where somebody else holds it; raise OSError as ``take`` does."""
+    lock = _open(path)
+    if try_exclusive(lock):
+        return lock
+    release(lock)
+    return None
+
+
+def try_exclusive(lock: int) -> bool:
+    """Turn a shared lock into the exclusive one; where others hold it return False (and the lock may be lost)."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def release(lock: int) -> None:
+    """Close this process's copy of the lock; children that inherited it go on holding it."""
+    _held.discard(lock)
+    os.close(lock)
+
+
+def is_current(lock: int, path: Path) -> bool:
+    """Tell whether the lock is on the file that has this path now, and not on one deleted since."""
+    try:
+        return os.path.samestat(os.fstat(lock), path.stat())
+    except OSError:
+        return False
+
+
+@contextmanager
+def holding(path: Path) -> Iterator[int]:
+    """Hold the exclusive lock for the length of a block; raise OSError as ``take`` does."""
+    lock = take(path)
+    try:
+        yield lock
+    finally:
+        release(lock)
+
+
+def _open(path: Path) -> int:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    _held.add(lock)
+    return lock
+
+
+def _forget() -> None:
+    for lock in list(_held):
+        with suppress(OSError):
+            release(lock)
+
+
+os.register_at_fork(after_in_child=_forget)

