@@ -25,6 +25,14 @@ def test_among_the_equally_fast_the_shortest_tail_wins() -> None:
     assert advice[1] == "a (1,000/s, p99 90.0 ms) is as fast within a run's variation."
 
 
+def test_a_steadier_one_is_named_where_the_fastest_has_a_long_tail() -> None:
+    advice = advice_on_load([row("quick", rate=1000.0, p99=300.0), row("steady", rate=800.0, p99=50.0)])
+    assert advice[2] == (
+        "Where slow answers hurt more than a lower rate, use steady: p99 50.0 ms (quick: 300.0 ms), at 80% of the rate."
+    )
+    assert not any("slow answers hurt" in line for line in advice_on_load([row("a", p99=90.0), row("b", p99=50.0)]))
+
+
 def test_the_only_one_is_called_so() -> None:
     assert (
         advice_on_load([row("a")])[0] == "For this load use a: 100/s, p99 10.0 ms, the only one measured that is right."

@@ -19,6 +19,8 @@ _UNFAIR = 0.8
 """Jain's index below which some workers were clearly left behind."""
 _NAMED = 2
 """How many strategies are named for each kind of cost."""
+_LONG_TAIL = 2
+"""How many times the shortest p99 the chosen one's must be for a steadier one to be named."""
 _SLOW_TAIL = 5
 """How many times the chosen one's p99 another one's must be to be worth a word."""
 
@@ -32,6 +34,7 @@ def advice_on_load(rows: Sequence[Row]) -> tuple[str, ...]:
     return (
         *_broken_promises(rows),
         *_choice(right, rows),
+        *_steadier(right, chosen),
         *_guarantee(chosen),
         *_losses(rows, chosen),
         *_lucky(rows),
@@ -81,6 +84,18 @@ def _choice(right: Sequence[Row], rows: Sequence[Row]) -> Iterable[str]:
         yield f"{lead}, the fastest of the {len(right)} that are right."
         share = second.operations_per_second / chosen.operations_per_second
         yield f"{_rate(second)} comes next, with {share:.0%} of its rate."
+
+
+def _steadier(right: Sequence[Row], chosen: Sequence[Row]) -> Iterable[str]:
+    """Name the strategy with the shortest p99 where the chosen one pays for its rate with slow answers."""
+    for row in chosen:
+        steady = min(right, key=_p99)
+        if _p99(row) >= _LONG_TAIL * _p99(steady) > 0:
+            share = steady.operations_per_second / row.operations_per_second
+            yield (
+                f"Where slow answers hurt more than a lower rate, use {steady.strategy}: p99 {_p99(steady):,.1f} ms "
+                f"({row.strategy}: {_p99(row):,.1f} ms), at {share:.0%} of the rate."
+            )
 
 
 def _guarantee(chosen: Sequence[Row]) -> Iterable[str]:
