@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import string
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,17 @@ class Scenario:
 
     set_up: Callable[[], Any]
     """Makes the rows of one run, committed; what it returns goes to the actors, ``invariant`` and ``observe``."""
-    actors: Mapping[str, Callable[[Any], Any]]
-    """Who runs at the same time, by name."""
+    actors: Mapping[str, Callable[[Any], Any]] | Sequence[Callable[[Any], Any]]
+    """Who runs at the same time, by name; a sequence is called A, B, C and so on."""
     invariant: Callable[[Any], bool] | None = None
     """Whether the end is one that the code promises."""
     observe: Callable[[Any], Any] | None = None
     """The end, as something short to print and to compare."""
+
+    def cast(self) -> dict[str, Callable[[Any], Any]]:
+        """Return the actors by name. Raises ``ValueError`` for none, and for more than there are letters."""
+        if not 1 <= len(self.actors) <= len(string.ascii_uppercase):
+            raise ValueError(f"A scenario has 1 to {len(string.ascii_uppercase)} actors, not {len(self.actors)}")
+        if isinstance(self.actors, Mapping):
+            return dict(self.actors)
+        return dict(zip(string.ascii_uppercase, self.actors, strict=False))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import weakref
 from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from django.db import connections, models, transaction
 from django.db.models.expressions import BaseExpression, Combinable
@@ -16,6 +20,8 @@ from accounts.locking.fields import version_field
 __all__ = ["adopt", "has_changes", "is_expression", "remember", "remembered", "undo_on_rollback"]
 
 _MEMORY = "_versioned_memory"
+_NOT_LOADED = object()
+_PLAIN = frozenset({str, int, bool, float, bytes, type(None), Decimal, datetime, date, time, timedelta, UUID})
 # The pre_save of these gives back what the instance holds, or is asked about below.
 _PLAIN_PRE_SAVE = (
     models.Field.pre_save,
@@ -39,13 +45,22 @@ def remembered(instance: models.Model) -> dict[str, Any]:
 
 def remember(instance: models.Model, attnames: Iterable[str] | None = None) -> None:
     """Note that the row now holds the instance's values: those named, or all that are loaded."""
-    memory = dict(remembered(instance)) if attnames is not None else {}
-    for attname in [field.attname for field in instance._meta.concrete_fields] if attnames is None else attnames:
-        if attname in vars(instance) and not is_expression(vars(instance)[attname]):
-            memory[attname] = _still(vars(instance)[attname])
-        else:
+    memory = {} if attnames is None else dict(remembered(instance))
+    values = vars(instance)
+    for attname in _attnames(type(instance)) if attnames is None else attnames:
+        value = values.get(attname, _NOT_LOADED)
+        if type(value) in _PLAIN:  # the common case first: this runs for every row that is read
+            memory[attname] = value
+        elif value is _NOT_LOADED or is_expression(value):
             memory.pop(attname, None)
+        else:
+            memory[attname] = _still(value)
     setattr(instance._state, _MEMORY, memory)
+
+
+@functools.cache
+def _attnames(model: type[models.Model]) -> tuple[str, ...]:
+    return tuple(field.attname for field in model._meta.concrete_fields)
 
 
 def adopt(instance: models.Model, current: models.Model) -> None:
