@@ -10,11 +10,12 @@ from typing import Any, Self
 from django.conf import settings
 from django.core.checks import CheckMessage
 from django.db import models, router, transaction
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE, parse_amount
-from accounts.checks import account_checks, entry_checks
+from accounts.checks import account_checks, check_append_only
 from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.locking.durations import Duration
 from accounts.locking.errors import StaleVersionError, translated_errors
@@ -24,7 +25,7 @@ from accounts.locking.versions import VersionedModel
 __all__ = ["AbstractAccount", "AbstractEntry"]
 
 
-def money(**options: Any) -> models.DecimalField[Any, Any]:
+def money(**options: Any) -> models.DecimalField[Decimal | int | str | Combinable, Decimal]:
     """Return a field for money; `parse_amount` lets through what it can hold."""
     return models.DecimalField(max_digits=MAX_DIGITS, decimal_places=PLACES, **options)
 
@@ -37,7 +38,12 @@ class AbstractAccount(VersionedModel):
     write only if nobody else has. Both bump the version, so that each notices the other.
     """
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, verbose_name=_("user"))
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="%(app_label)s_%(class)s_set",
+        verbose_name=_("user"),
+    )
     balance = money(default=Decimal("0.00"), verbose_name=_("balance"))
     overdraft_limit = money(default=Decimal("0.00"), verbose_name=_("overdraft limit"))
     created_at = models.DateTimeField(_("created at"), db_default=Now(), editable=False)
@@ -323,7 +329,8 @@ class AbstractEntry(models.Model):
                 name="%(app_label)s_%(class)s_idempotency_key_once",
             ),
         ]
-        indexes = [models.Index(fields=["account", "id"], name="%(app_label)s_%(class)s_chain")]
+        # Without a name: Django makes one of at most 30 characters, however long the app's and the model's names are.
+        indexes = [models.Index(fields=["account", "id"])]
 
     def __str__(self) -> str:
         return f"{self.amount:+} = {self.balance_after}"
@@ -335,9 +342,9 @@ class AbstractEntry(models.Model):
         super().save(*args, **{**kwargs, "force_insert": True})
 
     @classmethod
-    def check(cls, **kwargs: Any) -> list[CheckMessage]:
-        """Add the checks of `accounts.checks` to Django's own."""
-        return [*super().check(**kwargs), *entry_checks(cls, kwargs.get("databases"))]
+    def check_table(cls, alias: str) -> list[CheckMessage]:
+        """Return what the table on this database lacks; see `accounts.checks`."""
+        return check_append_only(cls, alias)
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         """Raise `EntryIsFinal`."""

@@ -18,7 +18,7 @@ class AccountAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_select_related = ("user",)
     fields = ("user", "balance", "overdraft_limit", "version", "created_at", "updated_at")
     readonly_fields = ("version", "created_at", "updated_at")
-    autocomplete_fields = ("user",)
+    raw_id_fields = ("user",)
 
     def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
         """Search by the user model's own user name."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import FieldDoesNotExist
-from django.db import models, router
+from django.db import models
 from django.template import TemplateDoesNotExist, TemplateSyntaxError
 from django.template.loader import get_template
 
 from accounts.locking.checks import missing_trigger
 from accounts.operations import AppendOnly
 
-__all__ = ["account_checks", "check_conflict_page", "entry_checks"]
+__all__ = ["account_checks", "check_append_only", "check_conflict_page"]
 
 _MIDDLEWARE = "concurrency.middleware.ConcurrencyMiddleware"
 
@@ -55,10 +54,9 @@ def account_checks(model: type[models.Model]) -> list[CheckMessage]:
     return []
 
 
-def entry_checks(model: type[models.Model], databases: Sequence[str] | None) -> list[CheckMessage]:
-    """Return what is wrong with one entry model; looks into the databases only where they are named."""
-    aliases = [alias for alias in databases or () if router.allow_migrate_model(alias, model)]
-    return [message for alias in aliases for message in missing_trigger(model, alias, AppendOnly.suffix, _changeable)]
+def check_append_only(model: type[models.Model], alias: str) -> list[CheckMessage]:
+    """Tell that SQL can change the entries of a table."""
+    return missing_trigger(model, alias, suffix=AppendOnly.suffix, message=_changeable)
 
 
 def _changeable(model: type[models.Model], alias: str) -> CheckMessage:

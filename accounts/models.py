@@ -25,5 +25,7 @@ class Entry(AbstractEntry):
     )
 
     class Meta(AbstractEntry.Meta):
+        # The same under every label of the app, for its migration.
+        indexes = [models.Index(fields=["account", "id"], name="accounts_entry_chain")]
         verbose_name = _("entry")
         verbose_name_plural = _("entries")

@@ -12,7 +12,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from django.db import connections, router, transaction
+from django.db import NotSupportedError, connections, router, transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
@@ -331,8 +331,11 @@ class Advisory(Strategy):
                 self.overwrite(self.accounts.get(pk=pk), amount)
 
     def _lock(self, pk: object) -> None:
+        connection = connections[self.alias]
+        if connection.vendor != "postgresql":
+            raise NotSupportedError(f"advisory locks are taken on PostgreSQL only, not on {connection.vendor}")
         key = f"{self.model._meta.db_table}:{self._key(pk)}"
-        with connections[self.alias].cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
 
 

@@ -6,9 +6,10 @@ Static checks look at classes and settings only. Those that ask a database run w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from django.apps import apps
 from django.core import checks
 from django.core.checks import CheckMessage, Tags, register
 from django.db import connections, models, router
@@ -19,7 +20,14 @@ from accounts.locking.querysets import VersionedQuerySet
 from accounts.locking.retry import policy_of
 from accounts.locking.triggers import AddVersionGuard, trigger_name
 
-__all__ = ["check_databases", "check_retries_in_views", "missing_trigger", "model_checks"]
+__all__ = [
+    "check_databases",
+    "check_guard",
+    "check_manager",
+    "check_retries_in_views",
+    "check_tables",
+    "missing_trigger",
+]
 
 
 @register(Tags.models)
@@ -57,15 +65,32 @@ def _no_guards(alias: str, vendor: str) -> CheckMessage:
     )
 
 
-def model_checks(model: type[models.Model], databases: Sequence[str] | None) -> list[CheckMessage]:
-    """Return what is wrong with one versioned model; looks into the databases only where they are named."""
-    messages: list[CheckMessage] = []
-    if not model._meta.proxy and not isinstance(model._default_manager.get_queryset(), VersionedQuerySet):
-        messages.append(_query_set_hidden(model))
-    for alias in databases or ():
-        if router.allow_migrate_model(alias, model) and not model._meta.proxy and model._meta.managed:
-            messages += missing_trigger(model, alias, AddVersionGuard.suffix, _guard_missing)
-    return messages
+@register(Tags.database)
+def check_tables(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Ask every installed model that has a ``check_table(alias)`` what its table lacks.
+
+    Not from ``Model.check()``, which Django 6.1 calls with every database, whether one was named or not.
+    """
+    tables = [model for model in apps.get_models() if model._meta.managed and not model._meta.proxy]
+    return [
+        message
+        for alias in databases or ()
+        for model in tables
+        if hasattr(model, "check_table") and router.allow_migrate_model(alias, model)
+        for message in model.check_table(alias)
+    ]
+
+
+def check_manager(model: type[models.Model]) -> list[CheckMessage]:
+    """Tell that a versioned model's manager hides the query set."""
+    if model._meta.proxy or isinstance(model._default_manager.get_queryset(), VersionedQuerySet):
+        return []
+    return [_query_set_hidden(model)]
+
+
+def check_guard(model: type[models.Model], alias: str) -> list[CheckMessage]:
+    """Tell that a versioned model's table has no guard."""
+    return missing_trigger(model, alias, suffix=AddVersionGuard.suffix, message=_guard_missing)
 
 
 def _query_set_hidden(model: type[models.Model]) -> CheckMessage:
@@ -87,7 +112,9 @@ def _guard_missing(model: type[models.Model], alias: str) -> CheckMessage:
     )
 
 
-def missing_trigger(model: type[models.Model], alias: str, suffix: str, message: Any) -> list[CheckMessage]:
+def missing_trigger(
+    model: type[models.Model], alias: str, *, suffix: str, message: Callable[[type[models.Model], str], CheckMessage]
+) -> list[CheckMessage]:
     """Return ``message(model, alias)`` where the model's table is there but its trigger is not (PostgreSQL)."""
     connection = connections[alias]
     if connection.vendor != "postgresql":

@@ -132,10 +132,17 @@ class RetriesExhausted(ConcurrencyError):
         self.elapsed = elapsed
 
 
-_BY_SQLSTATE: dict[str, type[ConcurrencyError]] = {
+_BY_CODE: dict[str, type[ConcurrencyError]] = {
     "55P03": LockNotAvailable,
     "40P01": DeadlockDetected,
     "40001": SerializationFailure,
+    # The drivers of the others do not know SQLSTATE.
+    "MySQL 1205": LockNotAvailable,  # lock wait timeout exceeded
+    "MySQL 3572": LockNotAvailable,  # NOWAIT is set
+    "MySQL 1213": DeadlockDetected,
+    "MySQL 1020": SerializationFailure,  # record has changed since last read
+    "SQLITE_BUSY": LockNotAvailable,
+    "SQLITE_BUSY_SNAPSHOT": SerializationFailure,
 }
 
 
@@ -168,5 +175,12 @@ def translated(error: Exception, *, model: type[Model] | None = None, pk: object
     if isinstance(error, ConcurrencyError):
         return error
     sqlstate = sqlstate_of(error)
-    translation = _BY_SQLSTATE.get(sqlstate or "")
+    translation = _BY_CODE.get(sqlstate or _other_code_of(error))
     return error if translation is None else translation(model=model, pk=pk, sqlstate=sqlstate)
+
+
+def _other_code_of(error: Exception) -> str:
+    """Return how MySQL's, MariaDB's or SQLite's driver names the error; empty if none of them does."""
+    if isinstance(error, OperationalError) and error.args and isinstance(error.args[0], int):
+        return f"MySQL {error.args[0]}"
+    return str(getattr(error.__cause__, "sqlite_errorname", ""))

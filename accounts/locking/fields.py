@@ -8,7 +8,7 @@ from typing import Any
 
 from concurrency.fields import AutoIncVersionField
 from concurrency.fields import VersionField as ConcurrencyVersionField
-from django.db import models
+from django.db import DatabaseError, models
 from django.db.models.signals import pre_save
 
 __all__ = ["VersionField", "save_as_django_concurrency", "version_field"]
@@ -67,10 +67,13 @@ class VersionField(AutoIncVersionField):  # type: ignore[misc]
                 return do_update(instance, rows, using, pk, values, *args, **more)
             seen = getattr(instance, version.attname)
             values = [(f, model, seen + 1 if f == version else value) for f, model, value in values]
-            rows = rows.filter(**{version.attname: seen})
-            updated = do_update(instance, rows, using, pk, values, *args, **more)
+            unchanged = rows.filter(**{version.attname: seen})
+            updated = do_update(instance, unchanged, using, pk, values, *args, **more)
             if updated:
                 setattr(instance, version.attname, seen + 1)
+            elif seen and instance._state.adding and rows.filter(pk=pk).exists():
+                # Made by hand from an older state of a row: an INSERT could only meet its key.
+                raise DatabaseError(f"A save of version {seen} did not affect any rows.")
             return updated
 
         return guarded

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from asgiref.sync import sync_to_async
 from django.db import IntegrityError, connections, models, transaction
@@ -26,6 +27,42 @@ Strength = Literal["no_key_update", "update"]
 
 class VersionedQuerySet(models.QuerySet[M]):
     """Rows of a `VersionedModel`."""
+
+    @overload
+    def lock(
+        self,
+        pks: list[Any] | set[Any] | frozenset[Any] | range | models.QuerySet[Any, Any],
+        *,
+        strength: Strength = ...,
+        of: Sequence[str] | None = ...,
+        nowait: bool = ...,
+        skip_locked: bool = ...,
+        timeout: Duration | None = ...,
+    ) -> list[M]: ...
+
+    @overload
+    def lock(
+        self,
+        pks: str | int | uuid.UUID,
+        *,
+        strength: Strength = ...,
+        of: Sequence[str] | None = ...,
+        nowait: bool = ...,
+        skip_locked: Literal[False] = ...,
+        timeout: Duration | None = ...,
+    ) -> M: ...
+
+    @overload
+    def lock(
+        self,
+        pks: str | int | uuid.UUID,
+        *,
+        strength: Strength = ...,
+        of: Sequence[str] | None = ...,
+        nowait: bool = ...,
+        skip_locked: bool,
+        timeout: Duration | None = ...,
+    ) -> M | None: ...
 
     def lock(
         self,

@@ -137,7 +137,7 @@ def _milliseconds(connection: BaseDatabaseWrapper, timeout: Duration, *, nowait:
     if nowait or skip_locked:
         raise ValueError("timeout cannot be combined with nowait or skip_locked, which never wait")
     if connection.vendor != "postgresql":
-        raise NotSupportedError(f"timeout needs PostgreSQL's lock_timeout; {connection.vendor} can use nowait")
+        raise NotSupportedError(f"timeout needs PostgreSQL's lock_timeout; {connection.vendor} has none")
     # Rounded up, because lock_timeout = 0 would mean to wait for ever.
     return min(math.ceil(seconds(timeout, name="timeout") * 1000), _LONGEST_MS)
 

@@ -11,7 +11,7 @@ from django.core.checks import CheckMessage
 from django.db import DatabaseError, connections, models, router, transaction
 from django.db.models.base import ModelBase
 
-from accounts.locking.checks import model_checks
+from accounts.locking.checks import check_guard, check_manager
 from accounts.locking.errors import StaleVersionError, translated_errors
 from accounts.locking.fields import VersionField, version_field
 from accounts.locking.memory import adopt, has_changes, remember, remembered, undo_on_rollback
@@ -69,7 +69,12 @@ class VersionedModel(models.Model):
     @classmethod
     def check(cls, **kwargs: Any) -> list[CheckMessage]:
         """Add the checks of `accounts.locking.checks` to Django's own."""
-        return [*super().check(**kwargs), *model_checks(cls, kwargs.get("databases"))]
+        return [*super().check(**kwargs), *check_manager(cls)]
+
+    @classmethod
+    def check_table(cls, alias: str) -> list[CheckMessage]:
+        """Return what the table on this database lacks; see `accounts.locking.checks`."""
+        return check_guard(cls, alias)
 
     @classmethod
     def from_db(cls, *args: Any, **kwargs: Any) -> Self:

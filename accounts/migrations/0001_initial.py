@@ -5,8 +5,12 @@ import django.db.models.deletion
 import django.db.models.expressions
 import django.db.models.functions.datetime
 from decimal import Decimal
+from django.apps import apps
 from django.conf import settings
 from django.db import migrations, models
+
+# A project may have given the app another label.
+LABEL = apps.get_containing_app_config(__name__).label  # type: ignore[union-attr]
 
 
 class Migration(migrations.Migration):
@@ -47,7 +51,10 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, to=settings.AUTH_USER_MODEL, verbose_name="user"
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="%(app_label)s_%(class)s_set",
+                        to=settings.AUTH_USER_MODEL,
+                        verbose_name="user",
                     ),
                 ),
             ],
@@ -97,7 +104,7 @@ class Migration(migrations.Migration):
                         db_index=False,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="entries",
-                        to="accounts.account",
+                        to=f"{LABEL}.account",
                         verbose_name="account",
                     ),
                 ),
@@ -121,13 +128,13 @@ class Migration(migrations.Migration):
                         ),
                     )
                 ),
-                name="accounts_account_balance_within_limit",
+                name=f"{LABEL}_account_balance_within_limit",
             ),
         ),
         migrations.AddConstraint(
             model_name="account",
             constraint=models.CheckConstraint(
-                condition=models.Q(("overdraft_limit__gte", 0)), name="accounts_account_overdraft_limit_not_negative"
+                condition=models.Q(("overdraft_limit__gte", 0)), name=f"{LABEL}_account_overdraft_limit_not_negative"
             ),
         ),
         migrations.AddIndex(
@@ -139,7 +146,7 @@ class Migration(migrations.Migration):
             constraint=models.UniqueConstraint(
                 condition=models.Q(("idempotency_key__isnull", False)),
                 fields=("account", "idempotency_key"),
-                name="accounts_entry_idempotency_key_once",
+                name=f"{LABEL}_entry_idempotency_key_once",
             ),
         ),
     ]

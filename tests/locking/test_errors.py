@@ -1,7 +1,10 @@
 """Driver errors become our errors at one edge, and ours survive the way between processes."""
 
 import pickle
+import sqlite3
+from contextlib import closing
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,6 +100,34 @@ def test_errors_are_translated_by_sqlstate(sqlstate: str, kind: type[Concurrency
         cursor.execute(f"DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '{sqlstate}'; END $$")
     assert (caught.value.sqlstate, caught.value.model, caught.value.pk) == (sqlstate, Account, 7)
     assert isinstance(caught.value.__cause__, OperationalError)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OperationalError(1205, "Lock wait timeout exceeded"), LockNotAvailable),
+        (OperationalError(3572, "NOWAIT is set"), LockNotAvailable),
+        (OperationalError(1213, "Deadlock found"), DeadlockDetected),
+        (OperationalError(1020, "Record has changed since last read"), SerializationFailure),
+    ],
+)
+def test_errors_of_mysql_are_translated_by_their_number(error: Exception, kind: type[ConcurrencyError]) -> None:
+    with pytest.raises(kind) as caught, translated_errors(pk=7):
+        raise error
+    assert (caught.value.pk, caught.value.sqlstate, caught.value.__cause__) == (7, None, error)
+
+
+def test_a_busy_sqlite_is_a_lock_that_was_not_to_be_had(tmp_path: Path) -> None:
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(tmp_path / "db", timeout=0, isolation_level=None)
+
+    with closing(connect()) as one, closing(connect()) as two:
+        one.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LockNotAvailable), translated_errors():
+            try:
+                two.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                raise OperationalError(*error.args) from error
 
 
 @pytest.mark.django_db

@@ -288,6 +288,20 @@ def test_a_new_row_does_not_overwrite_one_that_is_there(seat: Seat) -> None:
     assert fresh(seat).guest == ""
 
 
+def test_an_older_state_made_by_hand_is_stale(seat: Seat) -> None:
+    former = Seat(pk=seat.pk, version=1, guest="Bob")
+    seat.guest = "Ada"
+    seat.save()
+    with transaction.atomic():
+        with pytest.raises(StaleVersionError) as caught:
+            former.save()
+        assert fresh(seat).guest == "Ada"
+    assert (caught.value.expected, caught.value.found) == (1, 2)
+    former.version = 2
+    former.save()
+    assert (fresh(seat).guest, fresh(seat).version) == ("Bob", 3)
+
+
 def test_an_unsaved_instance_cannot_be_deleted(db: None) -> None:
     with pytest.raises(ValueError, match="id attribute"):
         Seat().delete()

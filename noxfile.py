@@ -1,0 +1,53 @@
+"""Every chore by its name: ``nox -s lint``; without a name, all of them."""
+
+import re
+from itertools import product
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.error_on_missing_interpreters = False  # such sessions are skipped, and nox prints why
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+PYTHONS = nox.project.python_versions(PROJECT)
+DJANGOS = re.findall(r"Framework :: Django :: (\d+\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+# Django 6 needs Python 3.12.
+MATRIX = [pair for pair in product(PYTHONS, DJANGOS) if not (pair[0] == "3.11" and pair[1] >= "6")]
+
+
+@nox.session
+@nox.parametrize(("python", "django"), MATRIX)
+def tests(session: nox.Session, django: str) -> None:
+    """Run the tests, or those that are named behind ``--``."""
+    session.install("-r", "requirements.txt")
+    session.install(f"django=={django}.*")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Look for bad style."""
+    session.install("-r", "requirements.txt")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def typing(session: nox.Session) -> None:
+    """Check the types."""
+    session.install("-r", "requirements.txt")
+    session.run("mypy")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation."""
+    session.install("-r", "requirements.txt")
+    session.run("sphinx-build", "-W", "-b", "html", "docs", "docs/_build")
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build the sdist, and the wheel from it."""
+    session.install("-r", "requirements.txt")
+    session.run("python", "-m", "build", "--no-isolation")

@@ -1,0 +1,37 @@
+"""The sdist and the wheel, built from this checkout once a session."""
+
+import functools
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distributions:
+    """What a release consists of."""
+
+    wheel: Path
+    sdist: Path
+
+
+@functools.cache
+def build(folder: Path) -> Distributions:
+    """Build the sdist, and the wheel from it, without a network; one folder is built into once."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    require_success(run(command, cwd=ROOT))
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return Distributions(wheel=wheel, sdist=sdist)
+
+
+def run(command: list[str], *, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end."""
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def require_success(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what the program printed, errors too; fail with it if the program did."""
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr

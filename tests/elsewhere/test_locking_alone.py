@@ -1,0 +1,33 @@
+"""A project that uses ``accounts.locking`` for its own model, and installs no app of ours."""
+
+import pytest
+
+from tests.elsewhere.conformance import ProjectTests
+from tests.elsewhere.conftest import Databases, Projects
+from tests.elsewhere.project import Project
+
+
+@pytest.fixture(scope="module")
+def project(start_project: Projects, make_database: Databases) -> Project:
+    project = start_project("locking_alone")
+    project.add_app("seats")
+    project.configure(apps=["seats"], database=make_database("locking_alone"))
+    project.manage("makemigrations", "seats")
+    project.add_guards("seats", 'AddVersionGuard("Seat")')
+    project.manage("migrate")
+    return project
+
+
+class TestLockingAlone(ProjectTests):
+    def test_there_is_no_table_of_ours(self, project: Project) -> None:
+        tables = project.evaluate("django.db.connection.introspection.table_names()")
+        assert "seats_seat" in tables
+        assert "accounts" not in tables
+
+    def test_a_missing_guard_is_told_of(self, project: Project) -> None:
+        project.manage("migrate", "seats", "0001")
+        done = project.run("manage.py", "check", "--database", "default", "--fail-level", "WARNING")
+        project.manage("migrate", "seats")
+        assert done.returncode == 1
+        assert "(accounts.W004)" in done.stderr
+        assert 'AddVersionGuard("Seat")' in done.stderr

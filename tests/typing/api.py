@@ -1,0 +1,198 @@
+"""The public API as code of a user's project writes it; it is never run, only checked by mypy in strict mode."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import assert_type
+
+from django.db import migrations, models
+
+from accounts.abstract import AbstractAccount, AbstractEntry
+from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
+from accounts.locking import (
+    AddVersionGuard,
+    ConcurrencyError,
+    LockNotAvailable,
+    Merge,
+    RetriesExhausted,
+    StaleVersionError,
+    VersionedManager,
+    VersionedModel,
+    VersionedQuerySet,
+    VersionField,
+    lock_row,
+    lock_rows,
+    merge_fields,
+    retry_on_conflict,
+    retrying,
+    transaction,
+    translated_errors,
+)
+from accounts.models import Account, Entry
+from accounts.operations import AppendOnly
+from accounts.strategies import STRATEGIES, Strategy
+
+
+class Seat(VersionedModel):
+    guest = models.CharField(max_length=50)
+
+    class Meta:
+        app_label = "house"
+
+
+class SeatQuerySet(VersionedQuerySet["Box"]):
+    def free(self) -> SeatQuerySet:
+        return self.filter(guest="")
+
+
+class Box(VersionedModel):
+    version = VersionField(db_column="revision")
+    guest = models.CharField(max_length=50)
+
+    objects = VersionedManager.from_queryset(SeatQuerySet)()
+
+    class Meta:
+        app_label = "house"
+
+
+class Wallet(AbstractAccount):
+    currency = models.CharField(max_length=3)
+
+    class Meta(AbstractAccount.Meta):
+        app_label = "house"
+
+
+class WalletEntry(AbstractEntry):
+    account = models.ForeignKey(Wallet, on_delete=models.PROTECT, related_name="entries")
+
+    class Meta(AbstractEntry.Meta):
+        app_label = "house"
+
+
+class Migration(migrations.Migration):
+    operations = [AddVersionGuard("Seat"), AppendOnly("WalletEntry")]
+
+
+def rows() -> None:
+    assert_type(lock_row(Seat, 1), Seat)
+    assert_type(lock_row(Seat.objects, "1", timeout=timedelta(seconds=2)), Seat)
+    assert_type(lock_row(Seat.objects.filter(guest=""), 1, nowait=True, of=["self"], using="default"), Seat)
+    assert_type(lock_rows(Seat, [1, 2], skip_locked=True, no_key=False), list[Seat])
+    assert_type(lock_rows(Account, {1, 2}, timeout=0.5), list[Account])
+
+
+def by_key() -> None:
+    seats: list[Seat] = Seat.objects.lock([1, 2], of=("self",), timeout=2)
+    seats.append(Seat.objects.lock(1, strength="update"))
+    free: list[Seat | None] = [Seat.objects.filter(guest="").lock(seats[0].pk, skip_locked=True)]
+    assert_type(free[0], Seat | None)
+    assert_type(Seat.objects.update_if_unchanged(1, 3, guest="Ada"), int | None)
+    assert_type(Seat.objects.put_if_unchanged(1, 0, guest="Ada"), int | None)
+    Seat.objects.update_many_if_unchanged([(1, 3, {"guest": "Ada"}), (2, 1, {"guest": "Bob"})])
+    assert_type(Seat.objects.get(pk=1), Seat)
+    assert_type(Box.objects.create(guest="Ada"), Box)
+
+
+def by_instance(seat: Seat) -> None:
+    assert_type(seat.version, int)
+    assert_type(seat.save(update_fields=["guest"]), None)
+    assert_type(seat.delete(), tuple[int, dict[str, int]])
+    assert_type(seat.update_if_unchanged(guest="Ada"), bool)
+    merge = seat.merge_if_disjoint()
+    assert_type(merge, Merge)
+    assert_type(merge.disjoint, bool)
+    assert_type([conflict.theirs for conflict in merge.conflicts.values()] == [], bool)
+    assert_type(merge_fields({"guest": ""}, {"guest": "Ada"}, {}, version=2).version, int)
+
+
+async def asynchronously(seat: Seat) -> None:
+    assert_type(await seat.aupdate_if_unchanged(guest="Ada"), bool)
+    assert_type(await Seat.objects.aupdate_if_unchanged(1, 3, guest="Ada"), int | None)
+    assert_type(await Seat.objects.aput_if_unchanged(1, 0, guest="Ada"), int | None)
+    assert_type(await again_later("A1"), Seat)
+    await seat.asave()
+
+
+@retry_on_conflict
+def again(pk: int, *, guest: str = "") -> Seat:
+    with transaction(isolation_level="serializable"):
+        return Seat.objects.get(pk=pk)
+
+
+@retry_on_conflict(attempts=3, wait_initial=0.1, wait_max=timedelta(seconds=1), timeout=5, on=StaleVersionError)
+def again_in_time(pk: int, *, guest: str = "") -> Seat:
+    return again(pk, guest=guest)
+
+
+@retry_on_conflict(on=(LockNotAvailable, StaleVersionError), using="default")
+async def again_later(code: str) -> Seat:
+    return await Seat.objects.aget(pk=code)
+
+
+class Desk:
+    @retry_on_conflict
+    def book(self, pk: int) -> bool:
+        for attempt in retry_on_conflict(attempts=2):
+            with attempt, transaction(read_only=True, deferrable=True, using="default"):
+                return True
+        return False
+
+
+def retries() -> None:
+    assert_type(again(1, guest="Ada"), Seat)
+    assert_type(again_in_time(1, guest="Ada"), Seat)
+    assert_type(Desk().book(1), bool)
+    again("A1")  # type: ignore[arg-type]
+    again_in_time(1, gest="Ada")  # type: ignore[call-arg]
+    retry_on_conflict(atempts=3)  # type: ignore[call-overload]
+    retrying.connect(lambda **facts: None)
+
+
+def errors() -> None:
+    try:
+        with translated_errors(model=Seat, pk=1), transaction(isolation_level="snapshot"):  # type: ignore[arg-type]
+            again(1)
+    except StaleVersionError as stale:
+        assert_type((stale.expected, stale.found), tuple[int | None, int | None])
+    except RetriesExhausted as exhausted:
+        assert_type((exhausted.attempts, exhausted.elapsed), tuple[int, float])
+    except ConcurrencyError as error:
+        assert_type((error.model, error.sqlstate), tuple[type[models.Model] | None, str | None])
+
+
+def accounts(account: Account) -> None:
+    assert_type(Account.deposit(1, "12.50", idempotency_key="k", nowait=True), Account)
+    assert_type(Account.withdraw(1, Decimal(5), timeout=timedelta(seconds=1), using="default"), Account)
+    assert_type(Account.transfer(1, 2, 5), tuple[Account, Account])
+    assert_type(account.try_deposit(5, idempotency_key="k"), bool)
+    assert_type(account.try_withdraw(5), bool)
+    assert_type(account.balance_after(Decimal(-5)), Decimal)
+    assert_type(Entry.objects.get().account, Account)
+    balances: list[Decimal] = [account.balance, account.overdraft_limit]
+    assert_type(sum(balances, Decimal(0)), Decimal)
+
+
+def own_accounts() -> None:
+    assert_type(Wallet.deposit(1, 5), Wallet)
+    assert_type(Wallet.transfer(1, 2, 5)[0].currency, str)
+    assert_type(Wallet.entry_model(), type[AbstractEntry])
+    assert_type(lock_row(Wallet, 1), Wallet)
+
+
+def refusals() -> None:
+    try:
+        Account.withdraw(1, 5)
+    except InsufficientFunds as error:
+        assert_type((error.balance, error.overdraft_limit, error.amount), tuple[Decimal, Decimal, Decimal])
+    except InvalidAmount as error:
+        assert_type((error.value, error.rule), tuple[object, str])
+    except IdempotencyKeyReused as error:
+        assert_type((error.idempotency_key, error.recorded), tuple[str, Decimal])
+
+
+def strategies() -> None:
+    strategy = STRATEGIES["optimistic"].bound(model=Wallet, using="default")
+    assert_type(strategy, Strategy)
+    assert_type(strategy.deposit(1, 5), AbstractAccount)
+    assert_type((strategy.name, strategy.safe), tuple[str, bool])
