@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any
 
 __all__ = ["Scenario"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Step = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Scenario:
     """A race: where it starts, who runs, and what has to hold at the end.
 
     The explorer gives each actor a thread, the simulator a process; for the latter everything here must be picklable
-    (functions of a module, instances of module-level classes).
+    (functions of a module, instances of module-level classes). Actors given as a sequence are called A, B, C and so
+    on. Raises ``ValueError`` for no actor, and for more than there are letters.
     """
 
     set_up: Callable[[], Any]
     """Makes the rows of one run, committed; what it returns goes to the actors, ``invariant`` and ``observe``."""
-    actors: Mapping[str, Callable[[Any], Any]] | Sequence[Callable[[Any], Any]]
-    """Who runs at the same time, by name; a sequence is called A, B, C and so on."""
-    invariant: Callable[[Any], bool] | None = None
+    actors: Mapping[str, Step]
+    """Who runs at the same time, by name."""
+    invariant: Callable[[Any], bool] | None
     """Whether the end is one that the code promises."""
-    observe: Callable[[Any], Any] | None = None
+    observe: Callable[[Any], Any] | None
     """The end, as something short to print and to compare."""
 
-    def cast(self) -> dict[str, Callable[[Any], Any]]:
-        """Return the actors by name. Raises ``ValueError`` for none, and for more than there are letters."""
-        if not 1 <= len(self.actors) <= len(string.ascii_uppercase):
-            raise ValueError(f"A scenario has 1 to {len(string.ascii_uppercase)} actors, not {len(self.actors)}")
-        if isinstance(self.actors, Mapping):
-            return dict(self.actors)
-        return dict(zip(string.ascii_uppercase, self.actors, strict=False))
+    def __init__(
+        self,
+        *,
+        set_up: Callable[[], Any],
+        actors: Mapping[str, Step] | Sequence[Step],
+        invariant: Callable[[Any], bool] | None = None,
+        observe: Callable[[Any], Any] | None = None,
+    ) -> None:
+        if not 1 <= len(actors) <= len(ascii_uppercase):
+            raise ValueError(f"A scenario has 1 to {len(ascii_uppercase)} actors, not {len(actors)}")
+        named = actors if isinstance(actors, Mapping) else dict(zip(ascii_uppercase, actors, strict=False))
+        values = {"set_up": set_up, "actors": named, "invariant": invariant, "observe": observe}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)  # frozen
