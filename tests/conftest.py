@@ -9,6 +9,8 @@ from accounts.models import Account
 from tests.factories import AccountFactory
 from tests.sessions import Session
 
+pytest_plugins = ["accounts.lab.pytest_plugin"]
+
 
 @pytest.fixture
 def account(db: None) -> Account:

@@ -1,0 +1,36 @@
+"""Errors of the explorer.
+
+ExplorerError
+├── NotExplorable      the surroundings do not allow it
+├── ScheduleError      a schedule asks for a move that nobody can make
+├── Nondeterminism     the same schedule met other statements
+└── Stuck              a step neither ends nor waits for a lock
+"""
+
+from __future__ import annotations
+
+__all__ = ["ExplorerError", "Nondeterminism", "NotExplorable", "ScheduleError", "Stuck"]
+
+
+class ExplorerError(Exception):
+    """The race lab could not do what was asked."""
+
+
+class NotExplorable(ExplorerError):
+    """Interleavings cannot be explored here."""
+
+
+class ScheduleError(ExplorerError, ValueError):
+    """The schedule does not fit the scenario."""
+
+
+class Nondeterminism(ExplorerError):
+    """The code under test did something else than the last time on the same schedule."""
+
+
+class Stuck(ExplorerError):
+    """A step neither ended nor waited for a lock of another actor."""
+
+
+class Abandoned(BaseException):
+    """Unwinds an actor whose run is over; no ``except Exception`` of the code under test catches it."""

@@ -1,0 +1,104 @@
+"""What a step touches, and which steps depend on each other: the relation that makes the reduction sound.
+
+Two steps are independent when they commute: neither enables, delays nor changes the other (A. Mazurkiewicz, "Trace
+Theory", 1987). On PostgreSQL at READ COMMITTED a read never meets an uncommitted write, it meets the commit; writers
+and lockers meet at the row locks (PostgreSQL documentation, table 13.3).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = ["LOCAL", "OPAQUE", "Footprint", "Key", "Lock", "Mode", "dependent"]
+
+Key = tuple[str, int | None]
+"""A table and the primary key of a row in it; None for any row."""
+
+
+class Mode(IntEnum):
+    """Row locks in growing strength, and the insertion of a row."""
+
+    KEY_SHARE = 0
+    SHARE = 1
+    NO_KEY_UPDATE = 2
+    UPDATE = 3
+    INSERT = 4
+
+
+Lock = tuple[Key, Mode]
+
+_CONFLICTS: dict[Mode, frozenset[Mode]] = {
+    # A row that refers to another one depends on whether that is there yet.
+    Mode.KEY_SHARE: frozenset({Mode.UPDATE, Mode.INSERT}),
+    Mode.SHARE: frozenset({Mode.NO_KEY_UPDATE, Mode.UPDATE}),
+    Mode.NO_KEY_UPDATE: frozenset({Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE}),
+    Mode.UPDATE: frozenset(Mode),
+    # Inserters of one unique key wait for each other and for a deleter of it, and they share a sequence.
+    Mode.INSERT: frozenset({Mode.KEY_SHARE, Mode.UPDATE, Mode.INSERT}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What one step touches."""
+
+    reads: frozenset[Key] = frozenset()
+    """Rows read as last committed."""
+    locks: frozenset[Lock] = frozenset()
+    """Row locks taken, whether asked for or implied by a write."""
+    publishes: frozenset[Key] = frozenset()
+    """Rows that others see changed from this step on."""
+    releases: frozenset[Lock] = frozenset()
+    """Row locks given up."""
+    snapshot: bool = False
+    """Whether it fixes what a REPEATABLE READ transaction sees, so that it depends on every commit."""
+    serializable: bool = False
+    """Whether it belongs to a SERIALIZABLE transaction, whose fate depends on all others of the kind."""
+    opaque: bool = False
+    """Whether it is not understood, so that it depends on everything."""
+
+    def __or__(self, other: Footprint) -> Footprint:
+        """Return what both touch together."""
+        return Footprint(
+            reads=self.reads | other.reads,
+            locks=self.locks | other.locks,
+            publishes=self.publishes | other.publishes,
+            releases=self.releases | other.releases,
+            snapshot=self.snapshot or other.snapshot,
+            serializable=self.serializable or other.serializable,
+            opaque=self.opaque or other.opaque,
+        )
+
+
+LOCAL = Footprint()
+"""Touches nothing that others could notice."""
+OPAQUE = Footprint(opaque=True)
+"""Not understood."""
+
+
+@functools.lru_cache(maxsize=65536)
+def dependent(one: Footprint, other: Footprint) -> bool:
+    """Whether the order of the two steps may matter. Symmetric; True wherever that is not known."""
+    if LOCAL in (one, other):
+        return False
+    if one.opaque or other.opaque or (one.serializable and other.serializable):
+        return True
+    return _affects(one, other) or _affects(other, one) or _collide(one.locks, other.locks)
+
+
+def _affects(one: Footprint, other: Footprint) -> bool:
+    """Whether what the first makes visible or frees matters to the second."""
+    seen = (other.snapshot and bool(one.publishes)) or any(
+        _same_row(written, read) for written in one.publishes for read in other.reads
+    )
+    return seen or _collide(one.releases, other.locks)
+
+
+def _collide(some: frozenset[Lock], others: frozenset[Lock]) -> bool:
+    return any(mode in _CONFLICTS[taken] and _same_row(key, row) for row, taken in some for key, mode in others)
+
+
+def _same_row(one: Key, other: Key) -> bool:
+    return one[0] == other[0] and (one[1] == other[1] or one[1] is None or other[1] is None)

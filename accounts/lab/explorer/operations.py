@@ -1,0 +1,49 @@
+"""One step of an actor as it goes over the wire."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Operation"]
+
+_SAVEPOINT_NAME = re.compile(r'"?s\d+_x\d+"?')
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(slots=True, kw_only=True)
+class Operation:
+    """What an actor is about to send, and after it what came of it."""
+
+    alias: str
+    """The database."""
+    pid: int
+    """The server process of the actor's connection."""
+    sql: str
+    """The statement with placeholders; COMMIT and ROLLBACK where the driver sends them by itself."""
+    params: Any = None
+    """Its parameters; a list of them where ``many``."""
+    many: bool = False
+    """Whether it is sent once for each of several sets of parameters."""
+    in_transaction: bool = False
+    """Whether a transaction was open before it."""
+    autocommit: bool = True
+    """Whether it commits by itself where no transaction is open."""
+    isolation: str = "read committed"
+    """The isolation level that a transaction begun by it would have."""
+    statement: Any = None
+    """What its text says, once somebody has worked it out."""
+    error: BaseException | None = None
+    """What it raised."""
+    ends_idle: bool = True
+    """Whether no transaction was open after it."""
+    rows: int | None = None
+    """Rows returned or changed; None where the server did not say."""
+    values: tuple[dict[str, str | None], ...] = field(default=())
+    """The first rows returned, where the run keeps them."""
+
+    @property
+    def template(self) -> str:
+        """The statement without what differs from run to run: names of savepoints."""
+        return _SPACE.sub(" ", _SAVEPOINT_NAME.sub("savepoint", self.sql)).strip()
