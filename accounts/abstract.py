@@ -351,5 +351,10 @@ class AbstractEntry(models.Model):
         raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be deleted")
 
     def restore(self, account: AbstractAccount) -> None:
-        """Put into the instance what the account was after this entry; nothing is written."""
+        """Put into the instance what the account was after this entry; nothing is written.
+
+        Raises ``DoesNotExist`` where the account is gone.
+        """
+        # With a newer version than its other values were read with, the instance could overwrite what changed since.
+        account.refresh_from_db(using=router.db_for_write(type(account), instance=account))
         account.balance, account.version = self.balance_after, self.version_after

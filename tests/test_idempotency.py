@@ -95,6 +95,16 @@ def test_an_optimistic_repetition_gets_the_first_result_too(account: Account) ->
     assert Entry.objects.count() == 2
 
 
+def test_a_repetition_does_not_hide_what_else_was_changed(account: Account) -> None:
+    stale = Account.objects.get(pk=account.pk)
+    assert Account.objects.get(pk=account.pk).update_if_unchanged(overdraft_limit=500)
+    Account.deposit(account.pk, 40, idempotency_key="k")
+    assert stale.try_deposit(40, idempotency_key="k")
+    stale.save()
+    account.refresh_from_db()
+    assert (account.balance, account.overdraft_limit) == (140, 500)
+
+
 def test_two_calls_at_the_same_time_are_one_change(open_session: Callable[[], Session]) -> None:
     account = AccountFactory.create(balance=100)
     session = open_session()
