@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Self
 
+from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage
+from django.core.exceptions import FieldDoesNotExist
 from django.db import models, router, transaction
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
@@ -23,6 +25,23 @@ from accounts.locking.rows import lock_rows
 from accounts.locking.versions import VersionedModel
 
 __all__ = ["AbstractAccount", "AbstractEntry"]
+
+
+def account_model(label: str) -> type[AbstractAccount]:
+    """Return the installed account model with this label. Raises ``ValueError`` unless it is one, with entries."""
+    try:
+        model = apps.get_model(label)
+    except (LookupError, ValueError) as error:
+        raise ValueError(f"--model {label}: there is no such model ({error})") from error
+    if not issubclass(model, AbstractAccount):
+        raise ValueError(  # noqa: TRY004 - it is the option's value that is wrong
+            f"--model {label}: it is not a subclass of accounts.abstract.AbstractAccount"
+        )
+    try:
+        model.entry_model()
+    except FieldDoesNotExist as error:
+        raise ValueError(f"--model {label}: no entry model refers to it with related_name='entries'") from error
+    return model
 
 
 def money(**options: Any) -> models.DecimalField[Decimal | int | str | Combinable, Decimal]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connections, models, transaction
 
-from accounts.locking.fields import version_field
+from accounts.locking.fields import parents_of, version_field
 from accounts.locking.memory import is_expression
 from accounts.locking.writes import column, python_values, touched, write_if
 
@@ -24,7 +24,7 @@ def update_many(model: type[models.Model], changes: list[Change], *, using: str)
         raise ValueError("a primary key comes twice: one of its changes would have to lose")
     if not wanted:
         return []
-    in_one = connections[using].vendor == "postgresql" and not (model._meta.concrete_model or model)._meta.parents
+    in_one = connections[using].vendor == "postgresql" and not parents_of(model)
     won = (_in_one_statement if in_one else _one_by_one)(model, wanted, using=using)
     return [pk for pk, _, _ in wanted if pk not in won]
 

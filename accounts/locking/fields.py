@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from concurrency.fields import AutoIncVersionField
@@ -11,7 +11,7 @@ from concurrency.fields import VersionField as ConcurrencyVersionField
 from django.db import DatabaseError, models
 from django.db.models.signals import pre_save
 
-__all__ = ["VersionField", "save_as_django_concurrency", "version_field"]
+__all__ = ["VersionField", "attnames_of", "parents_of", "save_as_django_concurrency", "version_field"]
 
 _SET_BY_BASE = frozenset({"verbose_name", "name", "help_text", "db_tablespace", "db_column"})
 _SET_HERE = frozenset({"editable", "db_index", "db_comment"})
@@ -82,6 +82,22 @@ class VersionField(AutoIncVersionField):  # type: ignore[misc]
 def _note_raw(instance: models.Model, raw: bool, **_: Any) -> None:
     """Note whether a fixture is being loaded: its rows are taken as they are, version included."""
     setattr(instance._state, _RAW, raw)
+
+
+def parents_of(model: type[models.Model]) -> dict[type[models.Model], models.Field[Any, Any] | None]:
+    """Return the models whose tables the model's rows are in as well, with the links to them; a proxy's too."""
+    concrete = model._meta.concrete_model or model
+    return dict(concrete._meta.parents)
+
+
+def attnames_of(model: type[models.Model], names: Iterable[str] | None) -> list[str]:
+    """Return the attribute names of the columns meant by names of fields or attributes (None: of all columns)."""
+    wanted = None if names is None else set(names)
+    return [
+        field.attname
+        for field in model._meta.concrete_fields
+        if wanted is None or not wanted.isdisjoint((field.name, field.attname))
+    ]
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from django.db import connections, models, transaction
 from django.db.models.expressions import BaseExpression, Combinable
 from django.db.models.fields.files import FieldFile, FileField
 
-from accounts.locking.fields import version_field
+from accounts.locking.fields import attnames_of, version_field
 
 __all__ = ["adopt", "has_changes", "is_expression", "remember", "remembered", "undo_on_rollback"]
 
@@ -47,7 +47,7 @@ def remember(instance: models.Model, attnames: Iterable[str] | None = None) -> N
     """Note that the row now holds the instance's values: those named, or all that are loaded."""
     memory = {} if attnames is None else dict(remembered(instance))
     values = vars(instance)
-    for attname in _attnames(type(instance)) if attnames is None else attnames:
+    for attname in _all_attnames(type(instance)) if attnames is None else attnames:
         value = values.get(attname, _NOT_LOADED)
         if type(value) in _PLAIN:  # the common case first: this runs for every row that is read
             memory[attname] = value
@@ -59,8 +59,8 @@ def remember(instance: models.Model, attnames: Iterable[str] | None = None) -> N
 
 
 @functools.cache
-def _attnames(model: type[models.Model]) -> tuple[str, ...]:
-    return tuple(field.attname for field in model._meta.concrete_fields)
+def _all_attnames(model: type[models.Model]) -> tuple[str, ...]:
+    return tuple(attnames_of(model, None))
 
 
 def adopt(instance: models.Model, current: models.Model) -> None:
@@ -70,13 +70,12 @@ def adopt(instance: models.Model, current: models.Model) -> None:
 
 def has_changes(instance: models.Model, names: Iterable[str] | None) -> bool:
     """Whether ``save()`` of these fields (None: all) would write something else than the row was read with."""
-    memory, wanted = remembered(instance), None if names is None else set(names)
+    memory, asked = remembered(instance), set(attnames_of(type(instance), names))
     version = version_field(type(instance))
-    for field in instance._meta.concrete_fields:
-        asked = wanted is None or not wanted.isdisjoint((field.name, field.attname))
-        if field != version and not field.primary_key and asked and _differs(instance, field, memory):
-            return True
-    return False
+    return any(
+        field.attname in asked and not field.primary_key and field != version and _differs(instance, field, memory)
+        for field in instance._meta.concrete_fields
+    )
 
 
 def _differs(instance: models.Model, field: models.Field[Any, Any], memory: dict[str, Any]) -> bool:

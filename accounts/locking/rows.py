@@ -18,6 +18,7 @@ from django.db.transaction import TransactionManagementError
 
 from accounts.locking.durations import Duration, seconds
 from accounts.locking.errors import translated_errors
+from accounts.locking.fields import parents_of
 
 M = TypeVar("M", bound=Model)
 
@@ -126,8 +127,7 @@ def own_tables(model: type[Model]) -> list[str]:
 
 
 def _parent_links(model: type[Model], *, prefix: str = "") -> Iterator[str]:
-    concrete = model._meta.concrete_model or model
-    for parent, link in concrete._meta.parents.items():
+    for parent, link in parents_of(model).items():
         if link is not None:
             yield prefix + link.name
             yield from _parent_links(parent, prefix=f"{prefix}{link.name}__")

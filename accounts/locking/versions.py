@@ -13,7 +13,7 @@ from django.db.models.base import ModelBase
 
 from accounts.locking.checks import check_guard, check_manager
 from accounts.locking.errors import StaleVersionError, translated_errors
-from accounts.locking.fields import VersionField, version_field
+from accounts.locking.fields import VersionField, attnames_of, parents_of, version_field
 from accounts.locking.memory import adopt, has_changes, remember, remembered, undo_on_rollback
 from accounts.locking.merge import Merge, merge_fields
 from accounts.locking.querysets import VersionedManager
@@ -100,7 +100,7 @@ class VersionedModel(models.Model):
         super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
         if fields is None or vars(self).get(attname) != before:
             setattr(self._state, _TORN, fields is not None)
-        remember(self, None if fields is None else _attnames(self, fields))
+        remember(self, None if fields is None else attnames_of(type(self), fields))
 
     def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
         """Delete the row if it is as it was read; as Django's otherwise.
@@ -198,13 +198,13 @@ class VersionedModel(models.Model):
         options = self._update_only(names)
         with self._conflicts(seen, using), _several_tables(type(self), using):
             super().save(using=using, **options)
-        remember(self, None if names is None else _attnames(self, options["update_fields"]))
+        remember(self, None if names is None else attnames_of(type(self), options["update_fields"]))
 
     def _update_only(self, names: list[str] | None) -> dict[str, Any]:
         """Return the options that keep Django from inserting a row that is gone, in any of its tables."""
         if names is not None:
             return {"update_fields": [*names, version_field(type(self)).name]}
-        if not self._meta.concrete_model._meta.parents:  # type: ignore[union-attr]
+        if not parents_of(type(self)):
             return {"force_update": True}
         # force_update does not reach the parents' tables, update_fields does.
         fields = [field for field in self._meta.concrete_fields if not (field.primary_key or field.generated)]
@@ -248,7 +248,7 @@ def _matched_no_row(error: DatabaseError) -> bool:
 @contextmanager
 def _several_tables(model: type[models.Model], using: str) -> Iterator[None]:
     """Make a save of several tables all or nothing, also where the caller's transaction goes on after a conflict."""
-    if not (model._meta.concrete_model or model)._meta.parents:
+    if not parents_of(model):
         yield
         return
     elsewhere = version_field(model).model is not model._meta.concrete_model
@@ -271,9 +271,3 @@ def seen_version(instance: models.Model) -> int:
             "refresh_from_db() reads all of them"
         )
     return int(getattr(instance, attname))
-
-
-def _attnames(instance: models.Model, names: Iterable[str]) -> list[str]:
-    wanted = set(names)
-    fields = instance._meta.concrete_fields
-    return [field.attname for field in fields if not wanted.isdisjoint((field.name, field.attname))]

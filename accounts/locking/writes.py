@@ -36,9 +36,9 @@ def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str
 
 def touched(model: type[models.Model]) -> dict[str, Any]:
     """Return what ``save()`` would put into the ``auto_now`` fields."""
-    fields = [field for field in model._meta.concrete_fields if getattr(field, "auto_now", False)]
-    scratch = models.Model.__new__(model) if fields else None
-    return {field.attname: field.pre_save(scratch, add=False) for field in fields if scratch is not None}
+    scratch = models.Model.__new__(model)
+    fields = (field for field in model._meta.concrete_fields if getattr(field, "auto_now", False))
+    return {field.attname: field.pre_save(scratch, add=False) for field in fields}
 
 
 def current_version(model: type[models.Model], pk: object, *, using: str) -> int | None:

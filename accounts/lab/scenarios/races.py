@@ -66,18 +66,13 @@ def story_race(story: Story, strategy: Strategy) -> Race:
     def change(kind: str, amount: Decimal) -> Callable[[Any], None]:
         return lambda pk: getattr(strategy, kind)(pk, amount) and None
 
-    def kept(pk: Any) -> bool:
-        account = Account.objects.get(pk=pk)
-        booked = list(account.entries.values_list("amount", flat=True))
-        return len(booked) == story.passing and account.balance == story.balance + sum(booked)
-
     return Race(
         name=f"{story.name}:{strategy.name}",
         text=f"{story.text} {strategy.summary}",
         scenario=Scenario(
             set_up=set_up,
             actors=[change(kind, amount) for kind, amount in story.changes],
-            invariant=kept,
+            invariant=lambda pk: story.is_kept_by(Account.objects, pk),
             observe=balances,
         ),
         holds=strategy.safe,

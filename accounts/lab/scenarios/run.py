@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
-from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.exceptions import FieldDoesNotExist
 from django.db import DatabaseError, connections, router
 
-from accounts.abstract import AbstractAccount
+from accounts.abstract import AbstractAccount, account_model
 from accounts.lab.scenarios.ground import Ground, PurgeError
 from accounts.lab.scenarios.load import LoadContender, described
 from accounts.lab.scenarios.mix import Mix
@@ -71,23 +69,6 @@ class Field:
     def __post_init__(self) -> None:
         if self.mix.transfer and self.accounts == 1:
             raise ValueError(f"--mix {self.mix} has transfers, which need two accounts: add --accounts 2 or more")
-
-
-def account_model(label: str) -> type[AbstractAccount]:
-    """Return the model with this label. Raises ``ValueError`` unless it is a concrete account with entries."""
-    try:
-        model = apps.get_model(label)
-    except (LookupError, ValueError) as error:
-        raise ValueError(f"--model {label}: there is no such model ({error})") from error
-    if not issubclass(model, AbstractAccount):
-        raise ValueError(  # noqa: TRY004 - it is the option's value that is wrong
-            f"--model {label}: it is not a subclass of accounts.abstract.AbstractAccount"
-        )
-    try:
-        model.entry_model()
-    except FieldDoesNotExist as error:
-        raise ValueError(f"--model {label}: no entry model refers to it with related_name='entries'") from error
-    return model
 
 
 def run_load(scene: Scene, *, plan: Plan, field: Field, interrupt: Interrupt, terminal: TextIO | None) -> LoadReport:

@@ -74,6 +74,12 @@ class Story:
             failure=self.failure,
         )
 
+    def is_kept_by(self, accounts: Any, pk: Any) -> bool:
+        """Whether as many changes of the account are booked as may pass, and its balance is what they add up to."""
+        account = accounts.annotate(booked=Sum("entries__amount"), bookings=Count("entries")).get(pk=pk)
+        expected = self.balance + (account.booked or 0)
+        return bool(account.bookings == self.passing and account.balance == expected)
+
     def scenario(self, strategy: Strategy, *, ground: Ground) -> Scenario:
         """Return the race; its set-up opens a fresh account on the ground and returns the key."""
         stage = Stage(story=self, ground=ground)
@@ -106,10 +112,8 @@ class Stage:
         return balance
 
     def is_kept(self, pk: Any) -> bool:
-        """Whether as many changes are booked as may pass, and the balance is what they add up to."""
-        account = self._rows().annotate(booked=Sum("entries__amount"), bookings=Count("entries")).get(pk=pk)
-        expected = self.story.balance + (account.booked or 0)
-        return bool(account.bookings == self.story.passing and account.balance == expected)
+        """Whether the story ended as it has to."""
+        return self.story.is_kept_by(self._rows(), pk)
 
     def _rows(self) -> Any:
         return self.ground.model._base_manager.using(self.ground.using)

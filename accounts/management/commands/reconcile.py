@@ -5,11 +5,10 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS
 
-from accounts.abstract import AbstractAccount
+from accounts.abstract import account_model
 from accounts.reconciliation import chain_breaks
 
 
@@ -27,20 +26,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the breaks as they are found."""
-        model, found = _account_model(options["model"]), 0
+        try:
+            model = account_model(options["model"])
+        except ValueError as error:
+            raise CommandError(str(error), returncode=2) from error
+        found = 0
         for found, broken in enumerate(chain_breaks(model, using=options["database"]), start=1):  # noqa: B007
             self.stdout.write(json.dumps(broken.as_dict(), default=str) if options["format"] == "json" else str(broken))
         if found:
             self.stderr.write(self.style.ERROR(f"{found} break{'s' if found > 1 else ''} found."))
             sys.exit(1)
         self.stderr.write(self.style.SUCCESS(f"Every balance of {model._meta.label} is what its entries say."))
-
-
-def _account_model(label: str) -> type[AbstractAccount]:
-    try:
-        model = apps.get_model(label)
-    except (LookupError, ValueError) as error:
-        raise CommandError(f"--model {label}: {error}", returncode=2) from error
-    if not issubclass(model, AbstractAccount):
-        raise CommandError(f"--model {label} is no AbstractAccount", returncode=2)
-    return model

@@ -43,22 +43,23 @@ class Command(BaseCommand):
         common = {"victim": options["victim"], "database": options["database"]}
         try:
             if options["schedule"]:
-                self._replay(races, options["schedule"], common, options["format"])
+                self._replay(races, options["schedule"], options=common, form=options["format"])
             else:
                 limits = {name: options[name] for name in ("reduction", "preemptions", "max_schedules", "timeout")}
-                self._explore(races, {**common, **limits}, options["format"])
+                self._explore(races, {**common, **limits}, form=options["format"])
         except ExplorerError as error:
             raise CommandError(str(error), returncode=2) from error
 
-    def _replay(self, races: list[Race], schedule: str, options: dict[str, Any], form: str) -> None:
+    def _replay(self, races: list[Race], schedule: str, *, options: dict[str, Any], form: str) -> None:
         if len(races) != 1:
             raise CommandError("--schedule needs exactly one scenario", returncode=2)
-        run = replay(races[0].scenario, schedule, **options)
+        (race,) = races
+        run = replay(race.scenario, schedule, **options)
         self.stdout.write(run.to_json() if form == "json" else timeline(run))
-        if run.holds != races[0].holds and races[0].holds:
-            raise CommandError(f"{races[0].name}: schedule {run.schedule} ended wrong", returncode=1)
+        if race.holds and not run.holds:
+            raise CommandError(f"{race.name}: schedule {run.schedule} ended wrong", returncode=1)
 
-    def _explore(self, races: list[Race], options: dict[str, Any], form: str) -> None:
+    def _explore(self, races: list[Race], options: dict[str, Any], *, form: str) -> None:
         found = {race.name: explore(race.scenario, **options) for race in races}
         if form == "json":
             self.stdout.write(json.dumps({name: each.to_dict() for name, each in found.items()}, indent=2))
