@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from concurrency.exceptions import RecordModifiedError
 from django.apps import apps
@@ -46,6 +46,11 @@ class ConcurrencyError(Exception):
     Survives pickling, as worker processes need.
     """
 
+    _shown: ClassVar[tuple[str, ...]] = ("pk", "expected", "found", "sqlstate")
+    """Facts that the message ends with."""
+    _carried: ClassVar[tuple[str, ...]] = ()
+    """Facts that travel along when it is pickled, beside those."""
+
     def __init__(
         self,
         message: str = "",
@@ -70,10 +75,10 @@ class ConcurrencyError(Exception):
 
     def _facts(self) -> dict[str, object]:
         label = self.model._meta.label if self.model else None
-        return {"model": label, **{k: v for k, v in vars(self).items() if k in _SHOWN}}
+        return {"model": label, **{k: v for k, v in vars(self).items() if k in self._shown}}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {key: value for key, value in vars(self).items() if key in _CARRIED}
+        state = {key: value for key, value in vars(self).items() if key in (*self._shown, *self._carried)}
         return _rebuild, (type(self), self.args[0], self.model._meta.label if self.model else None, state)
 
     @classmethod
@@ -81,10 +86,6 @@ class ConcurrencyError(Exception):
         error = cls(message, model=model)
         vars(error).update(state)
         return error
-
-
-_SHOWN = ("pk", "expected", "found", "sqlstate")
-_CARRIED = (*_SHOWN, "attempts", "elapsed")
 
 
 def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state: dict[str, Any]) -> ConcurrencyError:
@@ -125,6 +126,8 @@ class RetriesExhausted(ConcurrencyError):
 
     ``attempts`` says how many were made, ``elapsed`` how many seconds they took; the last error is ``__cause__``.
     """
+
+    _carried = ("attempts", "elapsed")
 
     def __init__(self, message: str = "", *, attempts: int = 0, elapsed: float = 0.0, **facts: Any) -> None:
         super().__init__(message, **facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,7 @@ from django.db.models.fields.files import FieldFile, FileField
 
 from accounts.locking.fields import attnames_of, version_field
 
-__all__ = ["adopt", "has_changes", "is_expression", "remember", "remembered", "undo_on_rollback"]
+__all__ = ["adopt", "has_changes", "is_expression", "remember", "remembered", "take_over", "undo_on_rollback"]
 
 _MEMORY = "_versioned_memory"
 _NOT_LOADED = object()
@@ -66,6 +66,13 @@ def _all_attnames(model: type[models.Model]) -> tuple[str, ...]:
 def adopt(instance: models.Model, current: models.Model) -> None:
     """Note that the row now holds what another instance of it was read with."""
     setattr(instance._state, _MEMORY, dict(remembered(current)))
+
+
+def take_over(instance: models.Model, written: Mapping[str, Any]) -> None:
+    """Put into the instance what was written into its row, by attribute name."""
+    for attname, value in written.items():
+        setattr(instance, attname, value)
+    remember(instance, written)
 
 
 def has_changes(instance: models.Model, names: Iterable[str] | None) -> bool:

@@ -20,7 +20,6 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 from asgiref.sync import sync_to_async
 from concurrency.exceptions import RecordModifiedError
 from django.db import connections
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 from django.dispatch import Signal
 
@@ -34,6 +33,7 @@ from accounts.locking.errors import (
     SerializationFailure,
     translated,
 )
+from accounts.locking.transactions import in_own_atomic
 
 __all__ = ["CONFLICTS", "retry_on_conflict", "retrying"]
 
@@ -114,7 +114,7 @@ class Retry:
     def refuse_inside_atomic(self) -> None:
         """Raise ``TransactionManagementError`` inside somebody's ``atomic()``; a ``TestCase``'s own does not count."""
         for connection in connections.all(initialized_only=True):
-            if self.using in {None, connection.alias} and _in_own_atomic(connection):
+            if self.using in {None, connection.alias} and in_own_atomic(connection):
                 raise TransactionManagementError(
                     f"A retry runs whole transactions, but one is open on database {connection.alias!r}. Move the "
                     "retry outside of atomic() (and of ATOMIC_REQUESTS: see non_atomic_requests)."
@@ -130,10 +130,6 @@ def policy_of(function: object) -> Retry | None:
     """Return the policy that a function is decorated with, directly or under other decorators; None if it is not."""
     policy = getattr(function, "retry_policy", None)
     return policy if isinstance(policy, Retry) else None
-
-
-def _in_own_atomic(connection: BaseDatabaseWrapper) -> bool:
-    return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
 
 
 class Attempt:
@@ -162,6 +158,12 @@ class Attempt:
         return True
 
 
+def tell(error: Exception, *, attempt: int, wait: float) -> None:
+    """Tell of a conflict after which something is tried again in ``wait`` seconds; see `retrying`."""
+    logger.debug("attempt %d met %s, next in %.3f s", attempt, type(error).__name__, wait)
+    retrying.send(sender=type(error), error=error, attempt=attempt, wait=wait)
+
+
 @dataclass(slots=True)
 class _Course:
     """One run of a policy: knows how often and how long it has been tried."""
@@ -178,8 +180,7 @@ class _Course:
         late = self.policy.timeout is not None and elapsed + wait >= self.policy.timeout
         if late or self.attempt >= self.policy.attempts:
             raise self._exhausted(error, elapsed=elapsed) from error
-        logger.debug("attempt %d met %s, next in %.3f s", self.attempt, type(error).__name__, wait)
-        retrying.send(sender=type(error), error=error, attempt=self.attempt, wait=wait)
+        tell(error, attempt=self.attempt, wait=wait)
         self.attempt += 1
         return wait
 

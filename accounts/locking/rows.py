@@ -22,7 +22,7 @@ from accounts.locking.fields import parents_of
 
 M = TypeVar("M", bound=Model)
 
-__all__ = ["LockOptions", "lock_row", "lock_rows"]
+__all__ = ["LockOptions", "lock_row", "lock_rows", "require_transaction"]
 
 _LONGEST_MS = 2**31 - 1
 
@@ -73,7 +73,7 @@ def lock_rows(
     """
     queryset = _queryset(target, using).select_for_update()
     connection = connections[queryset.db]
-    _require_transaction(connection, queryset.model)
+    require_transaction(connection, queryset.model)
     wanted = _primary_keys(queryset.model, pks)
     limit = None if timeout is None else _milliseconds(connection, timeout, nowait=nowait, skip_locked=skip_locked)
     queryset = queryset.select_for_update(
@@ -92,7 +92,8 @@ def _queryset(target: type[M] | QuerySet[M] | Manager[M], using: str | None) -> 
     return queryset.using(using) if using else queryset
 
 
-def _require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> None:
+def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> None:
+    """Raise ``TransactionManagementError`` unless a transaction is open that a lock of the model's rows can live in."""
     if connection.in_atomic_block:
         return
     elsewhere = [other.alias for other in connections.all(initialized_only=True) if other.in_atomic_block]

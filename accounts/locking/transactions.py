@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from typing import Literal
 
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError, atomic
 
 from accounts.locking.errors import translated_errors
 
-__all__ = ["IsolationLevel", "transaction"]
+__all__ = ["IsolationLevel", "commits_each_statement", "in_own_atomic", "transaction"]
 
 IsolationLevel = Literal["read committed", "repeatable read", "serializable"]
 _LEVELS = ("read committed", "repeatable read", "serializable")
@@ -57,3 +58,13 @@ def _characteristics(isolation_level: str | None, *, read_only: bool, deferrable
         "DEFERRABLE": deferrable,
     }
     return ", ".join(words for words, wanted in chosen.items() if wanted)
+
+
+def commits_each_statement(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the next statement will be a transaction of its own."""
+    return not connection.in_atomic_block and connection.get_autocommit()
+
+
+def in_own_atomic(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the code under way opened a transaction; the one that a ``TestCase`` opens around a test is none."""
+    return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)

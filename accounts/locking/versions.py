@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from django.db.models.base import ModelBase
 from accounts.locking.checks import check_guard, check_manager
 from accounts.locking.errors import StaleVersionError, translated_errors
 from accounts.locking.fields import VersionField, attnames_of, parents_of, version_field
-from accounts.locking.memory import adopt, has_changes, remember, remembered, undo_on_rollback
+from accounts.locking.memory import adopt, has_changes, remember, remembered, take_over, undo_on_rollback
 from accounts.locking.merge import Merge, merge_fields
 from accounts.locking.querysets import VersionedManager
 from accounts.locking.writes import column, current_version, python_values, version_kept, write_if
@@ -131,22 +131,28 @@ class VersionedModel(models.Model):
         Raises ``ValueError`` for an unsaved instance, one without its version, a primary key or a version among the
         values, ``FieldDoesNotExist`` for an unknown name, and the model's ``DoesNotExist`` where the row is gone.
         """
-        model, seen = type(self), seen_version(self)
-        changes = python_values(model, values)
-        using = router.db_for_write(model, instance=self)
-        undo_on_rollback(self, using)
-        with translated_errors(model=model, pk=self.pk):
-            written = write_if(model, self.pk, changes, seen=seen, using=using)
-            if not written and current_version(model, self.pk, using=using) is None:
-                raise self._conflict(seen, None)
-        for name, value in written.items():
-            setattr(self, name, value)
-        remember(self, [column(model, name).attname for name in written])
-        return bool(written)
+        seen_version(self)
+        model, changes = type(self), python_values(type(self), values)
+        return self._write_guarded(lambda seen, using: write_if(model, self.pk, changes, seen=seen, using=using))
 
     async def aupdate_if_unchanged(self, **values: Any) -> bool:
         """Do as `update_if_unchanged`, from async code."""
         return await sync_to_async(self.update_if_unchanged)(**values)
+
+    def _write_guarded(self, write: Callable[[int, str], dict[str, Any]]) -> bool:
+        """Call ``write`` with the version seen and the database; take over what it wrote, and say whether it did.
+
+        Errors are those of `update_if_unchanged`.
+        """
+        model, seen = type(self), seen_version(self)
+        using = router.db_for_write(model, instance=self)
+        undo_on_rollback(self, using)
+        with translated_errors(model=model, pk=self.pk):
+            written = write(seen, using)
+            if not written and current_version(model, self.pk, using=using) is None:
+                raise self._conflict(seen, None)
+        take_over(self, {column(model, name).attname: value for name, value in written.items()})
+        return bool(written)
 
     def merge_if_disjoint(self) -> Merge:
         """Merge this instance, which met a conflict, with the row as it is now.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -12,7 +13,7 @@ from django.db import connections, models, transaction
 from accounts.locking.fields import version_field
 from accounts.locking.memory import is_expression
 
-__all__ = ["column", "current_version", "python_values", "version_kept", "write_if"]
+__all__ = ["auto_now_fields", "column", "current_version", "python_values", "touched", "version_kept", "write_if"]
 
 
 def column(model: type[models.Model], name: str) -> models.Field[Any, Any]:
@@ -37,8 +38,13 @@ def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str
 def touched(model: type[models.Model]) -> dict[str, Any]:
     """Return what ``save()`` would put into the ``auto_now`` fields."""
     scratch = models.Model.__new__(model)
-    fields = (field for field in model._meta.concrete_fields if getattr(field, "auto_now", False))
-    return {field.attname: field.pre_save(scratch, add=False) for field in fields}
+    return {field.attname: field.pre_save(scratch, add=False) for field in auto_now_fields(model)}
+
+
+@functools.cache
+def auto_now_fields(model: type[models.Model]) -> tuple[models.Field[Any, Any], ...]:
+    """Return the fields that every write sets to the current time."""
+    return tuple(field for field in model._meta.concrete_fields if getattr(field, "auto_now", False))
 
 
 def current_version(model: type[models.Model], pk: object, *, using: str) -> int | None:

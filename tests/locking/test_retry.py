@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from accounts.locking import (
     retry_on_conflict,
     retrying,
 )
+from accounts.locking.conf import without_retry_waits
 
 
 class Flaky:
@@ -132,6 +134,20 @@ def test_pauses_are_random_below_a_bound_that_doubles_up_to_the_longest(told: li
 def test_the_testing_switch_takes_the_pauses_out(told: list[dict[str, Any]]) -> None:
     retry_on_conflict(wait_initial=3600, wait_max=3600)(Flaky(StaleVersionError()))()
     assert [entry["wait"] for entry in told] == [0.0]
+
+
+def test_whoever_orders_the_conflicts_takes_the_waits_out_of_a_block_only(told: list[dict[str, Any]]) -> None:
+    book = retry_on_conflict(wait_initial=0.0001, wait_max=0.0001)
+
+    with override_settings(ACCOUNTS_RETRY_WAITS=True):
+        with without_retry_waits():
+            book(Flaky(StaleVersionError()))()
+            in_a_thread = Thread(target=book(Flaky(StaleVersionError())))
+            in_a_thread.start()
+            in_a_thread.join()
+        book(Flaky(StaleVersionError()))()
+
+    assert [entry["wait"] > 0 for entry in told] == [False, True, True]
 
 
 def test_no_attempt_is_begun_after_the_timeout() -> None:
