@@ -1,0 +1,143 @@
+"""Many changes in one statement: accounts locked in primary-key order, every change with its entry, all or nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from django.db import connections, models
+
+from accounts.amounts import TOO_LARGE
+from accounts.changes import Change
+from accounts.locking.compiled import Compiled, array_literal, fetch, filled_in, parameter, plain
+from accounts.locking.writes import touched
+from accounts.statements.ledger import Ledger
+
+__all__ = ["Batches", "batches_of"]
+
+# The arrays have one parameter each, so that batches of every length share one prepared statement. ``held`` is read
+# after any wait, unlike the statement's snapshot: balances are computed from it alone. Where an account is missing or
+# a balance along the way is not allowed, nothing is written and nothing returned.
+_STATEMENT = """\
+WITH given AS MATERIALIZED (
+SELECT *, sum(amount) OVER so_far AS moved, row_number() OVER so_far AS place,
+lead(number) OVER so_far IS NULL AS is_last
+FROM unnest({arrays}) WITH ORDINALITY AS listed ({names}, number)
+WINDOW so_far AS (PARTITION BY account ORDER BY number)
+), held AS MATERIALIZED (
+SELECT {pk} AS account, {target} AS target, {balance} AS balance, {version} AS version, -{overdraft_limit} AS lowest
+FROM {table} WHERE {pk} = ANY({accounts}) ORDER BY {pk} FOR NO KEY UPDATE
+), planned AS MATERIALIZED (
+SELECT given.*, held.target, held.balance + given.moved AS balance_after, held.version + given.place AS version_after,
+(given.amount < 0 AND held.balance + given.moved < held.lowest) OR held.balance + given.moved >= {bound} AS is_refused
+FROM given JOIN held ON held.account = given.account
+), verdict AS MATERIALIZED (
+SELECT count(*) = (SELECT count(*) FROM given) AND NOT bool_or(is_refused) AS is_allowed FROM planned
+), changed AS (
+UPDATE {table} SET {balance} = planned.balance_after, {version} = planned.version_after{touches}
+FROM planned WHERE {table}.{pk} = planned.account AND planned.is_last AND (SELECT is_allowed FROM verdict)
+)
+INSERT INTO {entries} ({columns})
+SELECT {values} FROM planned WHERE (SELECT is_allowed FROM verdict) ORDER BY number
+RETURNING {returned}"""
+
+_AFTER = ("balance_after", "version_after")
+_DETAILS = ("idempotency_key", "transfer")
+_INTEGERS = (models.IntegerField, models.AutoField)
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+class Batches:
+    """The statements for one account model on one database; `batches_of` returns it where they may be used."""
+
+    def __init__(self, ledger: Ledger[Any]) -> None:
+        self.ledger = ledger
+        self.statements = ledger.statements
+        self.using = ledger.using
+
+    def apply(self, changes: Sequence[Change], pks: list[Any]) -> list[tuple[Any, Decimal, int]]:
+        """Write all changes in the order given; return key, balance and version of each one's entry.
+
+        ``pks`` are the accounts' keys, each once. Empty, with nothing written, where an account is missing or a change
+        is not allowed. Raises ``IntegrityError`` for an idempotency key that was used before, and Django's other
+        database errors.
+        """
+        columns = dict(zip(Change._fields, zip(*changes, strict=True), strict=True))
+        details = tuple(name for name in _DETAILS if any(columns[name]))
+        if isinstance(pks[0], int) and (pks[0] < _LEAST or pks[-1] > _MOST):
+            return []
+        arrays = {name: array_literal(columns[name]) for name in ("account", "amount", *details)}
+        values = {**touched(self.ledger.model), **arrays, "accounts": array_literal(pks)}
+        return fetch(connections[self.using], self.compiled[details], values)
+
+    @functools.cached_property
+    def compiled(self) -> dict[tuple[str, ...], Compiled]:
+        """The statement, by what the changes have beside an amount."""
+        return {details: self._compiled(details) for details in ((), *((name,) for name in _DETAILS), _DETAILS)}
+
+    def _compiled(self, details: tuple[str, ...]) -> Compiled:
+        names = ("account", "amount", *details)
+        into = {"account": "target", "amount": "amount", **dict.fromkeys(details), **dict.fromkeys(_AFTER)}
+        columns = [self._column(self.statements.entry, name) for name in into]
+        return filled_in(
+            _STATEMENT,
+            arrays=_joined([self._place(name, name) for name in names]),
+            names=", ".join(names),
+            accounts=self._place("account", "accounts"),
+            bound=str(int(TOO_LARGE)),
+            table=self._quote(self.ledger.model._meta.db_table),
+            touches=_joined(["", *(self._touch(field) for field in self.statements.touched)]),
+            entries=self._quote(self.statements.entry._meta.db_table),
+            columns=", ".join(columns),
+            values=", ".join(value or name for name, value in into.items()),
+            returned=", ".join(self._column(self.statements.entry, name) for name in ("pk", *_AFTER)),
+            **self._account_columns(),
+        )
+
+    def _place(self, part: str, name: str) -> Compiled:
+        """Return the place of an array; its type without a length, because a cast to one would cut silently."""
+        key = self.ledger.model._meta.pk
+        of_key = "bigint" if isinstance(key, _INTEGERS) else str(key.rel_db_type(connections[self.using]))
+        types = {
+            "account": of_key.partition("(")[0],
+            "amount": "numeric",
+            "idempotency_key": "text",
+            "transfer": "uuid",
+        }
+        return plain(name) + f"::{types[part]}[]"
+
+    def _account_columns(self) -> dict[str, str]:
+        model = self.ledger.model
+        account: Any = self.statements.entry._meta.get_field("account")
+        names = {name: name for name in ("pk", "balance", "overdraft_limit")} | {"version": self.statements.version}
+        columns = {called: self._column(model, name) for called, name in names.items()}
+        return {**columns, "target": self._quote(account.target_field.column)}
+
+    def _touch(self, field: Any) -> Compiled:
+        return f"{self._quote(field.column)} = " + Compiled("%s", (parameter(self.ledger.model, field.attname),))
+
+    def _column(self, model: type[models.Model], name: str) -> str:
+        field: Any = model._meta.pk if name == "pk" else model._meta.get_field(name)
+        return self._quote(field.column)
+
+    def _quote(self, name: str) -> str:
+        return self.statements.ops.quote_name(name)
+
+
+def batches_of(ledger: Ledger[Any] | None) -> Batches | None:
+    """Return the statements of the ledger; None where an entry has fields that each one has to be asked for."""
+    return None if ledger is None or ledger.statements.extras else _batches(ledger)
+
+
+@functools.cache
+def _batches(ledger: Ledger[Any]) -> Batches:
+    return Batches(ledger)
+
+
+def _joined(parts: Sequence[Compiled | str]) -> Compiled:
+    whole = Compiled("", ()) + parts[0]
+    for part in parts[1:]:
+        whole = whole + ", " + part
+    return whole

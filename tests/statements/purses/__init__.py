@@ -1,0 +1,1 @@
+"""Accounts whose tables and columns have names of their own."""
