@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
 from typing import Any, Self
 
@@ -11,18 +12,22 @@ from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage
 from django.core.exceptions import FieldDoesNotExist
-from django.db import models, router, transaction
+from django.db import connections, models, router, transaction
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE, parse_amount
+from accounts.batches import apply_many
+from accounts.changes import LONGEST_KEY, Applied, Change, checked_key
 from accounts.checks import account_checks, check_append_only
 from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.locking.durations import Duration
 from accounts.locking.errors import StaleVersionError, translated_errors
 from accounts.locking.rows import lock_rows
+from accounts.locking.transactions import commits_each_statement
 from accounts.locking.versions import VersionedModel
+from accounts.statements import Ledger, ledger_of
 
 __all__ = ["AbstractAccount", "AbstractEntry"]
 
@@ -70,6 +75,8 @@ class AbstractAccount(VersionedModel):
 
     class Meta:
         abstract = True
+        # The ways to move money are granted apart from changing the account.
+        default_permissions = ("add", "change", "delete", "view", "deposit", "withdraw", "transfer")
         constraints = [
             models.CheckConstraint(
                 condition=models.Q(balance__gte=-models.F("overdraft_limit")),
@@ -149,7 +156,7 @@ class AbstractAccount(VersionedModel):
         Both rows are locked in primary-key order, so that opposite transfers never deadlock. The idempotency key is
         the source account's. Raises as `withdraw` does, and ``ValueError`` for one account as source and target.
         """
-        moved, key = parse_amount(amount), _checked_key(idempotency_key)
+        moved, key = parse_amount(amount), checked_key(idempotency_key)
         source_pk, target_pk = cls._meta.pk.to_python(source_pk), cls._meta.pk.to_python(target_pk)
         if source_pk == target_pk:
             raise ValueError(f"A transfer needs two accounts, but source and target are both {source_pk!r}")
@@ -164,6 +171,22 @@ class AbstractAccount(VersionedModel):
         return source, target
 
     @classmethod
+    def apply_many(cls, changes: Iterable[Change | tuple[Any, Any]], *, using: str | None = None) -> list[Applied]:
+        """Make many changes of many accounts, all or none, each with its entry; return what each came to, in order.
+
+        ``changes`` are `Change` or pairs of a primary key and a signed amount. All accounts are locked ``FOR NO KEY
+        UPDATE`` in primary-key order; on PostgreSQL all of it is one statement, however many changes there are. Those
+        of one account happen in the order given: each balance along the way keeps the overdraft limit, as if they had
+        been made one by one. A change whose ``idempotency_key`` was used before, here or in the list, is left out, and
+        its answer says so. Opens a transaction or joins the caller's; waits for the rows without bound.
+
+        Raises `InvalidAmount` or ``ValueError`` before any SQL, ``DoesNotExist``, `InsufficientFunds`,
+        `IdempotencyKeyReused`, each with the ``index`` of the change, `DeadlockDetected`, and above READ COMMITTED
+        `SerializationFailure`.
+        """
+        return apply_many(cls, changes, using=using)
+
+    @classmethod
     def _change_locked(
         cls,
         pk: object,
@@ -174,13 +197,27 @@ class AbstractAccount(VersionedModel):
         timeout: Duration | None,
         using: str | None,
     ) -> Self:
-        key = _checked_key(idempotency_key)
+        key = checked_key(idempotency_key)
         using = using or router.db_for_write(cls)
-        with translated_errors(model=cls, pk=pk), transaction.atomic(using=using):
-            (account,) = lock_rows(cls, [pk], nowait=nowait, timeout=timeout, using=using)
-            if not account._is_replay(amount, key):
-                account._book(amount, idempotency_key=key)
+        with translated_errors(model=cls, pk=pk):
+            if key is None and timeout is None and commits_each_statement(connections[using]):
+                ledger = ledger_of(cls, using)
+                account = ledger and ledger.lock_and_add(pk, amount, wait="nowait" if nowait else "queue")
+                if account:
+                    return account
+            # In steps, where more is asked for, and where the one statement did nothing: here it is said why.
+            with transaction.atomic(using=using):
+                account = cls._locked(pk, nowait=nowait, timeout=timeout, using=using)
+                if not account._is_replay(amount, key):
+                    account._book(amount, idempotency_key=key)
         return account
+
+    @classmethod
+    def _locked(cls, pk: object, *, nowait: bool, timeout: Duration | None, using: str) -> Self:
+        """Lock the row and return it."""
+        ledger = ledger_of(cls, using) if timeout is None else None
+        account = ledger and ledger.lock(pk, wait="nowait" if nowait else "wait")
+        return account or lock_rows(cls, [pk], nowait=nowait, timeout=timeout, using=using)[0]
 
     # Optimistic: whoever comes second is told so.
 
@@ -202,9 +239,13 @@ class AbstractAccount(VersionedModel):
         return self._try_change(-parse_amount(amount), idempotency_key=idempotency_key)
 
     def _try_change(self, amount: Decimal, *, idempotency_key: str | None) -> bool:
-        key = _checked_key(idempotency_key)
+        key = checked_key(idempotency_key)
         using = router.db_for_write(type(self), instance=self)
-        with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
+        # One statement that is a transaction by itself needs no other around it.
+        ledger = ledger_of(type(self), using)
+        alone = key is None and ledger is not None and commits_each_statement(connections[using])
+        block: AbstractContextManager[None] = nullcontext() if alone else transaction.atomic(using=using)
+        with translated_errors(model=type(self), pk=self.pk), block:
             if self._is_replay(amount, key):
                 return True
             try:
@@ -213,10 +254,7 @@ class AbstractAccount(VersionedModel):
                 if self._is_outdated(using):
                     return False
                 raise
-            if not self.update_if_unchanged(balance=balance):
-                return False
-            self.record(amount, idempotency_key=key)
-            return True
+            return self._write(amount, balance, ledger=ledger, idempotency_key=key)
 
     def _is_outdated(self, using: str) -> bool:
         """Whether somebody changed the row since it was read. Raises ``DoesNotExist`` if it is gone."""
@@ -257,9 +295,20 @@ class AbstractAccount(VersionedModel):
 
     def _book(self, amount: Decimal, **entry: Any) -> None:
         """Change the balance of a row that is locked, with its entry."""
-        if not self.update_if_unchanged(balance=self.balance_after(amount)):
+        ledger = ledger_of(type(self), router.db_for_write(type(self), instance=self))
+        if not self._write(amount, self.balance_after(amount), ledger=ledger, **entry):
             raise StaleVersionError(model=type(self), pk=self.pk, expected=self.version, target=self)
-        self.record(amount, **entry)
+
+    def _write(self, amount: Decimal, balance: Decimal, *, ledger: Ledger[Any] | None, **entry: Any) -> bool:
+        """Write the balance and its entry if the row is as this instance saw it; return whether it was."""
+        if ledger is not None:
+            return self._write_guarded(
+                lambda seen, _: ledger.write(self.pk, balance, seen=seen, entry={"amount": amount, **entry})
+            )
+        written = self.update_if_unchanged(balance=balance)
+        if written:
+            self.record(amount, **entry)
+        return written
 
     @classmethod
     def entry_model(cls) -> type[AbstractEntry]:
@@ -278,7 +327,7 @@ class AbstractAccount(VersionedModel):
         first = key and self._entries().filter(account_id=self.pk, idempotency_key=key).first()
         if not first:
             return False
-        arrived = to and self._entries().filter(account_id=to.pk, transfer=first.transfer).first()
+        arrived = to and first.arrival_at(to.pk)
         if first.amount != amount or (first.transfer is None) != (to is None) or (to and not arrived):
             raise IdempotencyKeyReused(
                 f"The idempotency key {key!r} of {self._meta.label} {self.pk!r} belongs to another operation, "
@@ -290,14 +339,6 @@ class AbstractAccount(VersionedModel):
         if to and arrived:
             arrived.restore(to)
         return True
-
-
-def _checked_key(key: str | None) -> str | None:
-    """Return the idempotency key. Raises ``ValueError`` for one that the entry cannot hold."""
-    longest = AbstractEntry._meta.get_field("idempotency_key").max_length
-    if key is not None and not (isinstance(key, str) and 0 < len(key) <= (longest or 0) and "\0" not in key):
-        raise ValueError(f"idempotency_key must be a string of 1 to {longest} characters, not {key!r}")
-    return key
 
 
 class EntryQuerySet(models.QuerySet[Any]):
@@ -328,7 +369,7 @@ class AbstractEntry(models.Model):
     balance_after = money(verbose_name=_("balance after"))
     version_after = models.BigIntegerField(_("version after"))
     idempotency_key = models.CharField(  # noqa: DJ001 - NULL is what UNIQUE leaves alone
-        _("idempotency key"), max_length=255, null=True, blank=True
+        _("idempotency key"), max_length=LONGEST_KEY, null=True, blank=True
     )
     transfer = models.UUIDField(
         _("transfer"), null=True, blank=True, help_text=_("The same for both entries of a transfer.")
@@ -368,6 +409,11 @@ class AbstractEntry(models.Model):
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         """Raise `EntryIsFinal`."""
         raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be deleted")
+
+    def arrival_at(self, pk: object) -> Self | None:
+        """Return the other entry of this one's transfer, if that went to the account with this primary key."""
+        entries: models.QuerySet[Any] = type(self)._base_manager.using(self._state.db)
+        return entries.filter(account_id=pk, transfer=self.transfer).first()
 
     def restore(self, account: AbstractAccount) -> None:
         """Put into the instance what the account was after this entry; nothing is written.

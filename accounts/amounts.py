@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from accounts.errors import InvalidAmount
 
-__all__ = ["MAX_DIGITS", "PLACES", "TOO_LARGE", "parse_amount"]
+__all__ = ["MAX_DIGITS", "PLACES", "TOO_LARGE", "parse_amount", "parse_limit", "parse_signed_amount"]
 
 MAX_DIGITS = 19
 """Digits of a balance, its decimal places included."""
@@ -14,6 +14,8 @@ PLACES = 2
 
 TOO_LARGE = Decimal(10) ** (MAX_DIGITS - PLACES)
 """The least balance and amount that no longer fit."""
+
+_QUANTUM = Decimal(1).scaleb(-PLACES)
 
 # Decimal() itself would also read "1_000", " 1 ", "NaN" and digits of other scripts.
 _DECIMAL_STRING = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
@@ -27,16 +29,41 @@ def parse_amount(value: object) -> Decimal:
     rule, for anything else, and unless it is finite, greater than zero, with at most two places and seventeen digits
     before the point.
     """
+    amount = _finite(value)
+    if amount <= 0:
+        raise _refused(value, "an amount must be greater than zero")
+    return _fitting(amount, value)
+
+
+def parse_limit(value: object) -> Decimal:
+    """Return the amount as `parse_amount` does; it may be zero."""
+    amount = _finite(value)
+    if amount < 0:
+        raise _refused(value, "an amount must not be less than zero")
+    return _fitting(amount, value)
+
+
+def parse_signed_amount(value: object) -> Decimal:
+    """Return the amount as `parse_amount` does; below zero is what is taken off. Zero is refused."""
+    amount = _finite(value)
+    if not amount:
+        raise _refused(value, "an amount must not be zero")
+    return _fitting(amount, value)
+
+
+def _finite(value: object) -> Decimal:
     amount = _as_decimal(value)
     if not amount.is_finite():
         raise _refused(value, "an amount must be finite")
-    if amount <= 0:
-        raise _refused(value, "an amount must be greater than zero")
+    return amount
+
+
+def _fitting(amount: Decimal, value: object) -> Decimal:
     if int(amount.as_tuple().exponent) < -PLACES:
         raise _refused(value, f"an amount has at most {PLACES} decimal places")
-    if amount >= TOO_LARGE:
+    if not -TOO_LARGE < amount < TOO_LARGE:
         raise _refused(value, f"an amount has at most {MAX_DIGITS - PLACES} digits before the point")
-    return amount.quantize(Decimal(1).scaleb(-PLACES))
+    return amount.quantize(_QUANTUM)
 
 
 def _as_decimal(value: object) -> Decimal:

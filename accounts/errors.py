@@ -20,11 +20,22 @@ __all__ = ["AccountError", "EntryIsFinal", "IdempotencyKeyReused", "Insufficient
 
 
 class AccountError(Exception):
-    """A change of an account was refused, and nothing was written."""
+    """A change of an account was refused, and nothing was written.
+
+    Only of one change among many: ``index`` in their list, from 0, and ``account``, its primary key.
+    """
+
+    index: int
+    account: Any
 
     def __init__(self, message: str, **data: Any) -> None:
         super().__init__(message)
         vars(self).update(data)
+
+    def of_change(self, index: int, account: object) -> AccountError:
+        """Return the same error, told of one change in a list: with its ``index`` and the ``account``'s key."""
+        message = f"Change {index}, of account {account!r}: {self.args[0]}"
+        return type(self)(message, **{**vars(self), "index": index, "account": account})
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What a caller passed as an amount may be anything; only plain values are sure to arrive elsewhere.

@@ -2,6 +2,9 @@
 
 All share one signature and the same ledger; what differs is how the row is read and what guards the write. Read from
 top to bottom: the first two lose updates, each of the others names the guarantee that it relies on.
+
+Each class is the plain way, as a project would write it, on any database. Where it can, on PostgreSQL outside of an
+open transaction, the function of the same name in `accounts.fast` does it instead, with SQL that was compiled once.
 """
 
 from __future__ import annotations
@@ -12,21 +15,21 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from django.db import NotSupportedError, connections, router, transaction
+from django.db import connections, router, transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from accounts.abstract import AbstractAccount
 from accounts.amounts import TOO_LARGE, parse_amount
+from accounts.fast import FAST, advisory_lock, contention, retried
 from accounts.locking.errors import StaleVersionError
 from accounts.locking.fields import save_as_django_concurrency
-from accounts.locking.retry import retry_on_conflict
+from accounts.locking.retry import tell
+from accounts.locking.transactions import commits_each_statement
 from accounts.locking.transactions import transaction as isolated_transaction
+from accounts.statements import ledger_of
 
 __all__ = ["STRATEGIES", "Strategy"]
-
-# One policy for all that retry, so that their figures compare: patient, because on a hot row somebody always wins.
-retried = retry_on_conflict(attempts=1000, wait_initial=0.001, wait_max=0.1, timeout=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Strategy:
     """The accounts that it changes; None means `Account`, which need not be installed where another model is used."""
     using: str | None = None
     """The database; None asks the router."""
+    compiled: bool = True
+    """Whether to send SQL that was compiled once where that can be (`accounts.fast`); False is as written here."""
 
     name: ClassVar[str]
     """What commands and reports call it."""
@@ -47,9 +52,16 @@ class Strategy:
     safe: ClassVar[bool] = True
     """Whether it claims to lose no update."""
 
-    def bound(self, *, model: type[AbstractAccount] | None = None, using: str | None = None) -> Strategy:
-        """Return the same strategy for another account model or another database."""
-        return replace(self, account_model=model or self.account_model, using=using or self.using)
+    def bound(
+        self, *, model: type[AbstractAccount] | None = None, using: str | None = None, compiled: bool | None = None
+    ) -> Strategy:
+        """Return the same strategy for another account model, or another database, or with SQL compiled or not."""
+        return replace(
+            self,
+            account_model=model or self.account_model,
+            using=using or self.using,
+            compiled=self.compiled if compiled is None else compiled,
+        )
 
     @property
     def model(self) -> type[AbstractAccount]:
@@ -62,11 +74,11 @@ class Strategy:
 
     def deposit(self, pk: object, amount: object) -> AbstractAccount:
         """Add the amount; return the account as written. Raises as `Account.deposit` does."""
-        return self.change(pk, parse_amount(amount))
+        return self._change(pk, parse_amount(amount))
 
     def withdraw(self, pk: object, amount: object) -> AbstractAccount:
         """Take the amount off; return the account as written. Raises as `Account.withdraw` does."""
-        return self.change(pk, -parse_amount(amount))
+        return self._change(pk, -parse_amount(amount))
 
     def transfer(self, source_pk: object, target_pk: object, amount: object) -> None:
         """Move the amount between two accounts. Raises as `Account.transfer` does."""
@@ -74,6 +86,14 @@ class Strategy:
         if self._key(source_pk) == self._key(target_pk):
             raise ValueError(f"A transfer needs two accounts, but source and target are both {source_pk!r}")
         self.move({self._key(source_pk): -moved, self._key(target_pk): moved})
+
+    def _change(self, pk: object, amount: Decimal) -> AbstractAccount:
+        using = self.alias
+        fast = FAST.get(self.name) if self.compiled and commits_each_statement(connections[using]) else None
+        ledger = fast and ledger_of(self.model, using)
+        account = fast(ledger, pk, amount) if fast and ledger else None
+        # Where the fast way did nothing, this one says why.
+        return account or self.change(pk, amount)
 
     def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Add a signed amount to one account."""
@@ -105,6 +125,16 @@ class Strategy:
         account.balance, account.version = balance, account.version + 1
         account.record(amount)
         return account
+
+    def write_if_unchanged(self, account: AbstractAccount, amount: Decimal) -> bool:
+        """Write the balance computed from what was read, and the entry, if nobody wrote the row since."""
+        balance, seen = account.balance_after(amount), account.version
+        rows = self.accounts.filter(pk=account.pk, version=seen)
+        if not rows.update(balance=balance, version=seen + 1, updated_at=timezone.now()):
+            return False
+        account.balance, account.version = balance, seen + 1
+        account.record(amount)
+        return True
 
     def _key(self, pk: object) -> Any:
         return self.model._meta.pk.to_python(pk)
@@ -213,13 +243,31 @@ class Optimistic(Strategy):
 
     def _write(self, pk: object, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
-        balance, seen = account.balance_after(amount), account.version
-        rows = self.accounts.filter(pk=pk, version=seen)
-        if not rows.update(balance=balance, version=seen + 1, updated_at=timezone.now()):
-            raise StaleVersionError(model=self.model, pk=pk, expected=seen)
-        account.balance, account.version = balance, seen + 1
-        account.record(amount)
+        if not self.write_if_unchanged(account, amount):
+            raise StaleVersionError(model=self.model, pk=pk, expected=account.version)
         return account
+
+
+class Adaptive(Pessimistic):
+    """Optimistic while that goes well, pessimistic on the rows where it does not, and for two rows at once."""
+
+    name = "adaptive"
+    summary = "Writes if the version is unchanged, as long as that mostly works on this row; otherwise locks it first."
+    guarantee = "UPDATE ... WHERE version = the one read, or SELECT ... FOR NO KEY UPDATE: either alone is enough."
+
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
+        """Guess or lock, by what the last guesses on this row came to; lock after a guess that was wrong."""
+        row = (self.model, self.alias, self._key(pk))
+        if not contention.expected(row):
+            with transaction.atomic(using=self.alias):
+                account = self.accounts.get(pk=pk)
+                written = self.write_if_unchanged(account, amount)
+            contention.note(row, conflict=not written)
+            if written:
+                return account
+            tell(StaleVersionError(model=self.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
+        with transaction.atomic(using=self.alias):
+            return self.overwrite(self.accounts.select_for_update(no_key=True).get(pk=pk), amount)
 
 
 class DjangoConcurrency(Strategy):
@@ -331,12 +379,7 @@ class Advisory(Strategy):
                 self.overwrite(self.accounts.get(pk=pk), amount)
 
     def _lock(self, pk: object) -> None:
-        connection = connections[self.alias]
-        if connection.vendor != "postgresql":
-            raise NotSupportedError(f"advisory locks are taken on PostgreSQL only, not on {connection.vendor}")
-        key = f"{self.model._meta.db_table}:{self._key(pk)}"
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
+        advisory_lock(self.alias, f"{self.model._meta.db_table}:{self._key(pk)}")
 
 
 def _found(accounts: Mapping[Any, AbstractAccount], pk: object, model: type[AbstractAccount]) -> AbstractAccount:
@@ -354,6 +397,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
             Pessimistic,
             PessimisticNowait,
             Optimistic,
+            Adaptive,
             DjangoConcurrency,
             ConditionalUpdate,
             Serializable,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.amounts import parse_amount
+from accounts.amounts import parse_amount, parse_signed_amount
 from accounts.errors import InvalidAmount
 
 KIND = "a Decimal, an int or a decimal string"
@@ -104,3 +104,22 @@ def test_nothing_but_a_good_amount_or_a_clear_refusal(value: Any) -> None:
         return
     assert amount > 0
     assert amount.as_tuple().exponent == -2
+
+
+# Signed.
+
+
+@pytest.mark.parametrize(
+    ("given_as", "amount"), [(-5, "-5.00"), ("-0.5", "-0.50"), ("+7", "7.00"), (Decimal(1), "1.00")]
+)
+def test_signed_amounts_may_be_below_zero(given_as: Any, amount: str) -> None:
+    assert str(parse_signed_amount(given_as)) == amount
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [(0, "must not be zero"), ("-0.00", "must not be zero"), ("-0.001", "2 decimal"), (-(10**17), "17 digits")],
+)
+def test_what_no_signed_amount_can_be(value: Any, rule: str) -> None:
+    with pytest.raises(InvalidAmount, match=rule):
+        parse_signed_amount(value)

@@ -1,0 +1,189 @@
+"""Many changes of many accounts, all or nothing: `Account.apply_many`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from typing import Any
+
+from django.db import IntegrityError, connections, models, router, transaction
+from django.db.models import F
+
+from accounts.changes import Applied, Change, distinct, parse_changes, require_same
+from accounts.errors import AccountError
+from accounts.locking.errors import StaleVersionError, translated_errors
+from accounts.locking.rows import lock_rows
+from accounts.locking.transactions import commits_each_statement
+from accounts.locking.writes import touched
+from accounts.statements import ledger_of
+from accounts.statements.batches import Batches, batches_of
+from accounts.statements.obstacles import customisations, has_listeners
+
+__all__ = ["Plan", "apply_many"]
+
+
+def apply_many(
+    model: type[Any], changes: Iterable[Change | tuple[Any, ...]], *, using: str | None = None
+) -> list[Applied]:
+    """Do what `AbstractAccount.apply_many` promises."""
+    given = parse_changes(model, changes)
+    fresh, repeats = distinct(given)
+    using = using or router.db_for_write(model)
+    done: dict[int, Applied] = {}
+    if fresh:
+        pks = sorted({change.account for change in fresh.values()})
+        with translated_errors(model=model, pk=pks):
+            # In steps where the one statement cannot do it, or did nothing: here it is said why.
+            done = _in_one_statement(model, fresh, pks, using) or _in_steps(model, fresh, pks, using)
+    for index, first in repeats.items():
+        done[index] = done[first]._replace(replayed=True)
+    return [done[index] for index in range(len(given))]
+
+
+def _in_one_statement(model: type[Any], changes: dict[int, Change], pks: list[Any], using: str) -> dict[int, Applied]:
+    """Return what each change came to; empty, with nothing written, where there is more to say."""
+    batches = batches_of(ledger_of(model, using))
+    if batches is None:
+        return {}
+    rows = _sent(batches, list(changes.values()), pks)
+    return {
+        index: Applied(change[0], change[1], balance, version, entry)
+        for (index, change), (entry, balance, version) in zip(changes.items(), rows, strict=bool(rows))
+    }
+
+
+def _sent(batches: Batches, changes: list[Change], pks: list[Any]) -> list[Any]:
+    """Send the statement; return no rows where one of the keys was used before."""
+    # Only a key that was used makes the statement fail, and only a transaction around it would be lost with it.
+    keyed = any(change.idempotency_key for change in changes)
+    joins = keyed and not commits_each_statement(connections[batches.using])
+    block: AbstractContextManager[None] = transaction.atomic(using=batches.using) if joins else nullcontext()
+    try:
+        with block:
+            return batches.apply(changes, pks)
+    except IntegrityError:
+        if not keyed:
+            raise
+        return []
+
+
+def _in_steps(model: type[Any], changes: dict[int, Change], pks: list[Any], using: str) -> dict[int, Applied]:
+    """Lock the accounts, decide about each change, then write."""
+    with transaction.atomic(using=using):
+        accounts = {row.pk: row for row in lock_rows(model, pks, using=using)}
+        plan = Plan(accounts, changes.values(), using=using)
+        done = {index: _accepted(plan.decide(index, change)) for index, change in changes.items()}
+        new = {index: outcome for index, outcome in done.items() if not outcome.replayed}
+        write = _one_by_one if customisations(model) or has_listeners(model.entry_model()) else _all_at_once
+        write(accounts, [(changes[index], outcome) for index, outcome in new.items()], using)
+        entries = _entries_of(model, new.values(), using)
+    return done | {
+        index: outcome._replace(entry=entries[outcome.account, outcome.version_after]) for index, outcome in new.items()
+    }
+
+
+def _accepted(outcome: Applied | AccountError) -> Applied:
+    if isinstance(outcome, AccountError):
+        raise outcome
+    return outcome
+
+
+class Plan:
+    """What changes will come to, one after the other; decides, and writes nothing.
+
+    ``accounts`` are the rows by their keys, locked; ``changes`` all that will be asked about.
+    """
+
+    def __init__(self, accounts: Mapping[Any, Any], changes: Iterable[Change], *, using: str) -> None:
+        self._accounts = {pk: copy(account) for pk, account in accounts.items()}
+        self._recorded = _recorded(accounts, changes, using)
+
+    def decide(self, index: int, change: Change) -> Applied | AccountError:
+        """Return what the change comes to after those decided before, with no entry yet; or what it is refused with.
+
+        A refused change counts for nothing in those that follow.
+        """
+        pk, amount, key, _ = change
+        first = self._recorded.get((pk, key)) if key else None
+        account = self._accounts[pk]
+        try:
+            if first is not None:
+                require_same(change, amount=first.amount, transfer=first.transfer)
+                return Applied(pk, amount, first.balance_after, first.version_after, first.pk, replayed=True)
+            account.balance = account.balance_after(amount)
+        except AccountError as error:
+            return error.of_change(index, pk)
+        account.version += 1
+        return Applied(pk, amount, account.balance, account.version, None)
+
+    def went_to(self, change: Change, target: Any) -> bool:
+        """Whether the transfer that the change's key was used for went to this account."""
+        return self._recorded[change.account, change.idempotency_key].arrival_at(target) is not None
+
+    def take_back(self, outcome: Applied) -> None:
+        """Forget the last change of the account that was decided."""
+        account = self._accounts[outcome.account]
+        account.balance, account.version = account.balance - outcome.amount, account.version - 1
+
+
+def _recorded(accounts: Mapping[Any, Any], changes: Iterable[Change], using: str) -> dict[tuple[Any, str | None], Any]:
+    """Return the entries that have one of the changes' keys, by account and key."""
+    keys = {change.idempotency_key for change in changes if change.idempotency_key is not None}
+    if not keys or not accounts:
+        return {}
+    model = type(next(iter(accounts.values())))
+    entries = _entries(model, using).filter(account__pk__in=[*accounts], idempotency_key__in=keys)
+    return {(entry.account_pk, entry.idempotency_key): entry for entry in entries.annotate(account_pk=F("account__pk"))}
+
+
+Decided = list[tuple[Change, Applied]]
+
+
+def _one_by_one(accounts: Mapping[Any, Any], decided: Decided, using: str) -> None:
+    """Take the project's own steps for each change."""
+    for change, _ in decided:
+        entry = {"idempotency_key": change.idempotency_key, "transfer": change.transfer}
+        accounts[change.account]._book(change.amount, **entry)
+
+
+def _all_at_once(accounts: Mapping[Any, Any], decided: Decided, using: str) -> None:
+    """UPDATE each account once, in primary-key order, and INSERT all entries."""
+    for pk, outcome in sorted({outcome.account: outcome for _, outcome in decided}.items()):
+        _overwrite(accounts[pk], outcome, using)
+    rows = [_entry(accounts[change.account], change, outcome) for change, outcome in decided]
+    if rows:
+        _entries(type(next(iter(accounts.values()))), using).bulk_create(rows)
+
+
+def _overwrite(account: Any, outcome: Applied, using: str) -> None:
+    model = type(account)
+    # The version says once more what the lock is for: on databases without row locks nothing else would.
+    rows = model._base_manager.using(using).filter(pk=account.pk, version=account.version)
+    if not rows.update(**touched(model), balance=outcome.balance_after, version=outcome.version_after):
+        raise StaleVersionError(model=model, pk=account.pk, expected=account.version, target=account)
+
+
+def _entry(account: Any, change: Change, outcome: Applied) -> models.Model:
+    entry: models.Model = account.entry_model()(
+        account=account,
+        amount=change.amount,
+        balance_after=outcome.balance_after,
+        version_after=outcome.version_after,
+        idempotency_key=change.idempotency_key,
+        transfer=change.transfer,
+    )
+    return entry
+
+
+def _entries_of(model: type[Any], new: Iterable[Applied], using: str) -> dict[tuple[Any, int], Any]:
+    """Return the keys of the entries that were just written, by account and version; not every database tells them."""
+    versions = {(outcome.account, outcome.version_after) for outcome in new}
+    wanted = {"account__pk__in": {pk for pk, _ in versions}, "version_after__in": {version for _, version in versions}}
+    rows = _entries(model, using).filter(**wanted).values_list("account__pk", "version_after", "pk")
+    return {(pk, version): entry for pk, version, entry in rows}
+
+
+def _entries(model: type[Any], using: str) -> models.QuerySet[Any]:
+    rows: models.QuerySet[Any] = model.entry_model()._base_manager.using(using)
+    return rows
