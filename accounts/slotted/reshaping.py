@@ -1,0 +1,62 @@
+"""More slots or fewer, another overdraft limit: everything spread anew, while others go on."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+from typing import Any
+
+from django.db import models, transaction
+
+from accounts.changes import Change
+from accounts.errors import InsufficientFunds
+from accounts.locking.rows import lock_row
+from accounts.slotted.spreading import shares
+
+__all__ = ["reshape"]
+
+
+def reshape(model: type[Any], pk: Any, *, size: int | None, overdraft_limit: Decimal | None, using: str) -> Any:
+    """Lock the account and all its slots, and spread balance and limit evenly over so many of them."""
+    slot_model = model._meta.get_field("slots").related_model
+    slots = slot_model._base_manager.using(using)
+    with transaction.atomic(using=using):
+        # The account's row is for those who reshape, one after the other; who writes slots does not ask for it.
+        account = lock_row(model, pk, using=using)
+        locked = list(slots.filter(account=pk).select_for_update(no_key=True).order_by("pk"))
+        balance = sum((slot.balance for slot in locked), Decimal(0))
+        limit = (
+            sum((slot.overdraft_limit for slot in locked), Decimal(0)) if overdraft_limit is None else overdraft_limit
+        )
+        if balance < -limit:
+            raise InsufficientFunds(
+                f"Slotted account {pk!r} has {balance}: less than an overdraft limit of {limit} allows",
+                balance=balance,
+                overdraft_limit=limit,
+                amount=Decimal(0),
+            )
+        account.size = account.size if size is None else size
+        balances, limits = (shares(each, account.size) for each in (balance, limit))
+        made = [slot_model(account=account, number=number, version=1) for number in range(len(locked), account.size)]
+        locked += slots.bulk_create(made)
+        _spread(slots, locked, balances, limits)
+        account.save(using=using, update_fields=["size"])
+    return account
+
+
+def _spread(slots: models.QuerySet[Any], locked: list[Any], balances: list[Decimal], limits: list[Decimal]) -> None:
+    """Give each slot its share; those without one are emptied."""
+    none = [Decimal("0.00")] * (len(locked) - len(balances))
+    goals = list(zip(locked, balances + none, limits + none, strict=True))
+    # In this order no slot is below its limit at any time: limits are raised, money is moved, limits are lowered.
+    for slot, _, limit in goals:
+        if limit > slot.overdraft_limit:
+            slots.filter(pk=slot.pk).update(overdraft_limit=limit)
+    moved = uuid.uuid4()
+    changes = [
+        Change(slot.pk, balance - slot.balance, transfer=moved) for slot, balance, _ in goals if balance != slot.balance
+    ]
+    slots.model.apply_many(changes, using=slots.db)
+    for slot, _, limit in goals:
+        if limit < slot.overdraft_limit:
+            slots.filter(pk=slot.pk).update(overdraft_limit=limit)
