@@ -1,0 +1,64 @@
+"""Leases as tables and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import IO, Any
+
+__all__ = ["as_json", "facts_of", "print_table"]
+
+_COLUMNS = ("key", "owner", "token", "state", "age", "remaining")
+
+
+def facts_of(leases: Any) -> list[dict[str, Any]]:
+    """Return each lease's facts as plain values; durations are seconds by the database's clock."""
+    return [_facts(row) for row in leases.with_times()]
+
+
+def as_json(facts: Sequence[dict[str, Any]]) -> str:
+    """Return the facts as a JSON array."""
+    return json.dumps(facts, indent=2)
+
+
+def print_table(facts: Sequence[dict[str, Any]], out: IO[str]) -> None:
+    """Print the facts as a table; a plain one where ``rich`` is not installed."""
+    rows = [[_cell(fact[column]) for column in _COLUMNS] for fact in facts]
+    try:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+    except ImportError:
+        _print_plain(rows, out)
+        return
+    table = Table(*_COLUMNS)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(file=out).print(table)
+
+
+def _print_plain(rows: list[list[str]], out: IO[str]) -> None:
+    lines = [list(_COLUMNS), *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
+    for line in lines:
+        out.write("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")
+
+
+def _facts(row: Any) -> dict[str, Any]:
+    held = row.remaining > timedelta()
+    return {
+        "key": row.key,
+        "owner": row.owner,
+        "token": row.token,
+        "state": ("kept" if row.released_at else "held") if held else "free",
+        "acquired_at": row.acquired_at.isoformat(),
+        "expires_at": row.expires_at.isoformat(),
+        "age": round(row.age.total_seconds(), 3),
+        "remaining": max(0.0, round(row.remaining.total_seconds(), 3)),
+        "data": row.data,
+    }
+
+
+def _cell(value: object) -> str:
+    return f"{value:.1f} s" if isinstance(value, float) else str(value)

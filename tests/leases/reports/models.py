@@ -1,0 +1,18 @@
+"""What holders of leases write in the tests."""
+
+from django.db import models
+
+from accounts.leases import FencedModel
+
+
+class Report(FencedModel):
+    """A row that remembers who wrote it."""
+
+    text = models.CharField(max_length=50, blank=True)
+
+
+class Note(models.Model):
+    """A row that does not."""
+
+    text = models.CharField(max_length=50, blank=True)
+    token = models.BigIntegerField(default=0)
