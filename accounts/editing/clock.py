@@ -1,0 +1,34 @@
+"""The database's clock, which alone decides what has expired."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import DateTimeField, DurationField, Func, Value
+from django.db.models.functions import Now
+
+__all__ = ["ClockTimestamp", "after", "before"]
+
+
+class ClockTimestamp(Func):
+    """The time at this moment, not that of the transaction's begin: PostgreSQL's ``clock_timestamp()``."""
+
+    template = "clock_timestamp()"
+    output_field = DateTimeField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return SQLite's time, which is that of the statement."""
+        return Now().as_sqlite(compiler, connection, **context)
+
+    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return the time at which MySQL calls the function, with microseconds."""
+        return super().as_sql(compiler, connection, template="SYSDATE(6)", **context)
+
+
+def after(duration: timedelta) -> Any:
+    """Return the expression for the moment this long from now."""
+    return ClockTimestamp() + Value(duration, output_field=DurationField())
+
+
+def before(duration: timedelta) -> Any:
+    """Return the expression for the moment this long ago."""
+    return ClockTimestamp() - Value(duration, output_field=DurationField())

@@ -1,0 +1,130 @@
+"""Fences: a write passes only while nobody else has checked out what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from django.db import connections, models, router, transaction
+from django.db.models.deletion import Collector
+from django.db.transaction import TransactionManagementError
+
+from accounts.editing.closure import closure_of, own_targets
+from accounts.editing.errors import EditLocked, EditLockLost
+from accounts.editing.guards import guard_writes
+from accounts.editing.holds import is_alive, locked_rows, overlaps
+from accounts.editing.models import CheckOut, EditLock, Status
+from accounts.editing.ownership import lost
+from accounts.editing.targets import Target, record, target_of
+from accounts.editing.tokens import digest_of, matches
+from accounts.editing.writers import Writer, current_writer
+from accounts.locking.errors import translated_errors
+
+__all__ = ["EDITOR_SETTING", "TOKEN_SETTING", "fence", "fence_instance", "fenced", "fenced_deletion"]
+
+TOKEN_SETTING = "accounts.edit_token"  # noqa: S105 - a name, no secret
+"""PostgreSQL parameter, local to a transaction: the token with which `AddEditGuard` lets writes pass."""
+EDITOR_SETTING = "accounts.editor"
+"""PostgreSQL parameter, local to a transaction: the primary key of who is writing."""
+
+
+def fence(what: Any, pks: Iterable[Any] | None = None, *, using: str | None = None) -> None:
+    """Refuse to go on where somebody else has checked out what is to be written, until the transaction ends.
+
+    ``what`` is an instance, or a model whose records ``pks`` are to be written (None: its whole table). Who is writing
+    is what `writing` says; nobody may write what is only locked, because somebody needs it unchanged. Until the end of
+    the transaction nobody can check out any of it. Put it before what no instance's ``save()`` sees, such as
+    ``queryset.update()``. Works at READ COMMITTED only.
+
+    Raises `EditLocked`; `EditLockLost` where the writer's own check-out has ended; ``TransactionManagementError``
+    outside a transaction, before any SQL; the lock errors of `accounts.locking`.
+    """
+    target = target_of(what)
+    database = target.database(using)
+    if not connections[database].in_atomic_block:
+        raise TransactionManagementError(
+            f"A fence needs a transaction on {database!r}: put it inside transaction.atomic()"
+        )
+    records = [target] if pks is None else [record(target.model, pk) for pk in pks]
+    rows = [part for one in records for part in closure_of(one, depth=0, using=database).own]
+    _pass(rows, whole_tables=True, using=database)
+
+
+def fence_instance(instance: models.Model, *, using: str | None = None) -> None:
+    """Do as `fence` for a write of one instance, also of one that is still to be inserted."""
+    _pass(own_targets(instance), whole_tables=False, using=using or router.db_for_write(type(instance)))
+
+
+@contextmanager
+def fenced(instance: models.Model, *, using: str) -> Iterator[None]:
+    """Run a write of the instance behind a fence, in the caller's transaction or one of its own."""
+    with _in_transaction(using):
+        fence_instance(instance, using=using)
+        yield
+
+
+@contextmanager
+def fenced_deletion(instance: models.Model, *, using: str) -> Iterator[None]:
+    """Do as `fenced` for a deletion, with what Django deletes along with the instance."""
+    with _in_transaction(using):
+        _pass([*own_targets(instance), *_cascade(instance, using=using)], whole_tables=False, using=using)
+        yield
+
+
+def _in_transaction(using: str) -> AbstractContextManager[None]:
+    return nullcontext() if connections[using].in_atomic_block else transaction.atomic(using=using)
+
+
+def _cascade(instance: models.Model, *, using: str) -> Iterator[Target]:
+    collector = Collector(using=using, origin=instance)
+    collector.collect([instance])
+    for found in collector.data.values():
+        yield from (part for one in found for part in own_targets(one))
+    for rows in collector.fast_deletes:
+        yield from (Target(rows.model, pk) for pk in rows.values_list("pk", flat=True))
+
+
+def _pass(targets: list[Target], *, whole_tables: bool, using: str) -> None:
+    writer = current_writer()
+    digest = digest_of(writer.token) if writer and writer.token else ""
+    with translated_errors(model=targets[0].model, pk=targets[0].pk) if targets else nullcontext():
+        # Also where nobody writes: the transaction may have had a writer before.
+        told = {TOKEN_SETTING: writer.token if writer else "", EDITOR_SETTING: writer.key if writer else ""}
+        guard_writes(targets, whole_tables=whole_tables, settings=told, using=using)
+        locks = locked_rows(targets, whole_tables=whole_tables, digest=digest, using=using)
+    held = [lock for lock in locks if is_alive(lock)]
+    if digest and all(lock.check_out.digest != digest for lock in held):
+        raise _lost(digest, using=using)
+    for lock in held:
+        in_the_way = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
+        if in_the_way and lock.status != Status.NORMAL and not _is_writers(lock, writer):
+            raise refusal(lock)
+
+
+def _is_writers(lock: EditLock, writer: Writer | None) -> bool:
+    if writer is None or lock.status != Status.EDITING:
+        return False
+    if writer.token:
+        return matches(writer.token, lock.check_out.digest)
+    return bool(writer.key) and str(lock.check_out.editor_id) == writer.key
+
+
+def _lost(digest: str, *, using: str) -> EditLockLost:
+    check_out = CheckOut.objects.using(using).filter(digest=digest).first()
+    return lost(check_out, using=using) if check_out else EditLockLost("The token belongs to no check-out")
+
+
+def refusal(lock: EditLock) -> EditLocked:
+    """Return the error that tells who has it."""
+    holder, since, expires = lock.editor.get_username(), lock.since, lock.expires_at
+    verb = "checked out" if lock.status == Status.EDITING else f"locked, as {lock.locked_by} refers to it,"
+    return EditLocked(
+        f"{lock} is {verb} by {holder} since {since:%H:%M:%S} until {expires:%H:%M:%S}",
+        model=target_of(lock.model).model,
+        pk=lock.object_pk or None,
+        holder=holder,
+        since=since,
+        expires=expires,
+        locked_by=lock.locked_by,
+    )

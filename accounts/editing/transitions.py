@@ -1,0 +1,112 @@
+"""The expected-status form, for clients that drive the transition themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from accounts.editing.conf import time_to_live
+from accounts.editing.errors import InvalidTransition
+from accounts.editing.guards import guard_check_out
+from accounts.editing.holds import Wanted, live_locks, status_in
+from accounts.editing.models import Status
+from accounts.editing.operations import check_in, described, obtain, whole
+from accounts.editing.ownership import require_person
+from accounts.editing.plans import Plan
+from accounts.editing.results import EditResult
+from accounts.editing.targets import Target, target_of
+from accounts.locking.durations import Duration
+
+__all__ = ["transition"]
+
+Statuses = str | Sequence[str]
+"""One status for each of the tables, or one for all of them."""
+
+_OPENS = ("normal", "editing")
+_CLOSES = ("editing", "normal")
+
+
+def transition(
+    table: Any,
+    current_status: str,
+    target_status: str,
+    fk_tables: Iterable[Any] = (),
+    fk_current_status: Statuses = "normal",
+    fk_target_status: Statuses = "locked",
+    editor: Any = None,
+    *,
+    token: str | None = None,
+    ttl: Duration | None = None,
+    shared_references: bool = False,
+    note: str = "",
+    using: str | None = None,
+) -> EditResult:
+    """Change the status of a table and of the tables it refers to, if all of them are what the caller expects.
+
+    ``normal`` to ``editing`` checks out, with the ``fk_tables`` going from ``normal`` to ``locked`` (also from
+    ``locked`` where references are shared). ``editing`` to ``normal`` checks in, with the ``fk_tables`` going from
+    ``locked`` to ``normal``; these have to be the ones that were taken. Tables may be records. One transaction: all
+    change or none.
+
+    A status that is not the expected one is a result with ``lock_result`` False and the statuses as they are. Raises
+    `InvalidTransition` for any other change of statuses and for lists of different lengths, and as `check_out` and
+    `check_in` do.
+    """
+    target, change = target_of(table), (current_status, target_status)
+    references = _expected(list(map(target_of, fk_tables)), fk_current_status, fk_target_status)
+    if change == _OPENS:
+        _require(references, {("normal", "locked"), *([("locked", "locked")] if shared_references else [])})
+        require_person(editor)
+        plan = _plan(target, references, shared=shared_references, using=target.database(using))
+        expected = {target: current_status, **{one: before for one, (before, _) in references.items()}}
+        return _opened(plan, expected, editor, ttl=time_to_live(ttl), note=note)
+    if change == _CLOSES:
+        _require(references, {("locked", "normal")})
+        plan = _plan(target, references, shared=False, using=target.database(using))
+        return _closed(plan, editor, token=token)
+    raise InvalidTransition(f"{target.name} cannot go from {current_status!r} to {target_status!r}")
+
+
+def _expected(tables: list[Target], before: Statuses, after: Statuses) -> dict[Target, tuple[str, str]]:
+    """Return what each table is expected to be, and what it is to become."""
+    columns = [[status] * len(tables) if isinstance(status, str) else list(status) for status in (before, after)]
+    if any(len(column) != len(tables) for column in columns):
+        raise InvalidTransition(f"{len(tables)} fk_tables need as many statuses before and after")
+    return dict(zip(tables, zip(*columns, strict=True), strict=True)) if tables else {}
+
+
+def _require(references: dict[Target, tuple[str, str]], allowed: set[tuple[str, str]]) -> None:
+    for one, (before, after) in references.items():
+        if (before, after) not in allowed:
+            raise InvalidTransition(f"{one.name} cannot go from {before!r} to {after!r} along with this change")
+
+
+def _plan(target: Target, references: Iterable[Target], *, shared: bool, using: str) -> Plan:
+    wanted = [Wanted(target=one, status=Status.LOCKED, shared=shared) for one in references if one != target]
+    return Plan(target=target, wanted=(Wanted(target=target, status=Status.EDITING), *wanted), using=using)
+
+
+def _as_expected(expected: dict[Target, str], *, using: str) -> bool:
+    locks = live_locks(expected, using=using)
+    return all(status_in(locks, target) == status for target, status in expected.items())
+
+
+def _opened(plan: Plan, expected: dict[Target, str], editor: Any, *, ttl: timedelta, note: str) -> EditResult:
+    """Check out if all statuses are the expected ones."""
+    with whole(plan.target, plan.using):
+        guard_check_out(plan.targets, using=plan.using)
+        if not _as_expected(expected, using=plan.using):
+            return described(plan, mine=None, lock_result=False)
+        return obtain(plan, editor, ttl=ttl, note=note)
+
+
+def _closed(plan: Plan, editor: Any, *, token: str | None) -> EditResult:
+    """Check in if the caller knows what was taken."""
+    with whole(plan.target, plan.using):
+        done = check_in(plan.target, editor, token=token, using=plan.using)
+        taken = {(one.table, one.record) for one in done.fk_current_status}
+        if taken != {(one.table, one.key) for one in plan.targets[1:]}:
+            names = ", ".join(sorted(f"{table}:{key}" if key else table for table, key in taken)) or "nothing"
+            raise InvalidTransition(f"{plan.target.name} was checked out with {names}")
+        return done
