@@ -6,10 +6,31 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import assert_type
 
+from django.contrib.auth.models import User
 from django.db import migrations, models
+from django.db import transaction as db_transaction
 
 from accounts.abstract import AbstractAccount, AbstractEntry
+from accounts.changes import Applied, Change
+from accounts.editing import (
+    AddEditGuard,
+    EditLockedModel,
+    EditLockLost,
+    EditResult,
+    check_in,
+    check_out,
+    extend,
+    fence,
+    status_of,
+    take_over,
+    writing,
+)
+from accounts.editing import (
+    transition as change_status,
+)
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
+from accounts.leases import FencedModel, Holder, LeaseHandle, exclusive, guard, lease
+from accounts.leases.models import Lease
 from accounts.locking import (
     AddVersionGuard,
     ConcurrencyError,
@@ -165,6 +186,8 @@ def accounts(account: Account) -> None:
     assert_type(Account.deposit(1, "12.50", idempotency_key="k", nowait=True), Account)
     assert_type(Account.withdraw(1, Decimal(5), timeout=timedelta(seconds=1), using="default"), Account)
     assert_type(Account.transfer(1, 2, 5), tuple[Account, Account])
+    assert_type(Account.apply_many([(1, "2.50"), Change(2, -3, idempotency_key="k")]), list[Applied])
+    assert_type(Account.apply_many([])[0].balance_after, Decimal)
     assert_type(account.try_deposit(5, idempotency_key="k"), bool)
     assert_type(account.try_withdraw(5), bool)
     assert_type(account.balance_after(Decimal(-5)), Decimal)
@@ -196,3 +219,67 @@ def strategies() -> None:
     assert_type(strategy, Strategy)
     assert_type(strategy.deposit(1, 5), AbstractAccount)
     assert_type((strategy.name, strategy.safe), tuple[str, bool])
+
+
+class Result(FencedModel):
+    text = models.CharField(max_length=50)
+
+    class Meta:
+        app_label = "house"
+
+
+@exclusive("bill-{pk}", ttl=timedelta(minutes=5), skip=True, heartbeat=True)
+def bill(pk: int) -> str:
+    with lease("k", 60, wait=1.5, at_least=30, data={"a": 1}, on_lost=lambda handle: handle.release()) as handle:
+        assert_type(handle, LeaseHandle)
+        handle.refresh(ttl=timedelta(seconds=90))
+        handle.ensure(30)
+        assert_type((handle.remaining, handle.token, handle.release()), tuple[float, int, bool])
+        handle.guard()
+    return "billed"
+
+
+@exclusive("bill-{pk}", ttl=60)
+async def bill_later(pk: int) -> str:
+    async with lease("k", 60, using="default") as handle:
+        await handle.arefresh()
+    return "billed"
+
+
+def leases(result: Result) -> None:
+    assert_type(Lease.objects.acquire("k", 60, wait=timedelta(seconds=2)), LeaseHandle | None)
+    assert_type(Lease.objects.holder("k"), Holder | None)
+    assert_type(Lease.objects.purge(timedelta(days=30)), int)
+    assert_type(bill(7), str | None)
+    assert_type(result.update_if_token(7, text="a"), bool)
+    bill("7")  # type: ignore[arg-type]
+    guard("k", 7)
+
+
+async def leases_later() -> None:
+    assert_type(await Lease.objects.aacquire("k", 60), LeaseHandle | None)
+    assert_type(await bill_later(7), str | None)
+
+
+class Note(EditLockedModel, VersionedModel):
+    text = models.TextField()
+
+
+def edit(note: Note, user: User) -> str | None:
+    result = assert_type(check_out(note, user, ttl=timedelta(minutes=5), depth=None), EditResult)
+    if not result.lock_result:
+        return ", ".join(f"{hold.editor} since {hold.since}" for hold in result.must_end)
+    try:
+        with writing(user, token=result.token or ""), db_transaction.atomic():
+            fence(Note, [note.pk])
+            note.save()
+        assert_type(extend(Note, user, token=result.token), EditResult)
+        assert_type(check_in(note, user, token=result.token), EditResult)
+    except EditLockLost as lost:
+        return f"{lost.how} by {lost.by} at {lost.at}"
+    assert_type(take_over(note, user), EditResult)
+    assert_type(change_status("app.Note", "normal", "editing", editor=user), EditResult)
+    return status_of("app.Note").holder
+
+
+edit_guards = [AddEditGuard("Note")]

@@ -1,0 +1,156 @@
+"""The operations of the API, over one account model. Their annotations are real: django-ninja reads them."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, connections, router, transaction
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja.errors import HttpError
+
+from accounts.abstract import AbstractAccount
+from accounts.amounts import PLACES, parse_amount
+from accounts.api.idempotency import idempotency_key, one_at_a_time
+from accounts.api.schemas import AccountIn, ChangeIn, TransferIn
+from accounts.http import check_preconditions, etag, not_modified, require_match, seen_elsewhere
+from accounts.http.errors import PreconditionFailed
+from accounts.locking import DeadlockDetected, SerializationFailure, retry_on_conflict
+
+__all__ = ["Bank"]
+
+
+class Bank:
+    """What a client may do with the accounts of one model: his own; staff with all of them, as permissions say."""
+
+    def __init__(self, model: type[AbstractAccount]) -> None:
+        self.model = model
+
+    # Reading
+
+    def accounts(self, request: HttpRequest) -> QuerySet[Any]:
+        """Tell the accounts that the client may see, by primary key."""
+        return self._visible(request).order_by("pk")
+
+    def account(self, request: HttpRequest, response: HttpResponse, pk: str) -> Any:
+        """Tell one account; 304 where the client has this version."""
+        account = self._find(request, pk)
+        response["ETag"] = etag(account)
+        return HttpResponse(status=304, headers={"ETag": etag(account)}) if not_modified(request, account) else account
+
+    def entries(self, request: HttpRequest, pk: str) -> QuerySet[Any]:
+        """Tell the changes of an account, the latest first."""
+        account: Any = self._find(request, pk)
+        changes: QuerySet[Any] = account.entries.order_by("-pk")
+        return changes
+
+    # Changing
+
+    def put_account(self, request: HttpRequest, response: HttpResponse, pk: str, body: AccountIn) -> Any:
+        """Set what staff may set, in the version that ``If-Match`` names."""
+        account = self._find(request, pk)
+        self._require(request, "change", owner_may=False)
+        require_match(request, account)
+        limit = Decimal(body.overdraft_limit).quantize(Decimal(1).scaleb(-PLACES))
+        try:
+            with seen_elsewhere(account), transaction.atomic(using=self._alias):
+                written = account.update_if_unchanged(overdraft_limit=limit)
+        except IntegrityError as error:
+            raise HttpError(409, "The balance is below this limit already") from error
+        if not written:
+            raise PreconditionFailed(etag=etag(self._find(request, pk)))
+        response["ETag"] = etag(account)
+        return account
+
+    def deposit(self, request: HttpRequest, response: HttpResponse, pk: str, body: ChangeIn) -> Any:
+        """Add an amount: after waiting for the row, or, with ``If-Match``, only in that version."""
+        return self._change(request, response, pk, kind="deposit", amount=body.amount)
+
+    def withdraw(self, request: HttpRequest, response: HttpResponse, pk: str, body: ChangeIn) -> Any:
+        """Take an amount off, down to the overdraft limit; otherwise as a deposit."""
+        return self._change(request, response, pk, kind="withdraw", amount=body.amount)
+
+    def transfer(self, request: HttpRequest, response: HttpResponse, body: TransferIn) -> Any:
+        """Move an amount from one of the client's accounts to any other one."""
+        source, key = self._find(request, body.source), idempotency_key(request)
+        self._require(request, "transfer", account=source)
+        target = self._lookup(self.model._default_manager.all(), body.target)
+        if target is None or target.pk == source.pk:
+            raise HttpError(422, "The target is no other account")
+        check_preconditions(request, source)
+
+        def move() -> Any:
+            with one_at_a_time(key, scope=self._scope(source), using=self._alias):
+                return self.model.transfer(source.pk, target.pk, parse_amount(body.amount), idempotency_key=key)
+
+        source, _ = self._retried(move)
+        response["ETag"] = etag(source)
+        return {"source": source, "target": body.target}
+
+    def _change(self, request: HttpRequest, response: HttpResponse, pk: str, *, kind: str, amount: str) -> Any:
+        account, key = self._find(request, pk), idempotency_key(request)
+        self._require(request, kind, account=account)
+        optimistic = "If-Match" in request.headers
+        if optimistic and not self._was_done(account, key):
+            check_preconditions(request, account)
+
+        def change() -> Any:
+            with one_at_a_time(key, scope=self._scope(account), using=self._alias):
+                if not optimistic:
+                    return getattr(self.model, kind)(account.pk, parse_amount(amount), idempotency_key=key)
+                return account if getattr(account, f"try_{kind}")(parse_amount(amount), idempotency_key=key) else None
+
+        changed = self._retried(change)
+        if changed is None:
+            raise PreconditionFailed(etag=etag(self._find(request, pk)))
+        response["ETag"] = etag(changed)
+        return changed
+
+    # Who may what
+
+    def _visible(self, request: HttpRequest) -> QuerySet[Any]:
+        everyone: QuerySet[Any] = self.model._default_manager.using(self._alias).all()
+        user: Any = request.user
+        return everyone if user.is_staff and user.has_perm(self._permission("view")) else everyone.filter(user=user)
+
+    def _find(self, request: HttpRequest, pk: str) -> Any:
+        """Return the account if the client may see it. Raises ``Http404``: what is somebody else's is not there."""
+        found = self._lookup(self._visible(request), pk)
+        if found is None:
+            raise Http404
+        return found
+
+    def _lookup(self, accounts: QuerySet[Any], pk: str) -> Any | None:
+        try:
+            key = self.model._meta.pk.to_python(pk)
+        except ValidationError as error:
+            raise Http404 from error
+        return accounts.filter(pk=key).first()
+
+    def _require(self, request: HttpRequest, kind: str, *, account: Any = None, owner_may: bool = True) -> None:
+        user: Any = request.user
+        own = owner_may and account is not None and account.user_id == user.pk
+        if not (own or (user.is_staff and user.has_perm(self._permission(kind)))):
+            raise HttpError(403, f"This needs the permission to {kind}")
+
+    def _permission(self, kind: str) -> str:
+        options = self.model._meta
+        return f"{options.app_label}.{kind}_{options.model_name}"
+
+    # How
+
+    def _retried(self, change: Callable[[], Any]) -> Any:
+        if connections[self._alias].settings_dict["ATOMIC_REQUESTS"]:
+            return change()  # a retry has to begin a transaction of its own
+        return retry_on_conflict(on=(DeadlockDetected, SerializationFailure))(change)()
+
+    def _was_done(self, account: Any, key: str | None) -> bool:
+        return key is not None and account.entries.filter(idempotency_key=key).exists()
+
+    def _scope(self, account: Any) -> str:
+        return f"{self.model._meta.label_lower} {account.pk}"
+
+    @property
+    def _alias(self) -> str:
+        return router.db_for_write(self.model)

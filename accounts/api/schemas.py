@@ -1,0 +1,80 @@
+"""What goes over the wire. Money is a string of digits, never a JSON number: those are floats to most clients."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any
+from uuid import UUID
+
+from ninja import Schema
+from pydantic import Field
+
+from accounts.amounts import MAX_DIGITS, PLACES
+
+__all__ = ["AccountIn", "AccountOut", "ChangeIn", "EntryOut", "ProblemOut", "TransferIn", "TransferOut"]
+
+_MONEY = rf"^\d{{1,{MAX_DIGITS - PLACES}}}(\.\d{{1,{PLACES}}})?$"
+Money = Annotated[str, Field(pattern=_MONEY, examples=["12.50"])]
+
+
+class ChangeIn(Schema):
+    """A deposit or a withdrawal."""
+
+    amount: Money
+
+
+class TransferIn(ChangeIn):
+    """A transfer."""
+
+    source: str = Field(min_length=1, max_length=100)
+    target: str = Field(min_length=1, max_length=100)
+
+
+class AccountIn(Schema):
+    """What staff may set."""
+
+    overdraft_limit: Money
+
+
+class _Keyed(Schema):
+    id: str
+
+    @staticmethod
+    def resolve_id(row: Any) -> str:
+        """Return the key as a string, whatever its type."""
+        return str(row.pk)
+
+
+class AccountOut(_Keyed):
+    """An account as it is, or as the operation left it."""
+
+    balance: Decimal
+    overdraft_limit: Decimal
+    version: int
+
+
+class TransferOut(Schema):
+    """Both accounts after a transfer; the target's balance is not the sender's business."""
+
+    source: AccountOut
+    target: str
+
+
+class EntryOut(_Keyed):
+    """One change of an account."""
+
+    amount: Decimal
+    balance_after: Decimal
+    version_after: int
+    transfer: UUID | None
+    created_at: datetime
+
+
+class ProblemOut(Schema):
+    """Problem details (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
