@@ -1,0 +1,1 @@
+"""The bank's own pages: accounts, entries, and what can be booked by hand."""
