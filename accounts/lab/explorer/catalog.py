@@ -58,6 +58,9 @@ class Catalog:
 
     def __init__(self, tables: Iterable[Table]) -> None:
         self._tables: Mapping[str, Table] = {table.name: table for table in tables}
+        self._changed_with: dict[str, frozenset[str]] = {}
+        self.understood: dict[Any, Any] = {}
+        """What statements came to that were understood with these tables."""
 
     @classmethod
     def load(cls, cursor: Any) -> Catalog:
@@ -85,8 +88,13 @@ class Catalog:
         """Return the names of all tables with rows of their own."""
         return sorted(name for name, table in self._tables.items() if not table.special)
 
-    def changed_with(self, name: str) -> set[str]:
+    def changed_with(self, name: str) -> frozenset[str]:
         """Return the tables that a write to this one may change; all of them where a trigger may do anything."""
+        if name not in self._changed_with:
+            self._changed_with[name] = frozenset(self._reached(name))
+        return self._changed_with[name]
+
+    def _reached(self, name: str) -> set[str]:
         reached: set[str] = set()
         waiting = [name]
         while waiting:

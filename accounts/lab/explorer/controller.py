@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+from django.db import connections
+
 from accounts.lab.explorer.crew import Actor, Event
-from accounts.lab.explorer.errors import ExplorerError, Nondeterminism, Stuck
+from accounts.lab.explorer.errors import Nondeterminism, Overtaken, Stuck
 from accounts.lab.explorer.footprints import LOCAL, Footprint, dependent
 from accounts.lab.explorer.operations import Operation
+from accounts.lab.explorer.overlap import Overlap
+from accounts.lab.explorer.rests import Rests
 from accounts.lab.explorer.search import Move
 from accounts.lab.explorer.server import Server
+from accounts.lab.explorer.trace import Begun, Trace
 from accounts.lab.explorer.transactions import Transaction
+from accounts.lab.explorer.victims import Victims
+from accounts.lab.explorer.waits import Waits, has_cycle, met_by_chance, overtaken
 from accounts.locking.errors import sqlstate_of
 
-__all__ = ["Begun", "Chooser", "Controller", "Trace"]
+__all__ = ["Chooser", "Controller"]
 
-_QUICK = 0.0005
+_QUICK = 0.003
 """Seconds after which a step is so slow that the server is asked whether it waits."""
+_AT_ONCE = 0.00005
+"""The same for a step that seems to need a lock that somebody has."""
 _PAUSE_MAX = 0.01
-_UNWIND = 5.0
+_UNWIND = 2.0
 """Seconds that an abandoned actor has to unwind."""
+_ONE_PLAN = "; ".join(f"SET enable_{scan}scan = off" for scan in ("seq", "bitmap", "indexonly"))
+"""What is read, in which order, and how much of a table SERIALIZABLE locks, depends on the plan; sizes must not."""
+_KEEPING = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "LOCAL"})
+"""Statements that give up no lock while they succeed inside a transaction."""
 
 
 class Chooser(Protocol):
@@ -34,47 +48,6 @@ class Chooser(Protocol):
         """Return one of the actors that could move, or None to give the run up."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Begun:
-    """One step on its way."""
-
-    actor: int
-    number: int
-    operation: Operation
-    ended: int | None = None
-    waited_for: tuple[int, ...] = ()
-    waited_on: str = ""
-    woken_by: int | None = None
-
-
-@dataclass(slots=True)
-class Trace:
-    """What one run did."""
-
-    moves: list[Move] = field(default_factory=list)
-    enabled: list[tuple[int, ...]] = field(default_factory=list)
-    pending: list[dict[int, str]] = field(default_factory=list)
-    """The statements that the ready actors stood before, at each move."""
-    steps: list[Begun] = field(default_factory=list)
-    cycles: list[tuple[frozenset[int], int, str]] = field(default_factory=list)
-    """Deadlocks: actors, victim, the server's words."""
-    unsteerable: int = 0
-    rests: int = 0
-    """How often an actor that was refused the same lock twice had to let somebody else go first."""
-    complete: bool = True
-
-    @property
-    def actors(self) -> list[int]:
-        """Who moved at each step."""
-        return [move.actor for move in self.moves]
-
-    @property
-    def preemptions(self) -> int:
-        """How often an actor that could have gone on was interrupted."""
-        pairs = zip(self.moves, self.moves[1:], self.enabled[1:], strict=False)
-        return sum(before.actor != after.actor and before.actor in enabled for before, after, enabled in pairs)
-
-
 class Controller:
     """Drives actors through runs; `close` ends their threads."""
 
@@ -82,12 +55,15 @@ class Controller:
         self, names: Collection[str], *, server: Callable[[str], Server], patience: float, victim: str
     ) -> None:
         self.events: SimpleQueue[Event] = SimpleQueue()
-        self._last_loses = victim == "last"
-        timeout = "60s" if self._last_loses else "50ms"
-        settings = f"SET deadlock_timeout = '{timeout}'; SET synchronous_commit = off"
+        self._victims = Victims(last_loses=victim == "last")
+        settings = f"SET deadlock_timeout = '{self._victims.at_first}'; SET synchronous_commit = off; {_ONE_PLAN}"
         self.actors = [Actor(index, name, events=self.events, settings=settings) for index, name in enumerate(names)]
         self._server = server
         self._patience = patience
+        self._lost: list[str] = []
+        self._cancelled: set[tuple[str, int]] = set()
+        self._interrupted = False
+        self._in_turn = False
         self._forget()
 
     def _forget(self) -> None:
@@ -96,9 +72,24 @@ class Controller:
         self._running: set[int] = set()
         self._current: dict[int, Begun] = {}
         self._transactions: dict[tuple[int, str], Transaction] = {}
-        self._refused: dict[int, str] = {}
-        self._resting: set[int] = set()
+        self._overlap = Overlap()
+        self._victims.forget()
+        self._rests = Rests()
+        self._released = False
+        """Whether a lock may have been given up since the server was last asked who waits."""
         self._trace = Trace()
+        self.contended = False
+        """Whether several waited at a time in this run, or went on in a way that is the server's affair."""
+
+    def connect(self, alias: str) -> Callable[[], None]:
+        """Let every actor open its connection, all at the same time; what goes wrong shows in the first run.
+
+        Returns what waits until they have.
+        """
+        for actor in self.actors:
+            actor.start(lambda name: connections[name].ensure_connection(), alias)
+            self._running.add(actor.index)
+        return self._settle
 
     # One run
 
@@ -110,19 +101,21 @@ class Controller:
         chooser: Chooser,
         expected: Trace | None = None,
         record: Callable[[Move], None] = lambda move: None,
+        in_turn: bool = False,
     ) -> Trace:
         """Run the functions under the chooser's schedule; the trace is incomplete where it gave up.
 
         ``expected`` is the run before: as long as the moves are the same, the statements have to be, too. Raises
-        `Nondeterminism` where they are not, and `Stuck`.
+        `Nondeterminism` where they are not, `Overtaken` where waiters have to go on ``in_turn`` and do not; `Stuck`.
         """
         self._forget()
+        self._in_turn = in_turn
         for actor, function in zip(self.actors, functions, strict=True):
             actor.start(function, argument)
             self._running.add(actor.index)
             self._settle()
         while self._ready:
-            chosen = chooser.choose(self._able())
+            chosen = chooser.choose(self._rests.able(self._ready))
             if chosen is None:
                 self._trace.complete = False
                 self.abandon()
@@ -130,15 +123,15 @@ class Controller:
             self._note_state(expected)
             move = self._move(chosen)
             self._trace.moves.append(move)
-            self._rest(chosen)
+            self._trace.rests += self._rests.note(chosen, self._current[chosen].operation)
             record(move)
         return self._trace
 
     def _note_state(self, expected: Trace | None) -> None:
         trace = self._trace
         number = len(trace.moves)
-        trace.enabled.append(tuple(sorted(self._able())))
-        trace.pending.append({actor: self._described(actor) for actor in sorted(self._ready)})
+        trace.enabled.append(tuple(sorted(self._rests.able(self._ready))))
+        trace.pending.append({actor: self._described(self._ready[actor], actor) for actor in sorted(self._ready)})
         same_path = expected is not None and expected.actors[:number] == trace.actors
         if same_path and expected is not None and number < len(expected.pending):
             before, now = expected.pending[number], trace.pending[number]
@@ -148,30 +141,11 @@ class Controller:
                     f"Then: {self._listed(before)}\nNow:  {self._listed(now)}"
                 )
 
-    def _able(self) -> set[int]:
-        """Return who may move: everyone at a gate, but nobody who would only be refused the same lock again."""
-        return (self._ready.keys() - self._resting) or set(self._ready)
-
-    def _rest(self, chosen: int) -> None:
-        """Let an actor that was refused the same lock twice rest until somebody else has moved.
-
-        Otherwise a loop around NOWAIT would have endless schedules: M. Musuvathi, S. Qadeer, "Fair stateless model
-        checking", PLDI 2008.
-        """
-        operation = self._current[chosen].operation
-        self._resting &= {chosen}
-        for actor in self._refused.keys() - {chosen}:
-            del self._refused[actor]
-        if operation.error is not None and sqlstate_of(operation.error) == "55P03":
-            if self._refused.get(chosen) == operation.template:
-                self._resting.add(chosen)
-                self._trace.rests += 1
-            self._refused[chosen] = operation.template
-
-    def _described(self, actor: int) -> str:
-        operation = self._ready[actor]
-        locks = self._transaction(actor, operation).statement(operation)
-        return f"{operation.template} {sorted(map(str, locks.reads | locks.writes))}"
+    def _described(self, operation: Operation, actor: int) -> str:
+        if operation.described is None:  # asked again at each move until it is let go
+            touched = self._transaction(actor, operation).statement(operation)
+            operation.described = f"{operation.template} {touched.rows}"
+        return operation.described
 
     def _listed(self, pending: Mapping[int, str]) -> str:
         return "; ".join(f"{self.actors[actor].name}: {text}" for actor, text in pending.items())
@@ -179,23 +153,26 @@ class Controller:
     def _transaction(self, actor: int, operation: Operation) -> Transaction:
         key = (actor, operation.alias)
         if key not in self._transactions:
-            self._transactions[key] = Transaction(self._server(operation.alias).catalog)
+            self._transactions[key] = Transaction(self._server(operation.alias).catalog, self._overlap)
         return self._transactions[key]
 
     # One move
 
     def _move(self, chosen: int) -> Move:
-        operation = self._ready.pop(chosen)
+        operation = self._ready[chosen]
         transaction = self._transaction(chosen, operation)
         self._prepare(chosen, operation, transaction)
+        del self._ready[chosen]
+        transaction.begin(operation)
         number = len(self._trace.moves)
         begun = Begun(actor=chosen, number=number, operation=operation)
         self._trace.steps.append(begun)
         self._current[chosen] = begun
-        waiting = set(self._waiting)
+        waiting = dict(self._waiting)
         self._running.add(chosen)
-        self.actors[chosen].go(self._aside(chosen, operation))
-        self._settle()
+        pause = _AT_ONCE if self._expects_wait(chosen, operation) else _QUICK
+        self.actors[chosen].go(self._victims.aside(chosen, operation, waiting=self._waiting))
+        self._settle(pause)
         return self._made(chosen, number, was_waiting=waiting)
 
     def _prepare(self, chosen: int, operation: Operation, transaction: Transaction) -> None:
@@ -208,50 +185,60 @@ class Controller:
         else:
             server.save(name for table, _ in statement.writes for name in server.catalog.changed_with(table))
 
-    def _aside(self, chosen: int, operation: Operation) -> str | None:
-        """Return what makes this actor the victim of the deadlock that its step may close."""
-        closes = any(chosen in blockers for blockers in self._waiting.values())
-        if not (closes and self._last_loses):
-            return None
-        # A value that outlived its need would be harmless: whoever waits longer has looked for a cycle already.
-        return f"SET {'LOCAL ' if operation.in_transaction else ''}deadlock_timeout = '1ms'"
+    def _expects_wait(self, chosen: int, operation: Operation) -> bool:
+        """Whether the step seems to need a lock that somebody has; only a guess, the server is asked in any case."""
+        wanted = self._transaction(chosen, operation).waiting(operation).locks
+        return any(
+            transaction.holds_against(wanted)
+            for (actor, _), transaction in self._transactions.items()
+            if actor != chosen
+        )
 
-    def _made(self, chosen: int, number: int, *, was_waiting: set[int]) -> Move:
+    def _made(self, chosen: int, number: int, *, was_waiting: Waits) -> Move:
         touched: Footprint = LOCAL
-        woken = set()
-        parts = []
+        parts: dict[int, Footprint] = {}
         for index, begun in sorted(self._current.items()):
             if index in self._waiting or begun.ended is not None:
                 continue
             begun.ended = number
-            parts.append(self._transaction(index, begun.operation).footprint(begun.operation))
+            parts[index] = self._transaction(index, begun.operation).footprint(begun.operation)
             self._note_deadlock(index, begun.operation)
             if index in was_waiting:
-                woken.add(index)
                 begun.woken_by = chosen
         if chosen in self._waiting:
-            parts.append(
-                self._transaction(chosen, self._current[chosen].operation).waiting(self._current[chosen].operation)
-            )
-        for part in parts:
+            operation = self._current[chosen].operation
+            parts[chosen] = self._transaction(chosen, operation).waiting(operation)
+        for part in parts.values():
             touched = touched | part
-        self._note_unsteerable(woken, chosen)
+        self._note_unsteerable(parts, chosen, was_waiting=was_waiting)
         return Move(
             actor=chosen,
             footprint=touched,
-            woken=frozenset(woken - {chosen}),
+            woken=frozenset(parts.keys() & was_waiting.keys()),
             waits_for=self._waiting.get(chosen, frozenset()),
             cycle=self._cycle_of(number),
         )
 
-    def _note_unsteerable(self, woken: set[int], chosen: int) -> None:
-        prints = [
-            self._transaction(index, self._current[index].operation).waiting(self._current[index].operation)
-            for index in sorted(woken - {chosen})
-        ]
-        self._trace.unsteerable += any(
-            dependent(one, other) for i, one in enumerate(prints) for other in prints[i + 1 :]
+    def _note_unsteerable(self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits) -> None:
+        """Note where only the server knows what comes next; ``parts`` are what the steps touched that ended."""
+        if overtaken(was_waiting, self._waiting) and self._in_turn:
+            raise Overtaken("Of those who waited, the server let go on first who had come later")
+        woken = [self._current[index] for index in parts if index in was_waiting]
+        let_go = {self._transaction(each.actor, each.operation): parts[each.actor] for each in woken}
+        self._trace.unsteerable += (
+            any(self._order_matters(one, other) for one, other in itertools.combinations(woken, 2))
+            or met_by_chance(was_waiting, self._waiting)
+            or self._overlap.refuses_by_chance(parts[chosen], let_go)
         )
+        self.contended = self.contended or self._trace.unsteerable > 0
+
+    def _order_matters(self, one: Begun, other: Begun) -> bool:
+        """Whether it may matter which of two woken steps went on first."""
+        errors = [each.operation.error for each in (one, other)]
+        if all(error is not None and sqlstate_of(error) == "40001" for error in errors):
+            return False  # under one snapshot everyone who waited for a writer fails with its COMMIT
+        prints = [self._transaction(each.actor, each.operation).waiting(each.operation) for each in (one, other)]
+        return dependent(*prints)
 
     def _note_deadlock(self, victim: int, operation: Operation) -> None:
         if operation.error is None or sqlstate_of(operation.error) != "40P01":
@@ -272,10 +259,10 @@ class Controller:
 
     # Until nobody moves
 
-    def _settle(self) -> None:
+    def _settle(self, pause: float = _QUICK) -> None:
         """Return when every actor stands at a gate, is done, or waits for another one according to the server."""
         while True:
-            held = self._await_running()
+            held = self._await_running(pause)
             if not held:
                 return
             for index in sorted(held):
@@ -290,17 +277,20 @@ class Controller:
         while index in self._running:
             self._take(self._next_event(deadline), held=set())
 
-    def _await_running(self) -> set[int]:
-        """Wait for those who move, and return those of the waiting who were woken and hold now."""
+    def _await_running(self, pause: float) -> set[int]:
+        """Wait for those who move, and return those of the waiting who were woken and hold now.
+
+        ``pause`` is how many seconds pass before the server is asked whether they wait.
+        """
         held: set[int] = set()
         deadline = time.monotonic() + self._patience
-        pause, patient = _QUICK, bool(self._running)
+        patient = bool(self._running)
         while True:
             if self._receive(held, timeout=pause if patient else None):
                 patient = bool(self._running)
                 continue
             unsettled = self._running | (self._waiting.keys() - held)
-            if not unsettled or (self._all_blocked(unsettled) and self.events.empty()):
+            if not unsettled or (self._still_blocked(unsettled) and self.events.empty()):
                 return held
             if time.monotonic() > deadline:
                 raise Stuck(self._stuck_report(unsettled))
@@ -330,8 +320,27 @@ class Controller:
         self._running.discard(index)
         self._waiting.pop(index, None)
         held.discard(index)
+        self._released = self._released or self._may_release(index, operation)
         if kind == "gate" and operation is not None:
             self._ready[index] = operation
+
+    def _may_release(self, index: int, following: Operation | None) -> bool:
+        """Whether what the actor did last may have given up a lock; ``following`` is what it stands before now."""
+        begun = self._current.get(index)
+        if begun is None or following is None:
+            return True
+        last = begun.operation
+        statement = self._transaction(index, last).statement(last)
+        same = (following.alias, following.pid) == (last.alias, last.pid) and following.in_transaction
+        return last.error is not None or not same or statement.kind not in _KEEPING
+
+    def _still_blocked(self, unsettled: set[int]) -> bool:
+        """Whether all of these wait. Nobody who waits already is asked for again before a lock is given up."""
+        if self._ready and not self._released and unsettled <= self._waiting.keys():
+            return True
+        blocked = self._all_blocked(unsettled)
+        self._released = self._released and not blocked
+        return blocked
 
     def _all_blocked(self, unsettled: set[int]) -> bool:
         """Whether the server says that all of these wait for other actors, and not in a circle."""
@@ -346,7 +355,7 @@ class Controller:
         if any(pid not in owners for blockers in blocked.values() for pid in blockers):
             return False
         waits = {pids[pid]: frozenset(owners[blocker] for blocker in blockers) for pid, blockers in blocked.items()}
-        if _has_cycle(waits):
+        if has_cycle(waits):
             return False
         for index, blockers in waits.items():
             self._note_wait(index, blockers)
@@ -356,10 +365,13 @@ class Controller:
         self.actors[index].waits = True
         self._running.discard(index)
         begun = self._current[index]
+        if index not in self._waiting:
+            self._victims.waits(index)
         if index not in self._waiting and self.actors[index].detailed:
             begun.waited_on = self._server(begun.operation.alias).waited_for(begun.operation.pid)
         begun.waited_for = tuple(sorted(set(begun.waited_for) | blockers))
         self._waiting[index] = blockers
+        self.contended = self.contended or len(self._waiting) > 1
 
     def _stuck_report(self, unsettled: Collection[int]) -> str:
         lines = [f"A step took longer than {self._patience:g} s without waiting for another actor:"]
@@ -369,9 +381,16 @@ class Controller:
             if begun:
                 server = self._server(begun.operation.alias)
                 others = server.blocked([begun.operation.pid]).get(begun.operation.pid, [])
-                doing += "".join(f", waits for {server.session(pid)}" for pid in others)
+                doing += "".join(f", waits for {self._owner(pid) or server.session(pid)}" for pid in others)
             lines.append(f"{self.actors[index].name} {doing}, at {self.actors[index].stack()}")
         return "\n".join(lines)
+
+    def _owner(self, pid: int) -> str:
+        """Return whose connection it is, if it is an actor's."""
+        owned = [(actor.name, hooks) for actor in self.actors for hooks in actor.hooks.values()]
+        return "".join(
+            f"{name}'s own connection to {hooks.wrapper.alias!r}" for name, hooks in owned if hooks.pid == pid
+        )
 
     # Ends
 
@@ -399,31 +418,32 @@ class Controller:
         for index in unfinished:
             for alias, hooks in list(self.actors[index].hooks.items()):
                 self._server(alias).cancel(hooks.pid)
+                self._cancelled.add((alias, hooks.pid))
             self.actors[index].interrupt()
+            self._interrupted = True
+
+    def give_up(self) -> str:
+        """Unwind the actors; return a sentence on those whose code waits where nobody can reach it, or nothing.
+
+        Their sessions end at once, their threads as soon as what they wait for comes.
+        """
+        for name in self.abandon():
+            self._lost.append(name)
+        for actor in self.actors:
+            if actor.name in self._lost:
+                for alias, hooks in list(actor.hooks.items()):
+                    self._server(alias).terminate(hooks.pid)
+        return f"\nThe sessions of {', '.join(self._lost)} were ended, the threads still wait." if self._lost else ""
 
     def close(self) -> None:
-        """Unwind the actors, end their threads and connections. Raises `ExplorerError` for threads that stay."""
-        stuck = self.abandon()
+        """Unwind the actors, end their threads and connections."""
+        self.give_up()
         for actor in self.actors:
             actor.stop()
         for actor in self.actors:
-            if actor.name not in stuck:
+            if actor.name not in self._lost:
                 actor.thread.join(_UNWIND)
-        alive = [actor.name for actor in self.actors if actor.thread.is_alive()]
-        if alive:
-            raise ExplorerError(f"The threads of {', '.join(alive)} could not be ended: their code calls out and waits")
-
-
-def _has_cycle(waits: Mapping[int, frozenset[int]]) -> bool:
-    """Whether following who waits for whom leads back to the start."""
-    for start in waits:
-        reached: set[int] = set()
-        todo = set(waits[start])
-        while todo:
-            index = todo.pop()
-            if index == start:
-                return True
-            if index not in reached:
-                reached.add(index)
-                todo |= waits.get(index, frozenset())
-    return False
+        if self._interrupted:
+            gc.collect()  # who was interrupted while connecting leaves a session to the garbage
+        for alias, pid in self._cancelled:  # one interrupted right after sending left its statement to the server
+            self._server(alias).terminate(pid)

@@ -19,6 +19,7 @@ from psycopg.pq import TransactionStatus
 from accounts.lab.explorer.errors import Abandoned
 from accounts.lab.explorer.hooks import Hooks
 from accounts.lab.explorer.operations import Operation
+from accounts.locking.conf import without_retry_waits
 
 __all__ = ["Actor", "Event"]
 
@@ -133,11 +134,14 @@ class Actor:
             for hooks in self.hooks.values():
                 hooks.remove()
             connections.close_all()
+            self.error = None  # its traceback holds what the code held, sessions half opened among it
 
     def _play(self, function: Callable[[Any], Any], argument: Any) -> None:
         try:
-            called = async_to_sync(function) if inspect.iscoroutinefunction(function) else function
-            self.result = called(argument)
+            # Django's asynchronous ORM then comes back to this thread, and so to its connections.
+            called = async_to_sync(function) if _is_async(function) else function
+            with without_retry_waits():  # the schedule decides who goes first
+                self.result = called(argument)
         except BaseException as error:  # noqa: BLE001 - whatever an actor raises is an outcome
             self.error = error
 
@@ -150,4 +154,10 @@ class Actor:
                 hooks.remove()
                 del self.hooks[alias]
                 wrapper.close()
+                del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
         self.session_changed = False
+
+
+def _is_async(function: Callable[[Any], Any]) -> bool:
+    """Whether calling it makes a coroutine: an ``async def``, also as a method, a partial, or ``__call__``."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

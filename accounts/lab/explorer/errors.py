@@ -2,6 +2,7 @@
 
 ExplorerError
 ├── NotExplorable      the surroundings do not allow it
+├── NotWritable        a step or a table has no place in a spec of isolationtester
 ├── ScheduleError      a schedule asks for a move that nobody can make
 ├── Nondeterminism     the same schedule met other statements
 └── Stuck              a step neither ends nor waits for a lock
@@ -9,7 +10,7 @@ ExplorerError
 
 from __future__ import annotations
 
-__all__ = ["ExplorerError", "Nondeterminism", "NotExplorable", "ScheduleError", "Stuck"]
+__all__ = ["ExplorerError", "Nondeterminism", "NotExplorable", "NotWritable", "ScheduleError", "Stuck"]
 
 
 class ExplorerError(Exception):
@@ -20,12 +21,20 @@ class NotExplorable(ExplorerError):
     """Interleavings cannot be explored here."""
 
 
+class NotWritable(ExplorerError):
+    """A run cannot be written as a spec of isolationtester."""
+
+
 class ScheduleError(ExplorerError, ValueError):
     """The schedule does not fit the scenario."""
 
 
 class Nondeterminism(ExplorerError):
     """The code under test did something else than the last time on the same schedule."""
+
+
+class Overtaken(Nondeterminism):
+    """The server let waiters go on in another order than they came; the schedule is to be run again."""
 
 
 class Stuck(ExplorerError):

@@ -14,10 +14,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from accounts.lab.explorer.operations import Operation
+from accounts.lab.explorer.wire import sent_by
 
 __all__ = ["Gate", "Hooks"]
 
-_ON_THE_WIRE = {"_commit_gen": "COMMIT", "_rollback_gen": "ROLLBACK", "_close_gen": "CLOSE"}
 _MOST_VALUES = 3
 _ISOLATION = {1: "read committed", 2: "repeatable read", 3: "serializable", 4: "serializable"}
 
@@ -48,6 +48,7 @@ class Hooks:
         self._driver.wait = self._waited
         # One level for all transactions that say nothing else, as the server or the settings have it.
         self.isolation = self.setting("default_transaction_isolation")
+        self.read_only = self.setting("default_transaction_read_only") == "on"
         wrapper.execute_wrappers.append(self._executed)
 
     def remove(self) -> None:
@@ -58,6 +59,8 @@ class Hooks:
 
     def send_aside(self, sql: str) -> bool:
         """Send a statement past the gate, and return whether the server took it."""
+        if self._driver.closed:
+            return False
         result = self._driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
 
@@ -84,7 +87,7 @@ class Hooks:
         idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
         if self._inside or idle_end or name.startswith("_set_"):
             return self._wait(generator, *args, **kwargs)
-        operation = self._operation(*_sent_by(generator))
+        operation = self._operation(*sent_by(generator, self._driver))
         return self._pass(operation, lambda: self._wait(generator, *args, **kwargs))
 
     def _operation(self, sql: str, params: Any, *, many: bool = False) -> Operation:
@@ -98,6 +101,7 @@ class Hooks:
             in_transaction=self.status is not TransactionStatus.IDLE,
             autocommit=bool(self._driver.autocommit),
             isolation=_ISOLATION[int(chosen)] if chosen is not None else self.isolation,
+            read_only=self.read_only if self._driver.read_only is None else bool(self._driver.read_only),
         )
 
     def _pass(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
@@ -126,17 +130,6 @@ class Hooks:
                 }
                 for row in range(min(result.ntuples, _MOST_VALUES))
             )
-
-
-def _sent_by(generator: GeneratorType[Any, Any, Any]) -> tuple[str, Any]:
-    """Return the statement and parameters behind one of psycopg's generators; its name where there is none."""
-    name = generator.gi_code.co_name
-    frame = generator.gi_frame
-    known = frame.f_locals if frame is not None else {}
-    query = known.get("query", known.get("statement"))
-    if name == "_execute_gen" and isinstance(query, str):
-        return query, known.get("params")
-    return _ON_THE_WIRE.get(name, name.strip("_").removesuffix("_gen").replace("_", " ")), None
 
 
 def _text(value: bytes | None) -> str | None:

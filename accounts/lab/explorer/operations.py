@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,8 +33,12 @@ class Operation:
     """Whether it commits by itself where no transaction is open."""
     isolation: str = "read committed"
     """The isolation level that a transaction begun by it would have."""
+    read_only: bool = False
+    """Whether that transaction could only read."""
     statement: Any = None
     """What its text says, once somebody has worked it out."""
+    described: str | None = None
+    """What is compared from run to run, once somebody has worked it out."""
     error: BaseException | None = None
     """What it raised."""
     ends_idle: bool = True
@@ -44,6 +49,17 @@ class Operation:
     """The first rows returned, where the run keeps them."""
 
     @property
+    def arguments(self) -> tuple[str, ...]:
+        """Its parameters as text, where it has one list of them."""
+        given = self.params if isinstance(self.params, list | tuple) and not self.many else ()
+        return tuple("NULL" if value is None else str(value) for value in given)
+
+    @property
     def template(self) -> str:
         """The statement without what differs from run to run: names of savepoints."""
-        return _SPACE.sub(" ", _SAVEPOINT_NAME.sub("savepoint", self.sql)).strip()
+        return _normalised(self.sql)
+
+
+@functools.lru_cache(maxsize=1024)
+def _normalised(sql: str) -> str:
+    return _SPACE.sub(" ", _SAVEPOINT_NAME.sub("savepoint", sql)).strip()

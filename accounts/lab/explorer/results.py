@@ -29,6 +29,10 @@ class Step:
     """The statement with placeholders."""
     params: str
     """Its parameters, in short."""
+    arguments: tuple[str, ...] = ()
+    """Its parameters one by one, as text; none where it was sent for several sets of them."""
+    transaction: int | None = None
+    """Which of the actor's transactions it belongs to, from 0; None where it was one by itself."""
     waited_for: tuple[str, ...] = ()
     """Actors that held what it waited for."""
     waited_on: str = ""
@@ -136,6 +140,8 @@ class Exploration:
     """Runs with at least one deadlock."""
     errors: Mapping[str, int]
     """Errors that statements ended with, by SQLSTATE, over all runs; retried ones included."""
+    waits: Mapping[str, int]
+    """Statements that waited for another actor, by their first word, over all runs."""
     seconds: float
     """Time taken."""
     failure: Run | None = None

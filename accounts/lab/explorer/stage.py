@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from decimal import Decimal
@@ -13,15 +14,14 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from accounts.lab.explorer.controller import Chooser, Controller, Trace
-from accounts.lab.explorer.errors import NotExplorable
-from accounts.lab.explorer.hooks import Hooks
-from accounts.lab.explorer.operations import Operation
+from accounts.lab.explorer.controller import Chooser, Controller
+from accounts.lab.explorer.errors import Nondeterminism, NotExplorable
 from accounts.lab.explorer.results import Deadlock, Run, Step
 from accounts.lab.explorer.schedules import Follow, write_schedule
 from accounts.lab.explorer.search import Move
 from accounts.lab.explorer.server import Server
-from accounts.lab.explorer.sql import understood
+from accounts.lab.explorer.trace import Trace
+from accounts.lab.explorer.watch import Watch
 from accounts.lab.scenario import Scenario
 from accounts.locking.errors import sqlstate_of
 
@@ -37,19 +37,39 @@ class Stage:
         self.scenario = scenario
         self._database = database
         self._servers: dict[tuple[str, ...], Server] = {}
+        self._by_alias: dict[str, Server] = {}
         self._serial: dict[frozenset[str], set[str]] = {}
-        self.detailed = False
-        self.server(database)
+        self._detailed = False
         self.names = tuple(scenario.actors)
         self.controller = Controller(self.names, server=self.server, patience=patience, victim=victim)
+        self.watch: Watch | None = None
+        self._actors = {actor.thread: actor for actor in self.controller.actors}
+        self._thread = threading.current_thread()
+        self._known = frozenset(threading.enumerate())
+        self._strangers: list[str] = []
+
+    def connected(self, sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+        """Put hooks into a connection that was just opened; note one whose statements cannot be scheduled."""
+        thread = threading.current_thread()
+        if connection.vendor != "postgresql":
+            return
+        own = connections[connection.alias] is connection
+        if thread in self._actors and own:
+            self._actors[thread].connected(connection)
+        elif thread not in self._known or thread in self._actors:
+            self._strangers.append(f"Thread {thread.name!r} opened a connection to {connection.alias!r} of its own")
+        elif thread is self._thread and own and self.watch is not None:
+            self.watch.connected(connection)
 
     def server(self, alias: str) -> Server:
         """Return the view of the alias's database from outside; aliases of one database share it."""
-        settings = connections[alias].settings_dict
-        identity = tuple(str(settings[part]) for part in ("HOST", "PORT", "NAME"))
-        if identity not in self._servers:
-            self._servers[identity] = Server(alias)
-        return self._servers[identity]
+        if alias not in self._by_alias:
+            settings = connections[alias].settings_dict
+            identity = tuple(str(settings[part]) for part in ("HOST", "PORT", "NAME"))
+            if identity not in self._servers:
+                self._servers[identity] = Server(alias)
+            self._by_alias[alias] = self._servers[identity]
+        return self._by_alias[alias]
 
     def play(
         self,
@@ -57,12 +77,19 @@ class Stage:
         *,
         expected: Trace | None = None,
         record: Callable[[Move], None] = lambda move: None,
+        in_turn: bool = False,
     ) -> tuple[Any, Trace]:
-        """Put everything back, set up, and run the actors; return what the set-up made, and what happened."""
+        """Put everything back, set up, and run the actors; return what the set-up made, and what happened.
+
+        Raises as `Controller.run` does.
+        """
         self.reset()
         made = self.scenario.set_up()
         functions = list(self.scenario.actors.values())
-        return made, self.controller.run(functions, made, chooser=chooser, expected=expected, record=record)
+        trace = self.controller.run(functions, made, chooser=chooser, expected=expected, record=record, in_turn=in_turn)
+        if self._strangers:
+            raise Nondeterminism(f"{self._strangers[0]}, so that its statements are not scheduled")
+        return made, trace
 
     def reset(self) -> None:
         """Put back every table that was written."""
@@ -77,7 +104,7 @@ class Stage:
         return Run(
             schedule=write_schedule(trace.actors),
             preemptions=trace.preemptions,
-            steps=tuple(_steps(trace, self.names)),
+            steps=tuple(_steps(trace, self.names)) if reason or self._detailed else (),
             errors=errors,
             results=results,
             state=state,
@@ -91,7 +118,8 @@ class Stage:
         )
 
     def keep_values(self) -> None:
-        """Keep from now on what statements return, and on which rows they wait."""
+        """Keep from now on what statements return, on which rows they wait, and the steps of runs that end right."""
+        self._detailed = True
         for actor in self.controller.actors:
             actor.detailed = True
 
@@ -142,41 +170,6 @@ class Stage:
 
 
 @contextmanager
-def _watched(place: Stage) -> Iterator[None]:
-    """Copy tables before the main thread writes them, which sets up, and let it not wait for the disk."""
-    with ExitStack() as stack:
-        for wrapper in connections.all():
-            if wrapper.vendor == "postgresql":
-                wrapper.ensure_connection()
-                hooks = Hooks(wrapper, _Watch(place.server(wrapper.alias)))
-                stack.callback(hooks.remove)
-                before = hooks.setting("synchronous_commit")
-                hooks.send_aside("SET synchronous_commit = off")
-                stack.callback(hooks.send_aside, f"SET synchronous_commit = {before}")
-        yield
-
-
-class _Watch:
-    """A gate that stops nobody."""
-
-    detailed = False
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    def before(self, operation: Operation) -> None:
-        """Copy what is about to be written for the first time."""
-        catalog = self._server.catalog
-        statement = understood(operation, catalog)
-        if statement.kind == "UNKNOWN":
-            self._server.save(catalog.ordinary())
-        self._server.save(name for table, _ in statement.writes for name in catalog.changed_with(table))
-
-    def after(self, operation: Operation) -> None:
-        """Do nothing."""
-
-
-@contextmanager
 def stage(scenario: Scenario, *, database: str, patience: float, victim: str) -> Iterator[Stage]:
     """Open what runs need, and leave nothing behind: no connection, lock, thread or row.
 
@@ -185,19 +178,16 @@ def stage(scenario: Scenario, *, database: str, patience: float, victim: str) ->
     _require_committed_data(connections[database])
     with ExitStack() as stack:
         place = Stage(scenario, database=database, patience=patience, victim=victim)
-        actors = {actor.thread: actor for actor in place.controller.actors}
-
-        def connected(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-            actor = actors.get(threading.current_thread())
-            if actor is not None and connection.vendor == "postgresql":
-                actor.connected(connection)
-
-        connection_created.connect(connected, weak=False)
         stack.callback(_close_servers, place)
-        stack.callback(connection_created.disconnect, connected)
+        connection_created.connect(place.connected, weak=False)
+        stack.callback(connection_created.disconnect, place.connected)
         stack.callback(place.reset)
         stack.callback(place.controller.close)
-        stack.enter_context(_watched(place))
+        await_actors = place.controller.connect(database)
+        place.server(database)
+        place.watch = Watch(place.server)
+        stack.callback(place.watch.close)
+        await_actors()
         yield place
 
 
@@ -226,14 +216,25 @@ def _error_name(error: BaseException) -> str:
 
 
 def _steps(trace: Trace, names: tuple[str, ...]) -> Iterator[Step]:
+    blocks: dict[tuple[int, str], int] = {}
+    counts: Counter[int] = Counter()
     for begun in trace.steps:
         operation = begun.operation
+        connection = (begun.actor, operation.alias)
+        if connection not in blocks and (operation.in_transaction or not operation.ends_idle):
+            blocks[connection] = counts[begun.actor]
+            counts[begun.actor] += 1
+        transaction = blocks.get(connection)
+        if operation.ends_idle:
+            blocks.pop(connection, None)
         yield Step(
             actor=names[begun.actor],
             begun=begun.number,
             ended=len(trace.moves) - 1 if begun.ended is None else begun.ended,
             sql=operation.template,
             params="" if operation.params in (None, (), []) else str(operation.params),
+            arguments=operation.arguments,
+            transaction=transaction,
             waited_for=tuple(names[index] for index in begun.waited_for),
             waited_on=begun.waited_on,
             woken_by=None if begun.woken_by is None else names[begun.woken_by],

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from textwrap import shorten
+from collections.abc import Iterator, Mapping
 
-from accounts.lab.explorer.explanations import explain, table_of
+from accounts.lab.explorer.explanations import Explanation, explanation
+from accounts.lab.explorer.measure import clean, cut, wide
 from accounts.lab.explorer.results import Run, Step
+from accounts.lab.explorer.statements import in_parts, told
 
-__all__ = ["short", "timeline"]
+__all__ = ["actors_of", "endings", "ground", "timeline", "transactions"]
 
 _WIDTH = 44
+_LEGEND = "┌│└ transaction   ┆ waits   → what came of it   ▲ where it breaks"
 
 
 def timeline(run: Run, *, width: int = _WIDTH) -> str:
@@ -18,50 +20,96 @@ def timeline(run: Run, *, width: int = _WIDTH) -> str:
 
     ``width`` is each actor's column in characters. Values and waited-for rows show in runs that `replay` made.
     """
-    names = list(dict.fromkeys(step.actor for step in run.steps))
+    names, why = actors_of(run), explanation(run)
     lines = [f"schedule {run.schedule}, {'right' if run.holds else 'WRONG'}"]
-    lines.append("step  " + "".join(name.ljust(width) for name in names).rstrip())
-    lines.append("----  " + "".join(("-" * (width - 2)).ljust(width) for _ in names).rstrip())
-    for move in range(max((step.ended for step in run.steps), default=-1) + 1):
-        for actor, text in _events(run, move):
-            cell = shorten(text, width - 2, placeholder="…").ljust(width)
-            lines.append(f"{move + 1:4}  {' ' * (width * names.index(actor))}{cell}".rstrip())
-    lines.append("")
-    lines += [f"{name} raised {error}" for name, error in run.errors.items()]
-    lines.append(f"end: {run.state}")
-    if not run.holds:
-        lines += [run.reason, explain(run)]
-    return "\n".join(lines)
+    lines.append("step  " + "".join(_filled(name, width) for name in names).rstrip())
+    lines.append("----  " + "".join(_filled("-" * (width - 2), width) for _ in names).rstrip())
+    for move in range(len(run.schedule)):
+        cells = {name: list(_Cell(run, name, move, why).lines()) for name in names}
+        for line in range(max((len(cell) for cell in cells.values()), default=0)):
+            number = f"{move + 1:4}" if line == 0 else "    "
+            lines.append(f"{number}  {_line(run, cells, move, line, width)}".rstrip())
+    return "\n".join([*lines, "", _LEGEND, *endings(run)])
 
 
-def _events(run: Run, move: int) -> Iterator[tuple[str, str]]:
-    """Yield what happened in one move: the step that began, and the waiting ones that ended with it."""
+def endings(run: Run) -> list[str]:
+    """Return in plain sentences how the run ended, and why so."""
+    raised = [f"{name} raised {error}" for name, error in run.errors.items()]
+    reasons = [run.reason, explanation(run).text]
+    return [*raised, f"end: {clean(run.state)}", *(clean(reason) for reason in reasons if reason)]
+
+
+def actors_of(run: Run) -> list[str]:
+    """Return the names of those who sent something, in the order of their letters."""
+    letters = {step.actor: letter for step in run.steps for letter in run.schedule[step.begun : step.begun + 1]}
+    return sorted(letters, key=lambda name: letters[name])
+
+
+def transactions(run: Run, actor: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last move of each of the actor's transactions."""
+    spans: dict[int, tuple[int, int]] = {}
     for step in run.steps:
+        if step.actor == actor and step.transaction is not None:
+            begun, ended = spans.get(step.transaction, (step.begun, step.ended))
+            spans[step.transaction] = min(begun, step.begun), max(ended, step.ended)
+    yield from spans.values()
+
+
+def ground(step: Step) -> str:
+    """Return whom the step waits for, and on what."""
+    return f"waits for {', '.join(step.waited_for)}" + (f" on {step.waited_on}" if step.waited_on else "")
+
+
+class _Cell:
+    """What one actor did in one move."""
+
+    def __init__(self, run: Run, actor: str, move: int, why: Explanation) -> None:
+        self._run, self._move, self._why = run, move, why
+        under_way = [step for step in run.steps if step.actor == actor and step.begun <= move <= step.ended]
+        self._step = under_way[-1] if under_way else None
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines: what began, how it waits, what ended."""
+        step, move = self._step, self._move
+        if step is None:
+            return
         if step.begun == move:
-            yield step.actor, short(step) + ("" if step.waited_for else _came_of(step))
-            if step.waited_for:
-                yield step.actor, f"… waits for {', '.join(step.waited_for)}" + _on(step)
-        elif step.ended == move:
-            by = f" by {step.woken_by}" if step.woken_by and step.woken_by != step.actor else ""
-            yield step.actor, f"… woken{by}{_came_of(step)}"
+            yield from in_parts(step)
+        if step.begun == move and (step.waited_for or step.ended != move):
+            yield f"┆ {ground(step)}"
+        elif step.begun < move == step.ended:
+            yield f"┆ woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "┆ goes on"
+        if step.begun < move < step.ended:
+            yield "┆"
+        yield from self._end(step) if step.ended == move else ()
+
+    def _end(self, step: Step) -> Iterator[str]:
+        result = told(step, self._run)
+        if result:
+            yield f"→ {result}"
+        if step is self._why.step:
+            yield f"▲ {self._why.mark}"
 
 
-def _on(step: Step) -> str:
-    return f" on {step.waited_on}" if step.waited_on else ""
+def _line(run: Run, cells: Mapping[str, list[str]], move: int, line: int, width: int) -> str:
+    """Return one line of a move, with the edge of each actor's transaction."""
+    parts = []
+    for name, cell in cells.items():
+        text = cell[line] if line < len(cell) else ""
+        parts.append(_filled(f"{_edge(run, name, move, line, len(cell))} {text}", width))
+    return "".join(parts)
 
 
-def short(step: Step) -> str:
-    """Return the statement in a few words: its verb, its table and its parameters."""
-    word = step.sql.partition(" ")[0].upper()
-    if word not in {"SELECT", "INSERT", "UPDATE", "DELETE"}:
-        return step.sql
-    locking = step.sql.upper().rpartition(" FOR ")[2] if word == "SELECT" and " FOR " in step.sql.upper() else ""
-    return f"{word} {table_of(step)}{' FOR ' + locking if locking else ''} {step.params}".rstrip()
+def _edge(run: Run, name: str, move: int, line: int, lines: int) -> str:
+    for begun, ended in transactions(run, name):
+        if begun <= move <= ended:
+            first, last = (move, line) == (begun, 0), move == ended and line >= lines - 1
+            if last and line >= lines:
+                return " "
+            return "┌" if first else "└" if last else "│"
+    return " "
 
 
-def _came_of(step: Step) -> str:
-    if step.sqlstate is not None:
-        return f" -> error {step.sqlstate}"
-    if step.values:
-        return " -> " + ", ".join(f"{name}={value}" for name, value in step.values[0].items())
-    return f" -> {step.rows} rows" if step.rows is not None else ""
+def _filled(text: str, width: int) -> str:
+    text = cut(text, width - 2) if text.strip() else ""
+    return text + " " * (width - wide(text))

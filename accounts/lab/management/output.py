@@ -8,26 +8,27 @@ from pathlib import Path
 __all__ = ["require_writable", "write_atomically"]
 
 
-def require_writable(path: Path) -> None:
+def require_writable(path: Path, *, option: str = "--output") -> None:
     """Raise ``ValueError`` if a file cannot be written there, before the work whose result it is to hold."""
     folder = path.resolve().parent
     if path.is_dir():
-        raise ValueError(f"--output {path}: it is a folder")
+        raise ValueError(f"{option} {path}: it is a folder")
     if not folder.is_dir():
-        raise ValueError(f"--output {path}: there is no folder {folder}")
+        raise ValueError(f"{option} {path}: there is no folder {folder}")
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise ValueError(f"--output {path}: not allowed to write there")
+        raise ValueError(f"{option} {path}: not allowed to write there")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write the text with a newline at its end; whoever reads the file meanwhile sees the old or the new content."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write bytes, or a text and a newline; who reads the file meanwhile sees the old or the new content."""
     path = path.resolve()
+    data = content if isinstance(content, bytes) else f"{content}\n".encode()
     if path.exists() and not path.is_file():  # a device such as /dev/stdout
-        path.write_text(f"{text}\n", encoding="utf-8")
+        path.write_bytes(data)
         return
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_text(f"{text}\n", encoding="utf-8")
+        draft.write_bytes(data)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

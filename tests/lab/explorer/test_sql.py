@@ -6,7 +6,7 @@ import pytest
 
 from accounts.lab.explorer.catalog import Catalog, Table
 from accounts.lab.explorer.footprints import LOCAL, OPAQUE, Footprint, Key, Lock, Mode, dependent
-from accounts.lab.explorer.sql import Statement, understand
+from accounts.lab.explorer.sql import ADVISORY, Statement, understand
 
 
 def table(name: str, **facts: Any) -> Table:
@@ -81,7 +81,13 @@ def test_what_writes_lock_and_change() -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "WITH gone AS (DELETE FROM seat RETURNING id) SELECT * FROM gone",
+        "WITH RECURSIVE above AS (SELECT id FROM seat UNION SELECT id FROM above) SELECT * FROM above",
+        "WITH gone AS (DELETE FROM seat RETURNING id) SELECT my_function(id) FROM gone",
+        "WITH gone AS (WITH all_of_them AS (SELECT 1) SELECT 1) SELECT * FROM gone",
+        "WITH seat AS (SELECT 1) SELECT * FROM seat",
+        "WITH gone AS (SELECT 1 SELECT * FROM gone",
+        'WITH "one" AS (SELECT 1) SELECT * FROM "one", "seat"',
+        'INSERT INTO "seat" ("price") SELECT * FROM UNNEST((%s)::int[]), "ticket"',
         "SELECT my_function(1)",
         "SELECT * FROM my_function(1)",
         'UPDATE "audited" SET "x" = 1',
@@ -99,6 +105,67 @@ def test_what_writes_lock_and_change() -> None:
 )
 def test_what_is_not_certainly_understood_is_unknown(sql: str) -> None:
     assert read(sql).kind == "UNKNOWN"
+
+
+def test_rows_given_as_arrays_are_inserted_as_any() -> None:
+    columns = '"ticket" ("seat_id", "price")'
+    many = read(
+        f'INSERT INTO {columns} SELECT * FROM UNNEST((%s)::bigint[], (%s)::numeric(12, 2)[]) RETURNING "ticket"."id"',
+        [1, 2], [3, 4],
+    )  # fmt: skip
+
+    assert many == read(f'INSERT INTO {columns} VALUES (%s, %s) RETURNING "ticket"."id"', 1, 3)
+
+
+UPDATE = 'UPDATE "seat" SET "price" = %s WHERE ("seat"."row" = %s AND "seat"."id" = %s) RETURNING "seat"."id"'
+INSERT = 'INSERT INTO "ticket" ("seat_id", "price") SELECT "id", %s FROM changed'
+
+
+def test_a_with_statement_touches_what_its_parts_touch() -> None:
+    both = read(f"WITH changed AS ({UPDATE}) {INSERT}", 10, "A", 3, 5)
+    three = read(f"WITH changed AS ({UPDATE}), booked AS ({INSERT}) SELECT * FROM changed", 10, "A", 3, 5)
+
+    assert both == three
+    assert (both.kind, both.reads, both.writes) == ("UPDATE", {("seat", 3)}, {("seat", 3), ("ticket", None)})
+    assert both.locks == {
+        (("seat", 3), Mode.NO_KEY_UPDATE), (("ticket", None), Mode.INSERT), (("seat", None), Mode.KEY_SHARE)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "mine", ['WHERE "seat"."id" = (SELECT "id" FROM locked)', 'FROM locked WHERE "seat"."id" = locked."id"']
+)
+def test_a_later_part_writes_the_row_that_an_earlier_one_locked(mine: str) -> None:
+    lock = 'SELECT "seat"."id" FROM "seat" WHERE "seat"."id" = %s FOR NO KEY UPDATE OF "seat"'
+
+    found = read(f'WITH locked AS MATERIALIZED ({lock}) UPDATE "seat" SET "price" = %s {mine}', 3, 10)
+
+    assert (found.writes, found.locks) == ({("seat", 3)}, {(("seat", 3), Mode.NO_KEY_UPDATE)})
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        'locked ("row", "id") AS (SELECT "id", "row" FROM "seat" WHERE "id" = 3)',
+        'locked AS (SELECT "row" AS "id" FROM "seat" WHERE "id" = 3)',
+        'locked AS (SELECT "seat"."id" FROM "seat" JOIN "ticket" USING ("id") WHERE "seat"."id" = 3)',
+    ],
+)
+def test_any_row_may_be_meant_where_the_key_is_not_certainly_that_of_the_earlier_part(earlier: str) -> None:
+    found = read(f'WITH {earlier} UPDATE "seat" SET "price" = 1 WHERE "seat"."id" = (SELECT "id" FROM locked)')
+
+    assert found.writes == {("seat", None)}
+
+
+def test_advisory_locks_are_noticed_wherever_they_are_taken() -> None:
+    taken = "(SELECT pg_advisory_xact_lock(%s)) IS NOT NULL"
+
+    write = read(f'UPDATE "seat" SET "price" = 1 WHERE {taken} AND "seat"."id" = %s', 7, 3)
+    hashed = read("SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 0))", "seat:3")
+
+    assert write.writes == {("seat", 3)}
+    assert write.locks == {(("seat", 3), Mode.NO_KEY_UPDATE), ((ADVISORY, 7), Mode.UPDATE)}
+    assert hashed.locks == {((ADVISORY, None), Mode.SHARE)}
 
 
 @pytest.mark.parametrize("sql", ["SAVEPOINT s1", "RELEASE SAVEPOINT s1", "SET LOCAL lock_timeout = 1"])

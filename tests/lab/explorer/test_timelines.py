@@ -1,12 +1,10 @@
 """Runs as people read them."""
 
 import pytest
-from django.db import transaction
-from django.db.models import F
 
-from accounts.lab.explorer import Scenario, explain, explore, replay, timeline
+from accounts.lab.explorer import Run, Step, explore, replay, timeline
+from accounts.lab.explorer.measure import wide
 from tests.lab.explorer import stories
-from tests.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -19,82 +17,61 @@ def test_a_lost_update_is_drawn_and_named() -> None:
 
     assert drawn[0] == "schedule AABBAB, WRONG"
     assert drawn[1].split() == ["step", "A", "B"]
-    assert "SELECT shop_seat" in drawn[3]
-    assert "price=100.00" in drawn[3]
-    assert drawn[6][4:].startswith(" " * 40), "B's column is to the right of A's"
+    assert "┌ SELECT shop_seat id=" in drawn[3]
+    assert "│ → price=100.00" in drawn[4]
     assert drawn[-1].startswith("lost update: ")
 
 
+def test_the_step_that_breaks_is_marked_in_its_actors_column() -> None:
+    drawn = timeline(replay(stories.raising(stories.naive), "AABBAB")).splitlines()
+    (marked,) = [line for line in drawn if "▲ here it breaks: lost update" in line]
+
+    assert marked.index("▲") > 44, "B's column is to the right of A's"
+
+
 def test_waits_say_for_whom_and_who_ended_them() -> None:
-    drawn = timeline(replay(stories.raising(stories.locked), "ABAA"), width=80)
+    drawn = timeline(replay(stories.raising(stories.locked), "ABAA"))
 
-    assert "… waits for A on shop_seat id=" in drawn
-    assert "… woken by A -> price=110.00" in drawn
-
-
-def test_a_deadlock_is_named_with_its_victim() -> None:
-    run = replay(stories.opposite_transfers(), "ABAB")
-
-    assert explain(run) == "deadlock: A, B waited for each other; the server ended B's transaction"
-    assert "-> error 40P01" in timeline(run, width=80)
+    assert "┆ waits for A on shop_seat id=" in drawn
+    assert "┆ woken by A" in drawn
+    assert "→ price=110.00" in drawn
 
 
-def withdraw_if_covered(index: int) -> stories.Step:
-    def withdraw(pks: list[int]) -> None:
-        with transaction.atomic():
-            if sum(Seat.objects.values_list("price", flat=True)) >= 150:
-                Seat.objects.filter(pk=pks[index]).update(price=F("price") - 150)
+def test_a_wait_is_drawn_while_others_move() -> None:
+    drawn = timeline(replay(stories.raising(stories.locked), "ABAA")).splitlines()
+    (moved,) = [line for line in drawn if "UPDATE shop_seat" in line and "│ ┆" in line]
 
-    return withdraw
+    assert moved.index("UPDATE") < moved.index("┆")
 
 
-def total_is_not_negative(pks: list[int]) -> bool:
-    return sum(Seat.objects.values_list("price", flat=True)) >= 0
+def test_transactions_have_a_beginning_and_an_end() -> None:
+    drawn = timeline(replay(stories.raising(stories.naive), "AAABBB"))
+
+    assert drawn.count("┌ SELECT") == drawn.count("└ COMMIT") == 2
 
 
-def test_write_skew_is_named() -> None:
-    scenario = Scenario(
-        set_up=stories.two_seats,
-        actors=[withdraw_if_covered(0), withdraw_if_covered(1)],
-        invariant=total_is_not_negative,
-    )
+def test_what_is_set_is_shown_in_short() -> None:
+    drawn = timeline(replay(stories.raising(stories.computed), ""))
 
-    failure = explore(scenario).failure
-
-    assert failure is not None
-    assert explain(failure).startswith("write skew: A and B each read shop_seat")
+    assert "UPDATE shop_seat id=" in drawn
+    assert ": price=price+10" in drawn
 
 
-def book(pks: list[int]) -> None:
-    if not Seat.objects.filter(guest="Ada").exists():
-        Seat.objects.create(guest="Ada")
+def test_a_deadlock_is_drawn_with_its_error() -> None:
+    drawn = timeline(replay(stories.opposite_transfers(), "ABAB"))
+
+    assert "→ error 40P01" in drawn
+    assert "▲ deadlock, ended here" in drawn
 
 
-def test_a_duplicate_insert_is_named() -> None:
-    scenario = Scenario(
-        set_up=stories.two_seats,
-        actors=[book, book],
-        invariant=lambda pks: Seat.objects.filter(guest="Ada").count() == 1,
-    )
-
-    failure = explore(scenario).failure
-
-    assert failure is not None
-    assert explain(failure).startswith("duplicate insert: ")
+def strange_run(sql: str) -> Run:
+    step = Step(actor="A", begun=0, ended=0, sql=sql, params="")
+    return Run(schedule="A", preemptions=0, steps=(step,), errors={}, results={}, state=sql, holds=True)
 
 
-def read_twice(pk: int) -> bool:
-    with transaction.atomic():
-        return stories.price(pk) == stories.price(pk)
+@pytest.mark.parametrize("sql", ["SELECT\n\x1b[31m 1", "SELECT '検索検索検索'" * 20, "x" * 500])
+def test_no_statement_leaves_its_column(sql: str) -> None:
+    drawn = timeline(strange_run(sql), width=40).splitlines()
 
-
-def test_a_non_repeatable_read_is_named() -> None:
-    scenario = Scenario(set_up=stories.one_seat, actors=[read_twice, stories.computed], invariant=lambda pk: False)
-
-    assert explain(replay(scenario, "ABBA")).startswith("non-repeatable read: A read shop_seat at steps 1 and 4")
-
-
-def test_what_is_no_known_anomaly_is_not_given_a_name() -> None:
-    scenario = Scenario(set_up=stories.one_seat, actors=[stories.computed], invariant=lambda pk: False)
-
-    assert explain(replay(scenario, "")) == "unexplained"
+    assert "\x1b" not in "".join(drawn)
+    assert wide(drawn[3]) <= 6 + 40

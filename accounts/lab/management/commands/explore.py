@@ -2,98 +2,175 @@
 
 from __future__ import annotations
 
-import json
-from argparse import ArgumentParser
+import re
+from argparse import ArgumentParser, BooleanOptionalAction
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS
-from django.utils.module_loading import import_string
+from django.db import DEFAULT_DB_ALIAS, connections
 
-from accounts.lab.explorer import Exploration, ExplorerError, Run, Scenario, explore, replay, timeline
-from accounts.lab.scenarios.races import RACES, Race
+from accounts.lab.explorer import ExplorerError, explore, replay, svg, write_spec
+from accounts.lab.explorer.reports import FORMATS, Chapter, chosen_runs
+from accounts.lab.management.output import require_writable, write_atomically
+from accounts.lab.races import Race, race_at, registered
+
+_DRAWN = {"svg": 1, "html": 4}
+"""How many runs of a race a format shows."""
+_LIMITS = ("reduction", "preemptions", "max_schedules", "timeout")
 
 
 class Command(BaseCommand):
     """Explore scenarios; a thin shell over `explore` and `replay`."""
 
-    help = "Runs scenarios through every interleaving of their SQL statements, and shows the simplest one that breaks."
+    help = (
+        "Runs scenarios through every interleaving of their SQL statements, and shows the simplest one that breaks. "
+        "Tables that a scenario writes are put back as they were. Exit status: 0; 1 if a race did not come out as it "
+        "says (one that has to break and does not, too); 2 for wrong usage."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what can be asked for."""
-        parser.add_argument(
-            "scenarios", nargs="*", help="names of --list, or dotted paths of your own Scenario objects"
+        add = parser.add_argument
+        add("scenarios", nargs="*", help="names of --list, or dotted paths of your own Scenario objects")
+        add("--list", action="store_true", help="list the ready-made scenarios")
+        add("--schedule", help="run this schedule only, such as AABBAB")
+        add(
+            "--spec",
+            type=Path,
+            help="also write the schedule, or the simplest wrong one, as a spec for isolationtester",
         )
-        parser.add_argument("--list", action="store_true", help="list the ready-made scenarios")
-        parser.add_argument("--schedule", help="run this schedule only, such as AABBAB")
-        parser.add_argument("--reduction", choices=["dpor", "none"], default="dpor")
-        parser.add_argument("--preemptions", type=int, help="interrupt an actor that could go on at most so often")
-        parser.add_argument("--max-schedules", type=int)
-        parser.add_argument("--timeout", type=float, help="seconds after which no further schedule is begun")
-        parser.add_argument("--victim", choices=["last", "first"], default="last", help="who loses a deadlock")
-        parser.add_argument("--format", choices=["text", "json"], default="text")
-        parser.add_argument("--database", default=DEFAULT_DB_ALIAS)
+        add("--actors", type=int, metavar="N", help="race so many actors, where the scenario can have more than it has")
+        add("--reduction", choices=["dpor", "none"], default="dpor")
+        add("--preemptions", type=int, help="interrupt an actor that could go on at most so often")
+        add("--max-schedules", type=int)
+        add("--timeout", type=float, help="seconds after which no further schedule is begun")
+        add("--victim", choices=["last", "first"], default="last", help="who loses a deadlock")
+        add("--format", choices=[*FORMATS, "svg"], default="text", help="svg draws one race, or each into a folder")
+        add("--output", type=Path, help="write there instead of to the standard output; with svg also a folder")
+        add("--progress", action=BooleanOptionalAction, default=True, help="say on a terminal which race is on")
+        add("--database", default=DEFAULT_DB_ALIAS)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Explore what is named, or everything ready-made; exit 1 if something is not as expected."""
-        if options["list"]:
-            self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in RACES.values()))
-            return
-        races = [_race(name) for name in options["scenarios"]] or list(RACES.values())
-        common = {"victim": options["victim"], "database": options["database"]}
-        try:
-            if options["schedule"]:
-                self._replay(races, options["schedule"], options=common, form=options["format"])
-            else:
-                limits = {name: options[name] for name in ("reduction", "preemptions", "max_schedules", "timeout")}
-                self._explore(races, {**common, **limits}, form=options["format"])
-        except ExplorerError as error:
-            raise CommandError(str(error), returncode=2) from error
-
-    def _replay(self, races: list[Race], schedule: str, *, options: dict[str, Any], form: str) -> None:
-        if len(races) != 1:
-            raise CommandError("--schedule needs exactly one scenario", returncode=2)
-        (race,) = races
-        run = replay(race.scenario, schedule, **options)
-        self.stdout.write(run.to_json() if form == "json" else timeline(run))
-        if race.holds and not run.holds:
-            raise CommandError(f"{race.name}: schedule {run.schedule} ended wrong", returncode=1)
-
-    def _explore(self, races: list[Race], options: dict[str, Any], *, form: str) -> None:
-        found = {race.name: explore(race.scenario, **options) for race in races}
-        if form == "json":
-            self.stdout.write(json.dumps({name: each.to_dict() for name, each in found.items()}, indent=2))
-        else:
-            for name, each in found.items():
-                self.stdout.write(_text(name, each))
-        surprises = [race.name for race in races if not race.as_expected(found[race.name])]
+        with _wrong_usage(ImportError, TypeError, ValueError):
+            if options["list"]:
+                self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in registered().values()))
+                return
+            races = _races(options)
+            _check(races, options)
+        with _wrong_usage(ExplorerError):
+            chapters = [self._chapter(race, options, number, len(races)) for number, race in enumerate(races, start=1)]
+            spec = _spec(races[0], chapters[0], options) if options["spec"] else ""
+        self._show(chapters, options)
+        if options["spec"]:
+            write_atomically(options["spec"], spec)
+        surprises = [chapter for chapter in chapters if not chapter.as_expected]
+        if surprises and options["schedule"] is not None:
+            raise CommandError(
+                f"{surprises[0].name}: schedule {chapters[0].runs[0].schedule} ended wrong", returncode=1
+            )
         if surprises:
-            raise CommandError(f"Not as expected: {', '.join(surprises)}", returncode=1)
+            listed = "\n".join(f"{chapter.name}: {_reason(chapter)}" for chapter in surprises)
+            raise CommandError(f"Not as expected: {listed}", returncode=1)
+
+    def _chapter(self, race: Race, options: dict[str, Any], number: int, races: int) -> Chapter:
+        common = {"victim": options["victim"], "database": options["database"]}
+        facts: dict[str, Any] = {"name": race.name, "text": race.text}
+        if options["schedule"] is not None:
+            run = replay(race.scenario, options["schedule"], **common)
+            return Chapter(**facts, runs=(run,), as_expected=run.holds or not race.holds)
+        with self._progress(f"{number}/{races} {race.name}", shown=options["progress"]):
+            found = explore(race.scenario, **common, **{name: options[name] for name in _LIMITS})
+            runs = chosen_runs(race.scenario, found, most=_DRAWN.get(options["format"], 0), **common)
+            return Chapter(**facts, exploration=found, runs=tuple(runs), as_expected=race.as_expected(found))
+
+    @contextmanager
+    def _progress(self, line: str, *, shown: bool) -> Iterator[None]:
+        """Say on the terminal, and only there, what is on; the line goes again."""
+        terminal = shown and self.stderr.isatty()
+        if terminal:
+            self.stderr.write(line, style_func=str, ending="\r")
+        try:
+            yield
+        finally:
+            if terminal:
+                self.stderr.write(" " * len(line), style_func=str, ending="\r")
+
+    def _show(self, chapters: Sequence[Chapter], options: dict[str, Any]) -> None:
+        form, path = options["format"], options["output"]
+        if form != "svg":
+            self._write(FORMATS[form](chapters), path)
+            return
+        for chapter in chapters:
+            if not chapter.runs:
+                raise CommandError(f"{chapter.name} has no run to draw: {_reason(chapter)}", returncode=1)
+            inside = path / _file_of(chapter) if path and path.is_dir() else path
+            self._write(svg(chapter.runs[0]), inside)
+
+    def _write(self, text: str, path: Path | None) -> None:
+        if path is None:
+            self.stdout.write(text)
+        else:
+            write_atomically(path, text)
+
+
+def _spec(race: Race, chapter: Chapter, options: dict[str, Any]) -> str:
+    """Return the spec of the schedule asked for, or of the simplest wrong one, or of the one without preemption."""
+    failure = chapter.exploration.failure if chapter.exploration else chapter.runs[0]
+    schedule = failure.schedule if failure else ""
+    return write_spec(race.scenario, schedule, victim=options["victim"], database=options["database"]).text
+
+
+def _file_of(chapter: Chapter) -> str:
+    return re.sub(r"[^\w.-]+", "-", chapter.name) + ".svg"
+
+
+@contextmanager
+def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except errors as error:
+        raise CommandError(str(error), returncode=2) from error
+
+
+def _races(options: dict[str, Any]) -> list[Race]:
+    races = [_race(name) for name in options["scenarios"]] or list(registered().values())
+    return races if options["actors"] is None else [race.with_actors(options["actors"]) for race in races]
 
 
 def _race(name: str) -> Race:
     """Return the ready-made race, or the user's own scenario as one that has to hold."""
-    if name in RACES:
-        return RACES[name]
+    if name in (known := registered()):
+        return known[name]
     try:
-        own = import_string(name)
+        return race_at(name)
     except ImportError as error:
-        raise CommandError(
-            f"{name!r} is no ready-made scenario (--list) and no dotted path: {error}", returncode=2
-        ) from error
-    if isinstance(own, Race):
-        return own
-    if not isinstance(own, Scenario):
-        raise CommandError(f"{name} is a {type(own).__name__}, not a Scenario", returncode=2)
-    return Race(name=name, text="", scenario=own)
+        raise ValueError(f"{name!r} is no ready-made scenario (--list) and no dotted path: {error}") from error
 
 
-def _text(name: str, found: Exploration) -> str:
-    counts = f"{found.schedules} schedules, {found.seconds:.2f} s, {found.deadlocks} with deadlocks"
-    lines = [f"{name}: {found.verdict} ({counts})"]
-    failure: Run | None = found.failure
-    if failure is not None:
-        lines.append(timeline(failure))
-    elif found.verdict != "holds":
-        lines.append(found.reason)
-    return "\n".join(lines)
+def _check(races: Sequence[Race], options: dict[str, Any]) -> None:
+    """Raise ``ValueError`` for what cannot go together, before anything is run."""
+    path, database = options["output"], options["database"]
+    folder = path is not None and path.is_dir() and options["format"] == "svg"
+    if options["schedule"] is not None and len(races) != 1:
+        raise ValueError(f"--schedule needs exactly one scenario, not {len(races)}")
+    if options["spec"] is not None:
+        if len(races) != 1:
+            raise ValueError(f"--spec needs exactly one scenario, not {len(races)}")
+        require_writable(options["spec"])
+    if options["format"] == "svg" and len(races) != 1 and not folder:
+        raise ValueError(
+            f"--format svg draws one race, not {len(races)}: name one, or give --output a folder that is there, which "
+            "gets a file for each"
+        )
+    if database not in connections:
+        raise ValueError(f"--database {database}: there is no such database; there are {', '.join(connections)}")
+    if path is not None:
+        require_writable(path / "race.svg" if folder else path)
+
+
+def _reason(chapter: Chapter) -> str:
+    return chapter.exploration.reason if chapter.exploration else ""

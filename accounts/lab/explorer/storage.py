@@ -1,0 +1,95 @@
+"""Keeps what is physically there alike from run to run.
+
+A scan without ORDER BY meets and locks rows in the order in which they lie, and an update that no longer fits into its
+page leaves traces in indexes, which SERIALIZABLE notices. So dead rows keep their places during a run, and are removed
+between runs before a page is full. And the planner is to think of the tables as never vacuumed, whatever autovacuum
+tells it: else it scans a small table whole at one time and by its index at another, and SERIALIZABLE locks accordingly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+__all__ = ["Storage"]
+
+_MOST_RUNS = 300
+_MOST_DEAD_ROWS = 20_000
+_FEW_ROWS = 20
+"""Tables that begin a run with more rows than this are larger than a page anyway."""
+_USED = """
+SELECT max((ctid::text::point)[0]) > 0 OR max((ctid::text::point)[1]) * (avg(pg_column_size(t)) + 28) > 4096 FROM {} t
+"""
+"""Whether the rows reach beyond half of the first page; a tuple has a header and a pointer of 28 bytes together."""
+_STATISTICS = "SELECT relpages, reltuples, relallvisible, oid FROM pg_class WHERE oid = %s::regclass"
+_SET_STATISTICS = """
+UPDATE pg_class SET relpages = given.pages, reltuples = given.tuples, relallvisible = given.visible
+FROM unnest(%s::int[], %s::real[], %s::int[], %s::oid[]) AS given (pages, tuples, visible, oid)
+WHERE pg_class.oid = given.oid
+"""
+
+
+class Storage:
+    """Looks after the tables that runs write, through one cursor of the driver and a session that holds a snapshot."""
+
+    def __init__(self, alias: str, cursor: Any, *, superuser: bool) -> None:
+        self._cursor = cursor
+        self._superuser = superuser
+        self._holder: BaseDatabaseWrapper = connections[alias].copy()
+        self._tables: dict[str, int] = {}
+        self._statistics: list[tuple[Any, ...]] = []
+        self._runs = 0
+
+    def close(self) -> None:
+        """Give up the snapshot, and put the planner's statistics back."""
+        self._holder.close()
+        self._set_statistics(self._statistics)
+
+    def add(self, table: str, rows: int) -> None:
+        """Look after one more table (a quoted name), which begins every run with so many rows."""
+        self._tables[table] = rows
+        known = self._cursor.execute(_STATISTICS, [table]).fetchall()
+        self._statistics += known
+        self._forget_statistics(known)
+        self._hold()
+
+    def _forget_statistics(self, known: Sequence[tuple[Any, ...]]) -> None:
+        self._set_statistics([(0, -1, 0, oid) for *_, oid in known])
+
+    def _set_statistics(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        if self._superuser and rows:
+            self._cursor.execute(_SET_STATISTICS, [list(column) for column in zip(*rows, strict=True)])
+
+    def _hold(self) -> None:
+        """Keep a snapshot open, so that the server does not reuse the places of dead rows as it thinks fit."""
+        self._holder.ensure_connection()
+        driver: Any = self._holder.connection
+        if driver.info.transaction_status == TransactionStatus.IDLE:
+            driver.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+
+    def _let_go(self) -> None:
+        driver: Any = self._holder.connection
+        driver.execute("ROLLBACK")
+
+    def asks(self) -> str:
+        """Return the statement that tells how a run has left the tables; empty where nothing needs to be asked."""
+        asked = [_USED.format(name) for name, rows in self._tables.items() if rows <= _FEW_ROWS]
+        return f"{' UNION ALL '.join(asked)}; " if asked else ""
+
+    def is_worn(self, answers: Iterable[tuple[Any, ...]]) -> bool:
+        """Count a run, and say whether the tables have to be vacuumed after it; ``answers`` are to what `asks` says."""
+        self._runs += 1
+        most = min(_MOST_RUNS, _MOST_DEAD_ROWS / (1 + sum(self._tables.values())))
+        return self._runs >= most or any(used for (used,) in answers)
+
+    def vacuum(self) -> None:
+        """Remove dead rows."""
+        self._runs = 0
+        self._let_go()
+        self._cursor.execute(f"VACUUM {', '.join(self._tables)}")
+        self._forget_statistics(self._statistics)
+        self._hold()

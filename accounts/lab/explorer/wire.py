@@ -1,0 +1,63 @@
+"""What one of the driver's generators is about to send, read from its arguments before it runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import GeneratorType
+from typing import Any
+
+from psycopg import Connection, Transaction
+from psycopg.pq import TransactionStatus
+from psycopg.sql import Composable
+
+__all__ = ["sent_by"]
+
+_FIXED = {"_commit_gen": "COMMIT", "_rollback_gen": "ROLLBACK", "_close_gen": "CLOSE"}
+_WITH_TEXT = {
+    "_execute_gen": "query",
+    "_declare_gen": "query",
+    "_stream_send_gen": "query",
+    "_start_copy_gen": "statement",
+}
+"""The argument that holds the statement."""
+_DECLARED = re.compile(rb"\s*DECLARE .*? CURSOR (?:WITH HOLD )?FOR (.*)", re.IGNORECASE | re.DOTALL)
+
+
+def sent_by(generator: GeneratorType[Any, Any, Any], driver: Connection[Any]) -> tuple[str, Any]:
+    """Return the statement and its parameters; the generator's own name where its arguments do not tell."""
+    name = generator.gi_code.co_name
+    given = generator.gi_frame.f_locals if generator.gi_frame is not None else {}
+    if name in _WITH_TEXT:
+        return _text(given[_WITH_TEXT[name]], driver), given.get("params")
+    text = _FIXED.get(name) or _of_block(name, given, driver) or _of_cursor(name, given)
+    return text or name.strip("_").removesuffix("_gen").replace("_", " "), None
+
+
+def _text(query: Any, driver: Connection[Any]) -> str:
+    if isinstance(query, Composable):
+        return query.as_string(driver)
+    return query.decode() if isinstance(query, bytes) else str(query)
+
+
+def _of_block(name: str, given: Mapping[str, Any], driver: Connection[Any]) -> str | None:
+    """Return what the start or end of ``connection.transaction()`` sends."""
+    block = given.get("self")
+    if not isinstance(block, Transaction):
+        return None
+    named = block.savepoint_name or ""
+    if name == "_enter_gen":
+        idle = driver.pgconn.transaction_status == TransactionStatus.IDLE
+        return "BEGIN" if idle else "SAVEPOINT"
+    if named and not named.startswith("_pg3_"):
+        return None  # with a name of its own it may be a whole transaction or a savepoint in one
+    if given.get("exc_val") is None and not block.force_rollback:
+        return "RELEASE SAVEPOINT" if named else "COMMIT"
+    return "ROLLBACK TO SAVEPOINT" if named else "ROLLBACK"
+
+
+def _of_cursor(name: str, given: Mapping[str, Any]) -> str | None:
+    """Return a FETCH with the query that the server's cursor was declared for: it may lock the rows it brings."""
+    query = getattr(getattr(given.get("self"), "_query", None), "query", b"")
+    declared = _DECLARED.match(query) if name == "_fetch_gen" else None
+    return f"FETCH {declared[1].decode(errors='replace')}" if declared else None

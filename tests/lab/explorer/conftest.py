@@ -1,0 +1,30 @@
+"""Fixtures of the explorer's tests."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+@pytest.fixture
+def beside(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A second alias for the same database, which this test may not use."""
+    monkeypatch.setitem(connections.databases, "beside", connections[DEFAULT_DB_ALIAS].settings_dict.copy())
+    yield "beside"
+    connections["beside"].close()
+    del connections["beside"]
+
+
+@pytest.fixture
+def allowed(beside: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A second alias for the same database."""
+    guarded = BaseDatabaseWrapper.ensure_connection
+
+    def ensure_connection(self: BaseDatabaseWrapper) -> None:
+        if self.alias == beside and self.connection is None:
+            self.connect()
+        guarded(self)
+
+    monkeypatch.setattr(BaseDatabaseWrapper, "ensure_connection", ensure_connection)
+    return beside
