@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -38,10 +37,10 @@ class Ground:
     """The owner of all accounts."""
 
     @classmethod
-    def make(cls, model: type[AbstractAccount], *, using: str) -> Ground:
-        """Create the user: one who cannot log in, with a name that says where it comes from."""
+    def make(cls, model: type[AbstractAccount], *, using: str, name: str) -> Ground:
+        """Create the user of this name: one who cannot log in."""
         user_model = get_user_model()
-        user = user_model(**{user_model.USERNAME_FIELD: f"simulate-{uuid.uuid4()}"})
+        user = user_model(**{user_model.USERNAME_FIELD: name})
         user.set_unusable_password()
         user.save(using=using)
         return cls(model=model, using=using, user=user)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import itertools
 import operator
@@ -32,6 +33,8 @@ OVERDRAFT_LIMIT = Decimal("200.00")
 """How far below zero it may go: little enough that some withdrawals are refused."""
 SMALLEST, LARGEST = 100, 10_000
 """Bounds of the amounts, in hundredths."""
+_AT_ONCE = 256
+"""Operations that are drawn ahead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +52,15 @@ class AccountLoad:
     mix: Mix
     """What is done how often."""
     seed: int
-    """What the draws depend on, with the worker's number: every strategy gets the same ones."""
+    """What the draws depend on, with the lap and the worker's number: every strategy gets the same ones."""
+    lap: int = 0
+    """Which part of the draws."""
 
     @contextlib.contextmanager
     def client(self, worker: int) -> Iterator[AccountClient]:
         """Return this worker's part, which counts retries inside the block."""
         strategy = STRATEGIES[self.strategy].bound(model=apps.get_model(self.model), using=self.using)
-        client = AccountClient(self, strategy=strategy, draws=random.Random(f"{self.seed}:{worker}"))
+        client = AccountClient(self, strategy=strategy, draws=random.Random(f"{self.seed}:{self.lap}:{worker}"))
         # So that the first operation measured is not the one that imports and connects.
         strategy.accounts.filter(pk=self.accounts[0]).get()
         retrying.connect(client.count_retry)
@@ -74,15 +79,24 @@ class AccountClient:
         self.conflicts = 0
         self.deadlocks = 0
         self._accounts = load.accounts
-        self._draws = draws
+        self._random = draws.random
         self._kinds = (self._deposit, self._withdraw, self._transfer)
-        self._weights = tuple(itertools.accumulate(load.mix.weights))
+        *self._bounds, self._end = itertools.accumulate(load.mix.weights)
         self._strategy = strategy
+        self._drawn: list[Operation] = []
 
     def draw(self) -> Operation:
         """Return the next operation: its kind by the weights, accounts and amount evenly."""
-        (kind,) = self._draws.choices(self._kinds, cum_weights=self._weights)
-        return kind(Decimal(self._draws.randint(SMALLEST, LARGEST)).scaleb(-2))
+        if not self._drawn:
+            # Many at once: between two calls of the database one draw would take five times as long, as it finds
+            # nothing of itself in the processor's caches.
+            self._drawn = [self._operation() for _ in range(_AT_ONCE)]
+        return self._drawn.pop()
+
+    def _operation(self) -> Operation:
+        # Not choices(), randint() and choice(), which take twice as long.
+        kind = self._kinds[bisect.bisect(self._bounds, self._random() * self._end)]
+        return kind(Decimal(SMALLEST + int(self._random() * (LARGEST - SMALLEST + 1))).scaleb(-2))
 
     def count_retry(self, *, error: Exception, **_: object) -> None:
         """Receive the signal `retrying`."""
@@ -92,19 +106,23 @@ class AccountClient:
             self.conflicts += 1
 
     def _deposit(self, amount: Decimal) -> Operation:
-        account = self._draws.choice(self._accounts)
+        account = self._accounts[self._place(len(self._accounts))]
         return Operation(perform=partial(self._strategy.deposit, account, amount), changes=((account, amount),))
 
     def _withdraw(self, amount: Decimal) -> Operation:
-        account = self._draws.choice(self._accounts)
+        account = self._accounts[self._place(len(self._accounts))]
         return Operation(perform=partial(self._strategy.withdraw, account, amount), changes=((account, -amount),))
 
     def _transfer(self, amount: Decimal) -> Operation:
-        source, target = self._draws.sample(self._accounts, 2)
+        place, beyond = self._place(len(self._accounts)), self._place(len(self._accounts) - 1)
+        source, target = self._accounts[place], self._accounts[beyond + (beyond >= place)]
         return Operation(
             perform=partial(self._strategy.transfer, source, target, amount),
             changes=((source, -amount), (target, amount)),
         )
+
+    def _place(self, places: int) -> int:
+        return int(self._random() * places)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,17 +157,21 @@ class LoadContender:
         """What it relies on."""
         return self.strategy.guarantee
 
-    def open(self) -> AccountLoad:
-        """Open fresh accounts and return the load on them."""
+    def open(self) -> None:
+        """Open fresh accounts."""
         keys = self.ground.open_accounts(self.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
         self.versions = {account.pk: account.version for account in self._rows(keys)}
+
+    def load(self, lap: int) -> AccountLoad:
+        """Return the load on these accounts."""
         return AccountLoad(
             strategy=self.name,
             model=self.ground.model._meta.label,
             using=self.ground.using,
-            accounts=keys,
+            accounts=tuple(self.versions),
             mix=self.mix,
             seed=self.seed,
+            lap=lap,
         )
 
     def ledgers(self) -> Iterator[Ledger]:
