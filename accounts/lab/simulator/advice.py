@@ -9,7 +9,7 @@ from accounts.lab.simulator.report import Row
 from accounts.lab.simulator.rounds import StoryRow
 from accounts.lab.simulator.wording import listed, loss
 
-__all__ = ["advice_on_load", "advice_on_story"]
+__all__ = ["advice_on_load", "advice_on_story", "best_of", "figures"]
 
 _NEAR = 0.9
 """From this share of the fastest rate on, another strategy counts as equally fast: runs differ by as much."""
@@ -72,12 +72,12 @@ def _choice(right: Sequence[Row], rows: Sequence[Row]) -> Iterable[str]:
             yield "No strategy that claims to be safe was seen to be right in this run, so there is none to recommend."
         return
     chosen, *near = best_of(right)
-    lead = f"For this load use {chosen.strategy}: {_figures(chosen)}"
+    lead = f"For this load use {chosen.strategy}: {figures(chosen)}"
     if len(right) == 1:
         yield f"{lead}, the only one measured that is right."
     elif near:
         yield f"{lead}, the shortest p99 among the fastest of the {len(right)} that are right."
-        told = listed(f"{row.strategy} ({_figures(row)})" for row in near)
+        told = listed(f"{row.strategy} ({figures(row)})" for row in near)
         yield f"{told} {'is' if len(near) == 1 else 'are'} as fast within a run's variation."
     else:
         second = max((row for row in right if row is not chosen), key=lambda row: row.operations_per_second)
@@ -156,7 +156,8 @@ def _p99(row: Row) -> float:
     return row.latency_ms.p99 or 0.0
 
 
-def _figures(row: Row) -> str:
+def figures(row: Row) -> str:
+    """Return rate and p99 of a row, in words."""
     return f"{row.operations_per_second:,.0f}/s, p99 {_p99(row):,.1f} ms"
 
 

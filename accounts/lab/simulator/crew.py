@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from accounts.lab.simulator.desk import Task
 from accounts.lab.simulator.errors import SimulationError
 from accounts.lab.simulator.interrupt import Interrupt
 from accounts.lab.simulator.member import Casualty, Member, Shared, State
+from accounts.lab.simulator.processes import process_context
 from accounts.lab.simulator.worker import Post
 
 __all__ = ["PATIENCE", "Crew", "Finish"]
@@ -54,7 +54,7 @@ class Crew:
         self._post = post
         self.patience = patience
         self._grace = grace
-        self._context = multiprocessing.get_context("spawn")
+        self._context = process_context()
         self._shared = Shared.of(self._context, workers=workers)
         self._started = 0
         self.members: list[Member] = []
@@ -77,6 +77,11 @@ class Crew:
     ) -> None:
         """End all workers; they leave by themselves if nothing went wrong."""
         self._close(patience=0 if error else 5)
+
+    @property
+    def size(self) -> int:
+        """How many workers there are."""
+        return self._size
 
     @property
     def beats(self) -> int:

@@ -16,7 +16,7 @@ from django.db.migrations.executor import MigrationExecutor
 from accounts.lab.conf import simulate_migrates
 from accounts.lab.simulator.errors import SimulationError
 
-__all__ = ["end_sessions", "environment", "require_row_locks", "require_tables"]
+__all__ = ["end_sessions", "environment", "require_connections", "require_row_locks", "require_tables"]
 
 
 def require_row_locks(alias: str) -> None:
@@ -33,14 +33,41 @@ def require_row_locks(alias: str) -> None:
         raise SimulationError(f"Database {alias!r} cannot be reached: {error}") from error
 
 
+def require_connections(alias: str, number: int) -> None:
+    """Raise `SimulationError` if the server surely has no room for so many more connections.
+
+    Sessions of other roles may be hidden, and a pooler lets many clients share few sessions: a worker that finds no
+    room all the same says so when it starts.
+    """
+    with connections[alias].cursor() as cursor:
+        cursor.execute(_ROOM)
+        pid, allowed, reserved, taken = cursor.fetchone()
+    free = max(0, allowed - reserved - taken)
+    behind_a_pooler = connections[alias].connection.info.backend_pid != pid
+    if number > free and not behind_a_pooler:
+        raise SimulationError(
+            f"{number} workers need a connection each, but database {alias!r} has {free} left: max_connections is "
+            f"{allowed}, {reserved} of them are reserved, {taken} taken. Use fewer workers or raise max_connections."
+        )
+
+
+_ROOM = """\
+SELECT pg_backend_pid(), current_setting('max_connections')::int,
+       CASE WHEN rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+            + coalesce(current_setting('reserved_connections', true)::int, 0) END,
+       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')
+FROM pg_roles WHERE rolname = current_user"""
+
+
 def require_tables(alias: str, apps: Iterable[str]) -> None:
-    """Apply missing migrations where ``ACCOUNTS_SIMULATE_MIGRATES`` allows it.
+    """Apply missing migrations where ``ACCOUNTS_SIMULATE_MIGRATES`` allows it: of all apps, any may refer to users.
 
     Raises `SimulationError` if one of these apps still misses one.
     """
-    if not (missing := _unapplied(alias, apps)):
+    may_migrate = simulate_migrates()
+    if not (missing := _unapplied(alias, None if may_migrate else apps)):
         return
-    if not simulate_migrates():
+    if not may_migrate:
         raise SimulationError(
             f"Database {alias!r} misses migrations: {', '.join(missing)}. Run manage.py migrate --database {alias} "
             "first, or set ACCOUNTS_SIMULATE_MIGRATES = True."
@@ -51,9 +78,11 @@ def require_tables(alias: str, apps: Iterable[str]) -> None:
         raise SimulationError(f"Database {alias!r} could not be migrated: {error}") from error
 
 
-def _unapplied(alias: str, apps: Iterable[str]) -> list[str]:
+def _unapplied(alias: str, apps: Iterable[str] | None) -> list[str]:
+    """Return the migrations that these apps, or all (None), still miss."""
     executor = MigrationExecutor(connections[alias])
-    targets = [node for app in sorted(set(apps)) for node in executor.loader.graph.leaf_nodes(app)]
+    names = [None] if apps is None else sorted(set(apps))
+    targets = [node for app in names for node in executor.loader.graph.leaf_nodes(app)]
     return [f"{migration.app_label}.{migration.name}" for migration, _ in executor.migration_plan(targets)]
 
 

@@ -8,7 +8,6 @@ instant to start at, or None when the race is off. That is a barrier which a wor
 
 from __future__ import annotations
 
-import os
 import pickle
 import time
 from collections.abc import Callable, MutableSequence
@@ -16,10 +15,14 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-__all__ = ["Arrived", "CalledOff", "Desk", "Done", "Failed", "Task"]
+from accounts.lab.simulator.processes import parent_lives
+
+__all__ = ["Arrived", "CalledOff", "Desk", "Done", "Failed", "Task", "idle"]
 
 _SLICE = 0.1
 """Seconds that a pause lasts at most before the worker looks up."""
+_LOOK = 1.0
+"""Seconds between two looks for the parent, which take longer than an operation's other bookkeeping."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +62,13 @@ class Flag(Protocol):
 class Desk:
     """A worker's view of the race."""
 
-    def __init__(
-        self, pipe: Connection[Any, Any], *, number: int, stop: Flag, beats: MutableSequence[int], parent: int
-    ) -> None:
+    def __init__(self, pipe: Connection[Any, Any], *, number: int, stop: Flag, beats: MutableSequence[int]) -> None:
         self.number = number
         self._pipe = pipe
         self._stop = stop
         self._beats = beats
         self._beat = beats[number]
-        self._parent = parent
+        self._next_look = 0.0
 
     def serve(self) -> None:
         """Do tasks until the parent hangs up. Raises ``EOFError`` or ``ConnectionError`` then."""
@@ -96,8 +97,13 @@ class Desk:
 
     @property
     def stopping(self) -> bool:
-        """Whether to end early: the parent says so, or is gone."""
-        return bool(self._stop.value) or os.getppid() != self._parent
+        """Whether to end early: the parent says so, or is gone, which is looked at every second."""
+        if self._stop.value:
+            return True
+        if (now := time.monotonic()) < self._next_look:
+            return False
+        self._next_look = now + _LOOK
+        return not parent_lives()
 
     def pause(self, seconds: float) -> None:
         """Sleep, but not through a request to stop."""
@@ -108,3 +114,7 @@ class Desk:
 
 Task = Callable[[Desk], Any]
 """What a worker can be asked to do; it travels pickled."""
+
+
+def idle(desk: Desk) -> None:
+    """Do nothing: the task of those whom a race does not need."""

@@ -15,6 +15,8 @@ from accounts.locking.errors import sqlstate_of
 
 __all__ = ["Client", "Load", "Shift"]
 
+_AT_ONCE = 256
+"""Operations that are counted together: between two calls of the database the processor's caches hold other things."""
 _SERVER_GOES_DOWN = {"57P01", "57P02", "57P03"}
 
 
@@ -71,19 +73,25 @@ class Shift:
         tally.started = tally.ended = clock()
         end = tally.started + int(self.seconds * 1e9) if self.seconds is not None else None
         left = self.operations if self.operations is not None else -1
+        done: list[tuple[Operation | None, int]] = []
         while left and (end is None or tally.ended < end) and not desk.stopping:
             operation = client.draw()
             begun = clock()
-            self._perform(operation, client=client, tally=tally)
+            succeeded = self._perform(operation, client=client, tally=tally)
             tally.ended = clock()
-            tally.latencies.record(tally.ended - begun)
+            done.append((operation if succeeded else None, tally.ended - begun))
+            if len(done) == _AT_ONCE:
+                tally.settle(done)
+                done.clear()
             desk.beat()
             left -= 1
             if self.think_time and left:
                 desk.pause(min(self.think_time, (end - clock()) / 1e9) if end else self.think_time)
+        tally.settle(done)
         return tally
 
-    def _perform(self, operation: Operation, *, client: Client, tally: Tally) -> None:
+    def _perform(self, operation: Operation, *, client: Client, tally: Tally) -> bool:
+        """Carry it out and count what went otherwise; return whether it succeeded."""
         try:
             operation.perform()
         except client.refusals:
@@ -94,7 +102,8 @@ class Shift:
                 tally.in_doubt += 1
                 connections[self.alias].close()  # the next operation opens it again
         else:
-            tally.succeed(operation)
+            return True
+        return False
 
 
 def _is_in_doubt(error: Exception) -> bool:

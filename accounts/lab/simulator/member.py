@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from accounts.lab.simulator import worker
 from accounts.lab.simulator.desk import Arrived, Done, Failed, Task
+from accounts.lab.simulator.processes import no_interrupt
 from accounts.lab.simulator.worker import Post
 
 __all__ = ["Casualty", "Member", "Shared"]
@@ -46,7 +44,7 @@ class Shared:
     """How much each worker has done since it started."""
 
     @classmethod
-    def of(cls, context: SpawnContext, *, workers: int) -> Shared:
+    def of(cls, context: BaseContext, *, workers: int) -> Shared:
         """Return memory for so many workers."""
         return cls(stop=context.RawValue("b", 0), beats=context.RawArray("Q", workers))
 
@@ -63,7 +61,7 @@ class State(Enum):
 class Member:
     """One worker process, from its start to its end."""
 
-    def __init__(self, post: Post, shared: Shared, *, number: int, context: SpawnContext) -> None:
+    def __init__(self, post: Post, shared: Shared, *, number: int, context: BaseContext) -> None:
         self.post = post
         self.number = number
         self.state = State.BUSY
@@ -76,12 +74,12 @@ class Member:
         self.pipe: Connection[Any, Any]
         self.pipe, theirs = context.Pipe()
         with theirs:
-            facts = {"number": number, "stop": shared.stop, "beats": shared.beats, "parent": os.getpid()}
+            facts = {"number": number, "stop": shared.stop, "beats": shared.beats}
             # Daemonic: should the parent crash, multiprocessing ends them with it.
-            self.process: SpawnProcess = context.Process(
+            self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
                 target=worker.main, args=(post, theirs), kwargs=facts, name=post.session, daemon=True
             )
-            with _no_interrupt():
+            with no_interrupt():
                 self.process.start()
 
     @property
@@ -164,18 +162,3 @@ def _end_of(exitcode: int | None) -> str:
     if exitcode < 0:
         return f"was killed by {signal.Signals(-exitcode).name}"
     return f"ended with exit status {exitcode}"
-
-
-@contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """Keep Ctrl-C, which reaches the whole process group, away from a child until it ignores it by itself."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    # It starts with the first process, and would unblock the signal.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

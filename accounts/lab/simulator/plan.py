@@ -20,23 +20,34 @@ class Plan:
     """Operations a strategy, shared out evenly among the workers; None where ``duration`` limits it."""
     think_time: float = 0.0
     """Seconds that each worker waits between two operations."""
+    laps: int = 1
+    """Turns in which a strategy does its part, the others' turns between them: what the machine does meanwhile hits
+    all of them alike."""
 
     def __post_init__(self) -> None:
         whole_number(self.workers, name="--workers")
+        parts = self.workers * whole_number(self.laps, name="--laps")
         if (self.duration is None) == (self.operations is None):
             raise ValueError("A strategy is limited by --duration or by --operations: give one of them")
-        if self.operations is not None and whole_number(self.operations, name="--operations") < self.workers:
-            raise ValueError(f"--operations {self.operations} is not one for each of {self.workers} workers")
+        if self.operations is not None and whole_number(self.operations, name="--operations") < parts:
+            each = f"{self.workers} workers" + (f" in each of {self.laps} laps" if self.laps > 1 else "")
+            raise ValueError(f"--operations {self.operations} is not one for each of {each}")
         if self.duration is not None and not (math.isfinite(self.duration) and self.duration > 0):
             raise ValueError(f"--duration must be more than 0 seconds, not {self.duration}")
         if not (math.isfinite(self.think_time) and self.think_time >= 0):
             raise ValueError(f"--think-time must be 0 seconds or more, not {self.think_time}")
 
-    def operations_of(self, worker: int) -> int | None:
-        """Return the worker's part of the operations, or None where time is the limit."""
+    def operations_of(self, worker: int, *, lap: int = 0) -> int | None:
+        """Return the worker's part of the operations in a lap, or None where time is the limit."""
         if self.operations is None:
             return None
-        return self.operations // self.workers + (worker < self.operations % self.workers)
+        parts = self.workers * self.laps
+        return self.operations // parts + (lap * self.workers + worker < self.operations % parts)
+
+    @property
+    def seconds(self) -> float | None:
+        """The length of a lap; None where operations are the limit."""
+        return None if self.duration is None else self.duration / self.laps
 
     @property
     def extent(self) -> str:

@@ -1,19 +1,23 @@
-"""The load: every strategy in turn on fresh accounts, by the same workers."""
+"""The load: every strategy on fresh accounts, in laps that take turns, by the same workers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from accounts.lab.simulator.audit import Ledger, audit
 from accounts.lab.simulator.crew import Crew, Finish
 from accounts.lab.simulator.database import end_sessions
+from accounts.lab.simulator.desk import Task, idle
 from accounts.lab.simulator.measure import Load, Shift
 from accounts.lab.simulator.plan import Plan
 from accounts.lab.simulator.report import Row, row_of
 from accounts.lab.simulator.tally import Tally
 
-__all__ = ["Contender", "Watch", "race"]
+__all__ = ["Contender", "Course", "Watch", "race", "turned"]
+
+Item = TypeVar("Item")
 
 Watch = Callable[[str], Callable[[], None] | None]
 """Called with the name of what is raced next; returns what is to be called every tenth of a second meanwhile."""
@@ -37,8 +41,12 @@ class Contender(Protocol):
         """What it relies on, in a sentence."""
         ...
 
-    def open(self) -> Load:
-        """Make fresh accounts, committed, and return what the workers do with them."""
+    def open(self) -> None:
+        """Make fresh accounts, committed."""
+        ...
+
+    def load(self, lap: int) -> Load:
+        """Return what the workers do with these accounts in this lap."""
         ...
 
     def ledgers(self) -> Iterable[Ledger]:
@@ -46,45 +54,85 @@ class Contender(Protocol):
         ...
 
 
+@dataclass(slots=True, kw_only=True)
+class Course:
+    """One contender's way through the race."""
+
+    contender: Contender
+    """Who."""
+    plan: Plan
+    """How it is loaded."""
+    label: str
+    """What the progress calls it."""
+    finishes: list[Finish] = field(default_factory=list)
+    """What became of its laps so far."""
+    cut_short: bool = False
+    """Whether it was interrupted."""
+
+    def run(self, lap: int, *, crew: Crew, alias: str, watch: Watch | None) -> None:
+        """Race one lap."""
+        shifts = self._shifts(self.contender.load(lap), lap=lap, alias=alias)
+        tasks: list[Task] = [*shifts, *[idle] * (crew.size - len(shifts))]
+        finish = crew.race(tasks, watch=watch(self.label) if watch else None)
+        end_sessions(alias, [casualty.session for casualty in finish.casualties])
+        self.finishes.append(finish)
+        self.cut_short = crew.interrupt.requested
+
+    def row(self) -> Row | None:
+        """Return what came of all laps, judged by what the database holds; None where nobody did anything."""
+        laps: list[tuple[Tally | None, ...]] = [finish.results for finish in self.finishes]
+        tallies = [tally for lap in laps for tally in lap if tally]
+        casualties = [casualty for finish in self.finishes for casualty in finish.casualties]
+        if not (tallies or casualties):
+            return None
+        known = not casualties and not any(tally.in_doubt for tally in tallies)
+        return row_of(
+            laps,
+            audit(self.contender.ledgers(), told=Tally.merged(tallies).told if known else None),
+            strategy=self.contender.name,
+            safe=self.contender.safe,
+            guarantee=self.contender.guarantee,
+            casualties=tuple(map(str, casualties)),
+            cut_short=self.cut_short or len(self.finishes) < self.plan.laps,
+        )
+
+    def _shifts(self, load: Load, *, lap: int, alias: str) -> list[Shift]:
+        """Return each worker's part of a lap."""
+        return [
+            Shift(
+                load=load,
+                worker=number,
+                alias=alias,
+                seconds=self.plan.seconds,
+                operations=self.plan.operations_of(number, lap=lap),
+                think_time=self.plan.think_time,
+            )
+            for number in range(self.plan.workers)
+        ]
+
+
 def race(
-    contenders: Sequence[Contender], *, plan: Plan, crew: Crew, alias: str, watch: Watch | None = None
-) -> Iterator[Row]:
-    """Yield each strategy's row; stop after the one in which the crew was interrupted."""
-    for contender in contenders:
+    courses: Sequence[Course], *, crew: Crew, alias: str, watch: Watch | None = None
+) -> Iterator[tuple[Course, Row]]:
+    """Race all laps, of each course one in turn; then yield the courses' rows, as far as they came.
+
+    In every lap somebody else begins, so that none always follows the same one. The plans have the same number of laps,
+    and the crew has as many workers as the largest needs. An interrupt ends the lap that is on.
+    """
+    for course in courses:
         if crew.interrupt.requested:
             return
-        load = contender.open()
-        finish = crew.race(shifts(load, plan=plan, alias=alias), watch=watch(contender.name) if watch else None)
-        end_sessions(alias, [casualty.session for casualty in finish.casualties])
-        tallies = [result for result in finish.results if result is not None]
-        if tallies or finish.casualties:
-            yield _judged(contender, finish, tallies=tallies, cut_short=crew.interrupt.requested)
+        course.contender.open()
+    laps = max(course.plan.laps for course in courses)
+    for lap in range(laps):
+        for course in turned(courses, lap * len(courses) // laps):
+            if not crew.interrupt.requested:
+                course.run(lap, crew=crew, alias=alias, watch=watch)
+    for course in courses:
+        if row := course.row():
+            yield course, row
 
 
-def shifts(load: Load, *, plan: Plan, alias: str) -> list[Shift]:
-    """Return each worker's part of the load."""
-    return [
-        Shift(
-            load=load,
-            worker=number,
-            alias=alias,
-            seconds=plan.duration,
-            operations=plan.operations_of(number),
-            think_time=plan.think_time,
-        )
-        for number in range(plan.workers)
-    ]
-
-
-def _judged(contender: Contender, finish: Finish, *, tallies: list[Tally], cut_short: bool) -> Row:
-    known = not finish.casualties and not any(tally.in_doubt for tally in tallies)
-    verdict = audit(contender.ledgers(), told=Tally.merged(tallies).told if known else None)
-    return row_of(
-        tallies,
-        verdict,
-        strategy=contender.name,
-        safe=contender.safe,
-        guarantee=contender.guarantee,
-        casualties=tuple(str(casualty) for casualty in finish.casualties),
-        cut_short=cut_short,
-    )
+def turned(items: Sequence[Item], start: int) -> list[Item]:
+    """Return the items from this place on, the first ones at the end."""
+    return [*items[start:], *items[:start]]

@@ -127,7 +127,7 @@ def jain(rates: Sequence[float]) -> float | None:
 
 
 def row_of(
-    tallies: Sequence[Tally],
+    laps: Sequence[Sequence[Tally | None]],
     verdict: Verdict,
     *,
     strategy: str,
@@ -136,8 +136,12 @@ def row_of(
     casualties: tuple[str, ...] = (),
     cut_short: bool = False,
 ) -> Row:
-    """Return the figures of the workers that finished, with the verdict on all."""
-    whole = Tally.merged(tallies) if tallies else Tally()
+    """Return the figures of the workers that finished, with the verdict on all.
+
+    Each lap has the workers' tallies in the same order, None for a worker that did not finish it.
+    """
+    whole = _together([_side_by_side(lap) for lap in laps])
+    tallies = [_together(mine) for mine in zip(*laps, strict=True) if any(mine)]
     seconds = (whole.ended - whole.started) / 1e9
     return Row(
         strategy=strategy,
@@ -159,6 +163,16 @@ def row_of(
         casualties=casualties,
         cut_short=cut_short,
     )
+
+
+def _side_by_side(lap: Sequence[Tally | None]) -> Tally | None:
+    there = [tally for tally in lap if tally]
+    return Tally.merged(there) if there else None
+
+
+def _together(laps: Sequence[Tally | None]) -> Tally:
+    there = [tally for tally in laps if tally]
+    return Tally.joined(there) if there else Tally()
 
 
 def _latency_of(tally: Tally) -> Latency:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import NamedTuple
 
 from accounts.lab.simulator.histogram import Histogram
 from accounts.locking.errors import sqlstate_of
@@ -17,9 +18,8 @@ _LONGEST = 200
 """Characters of an error's message that are kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """Something to do once."""
+class Operation(NamedTuple):
+    """Something to do once; one is made for each operation, and a tuple is made fastest."""
 
     perform: Callable[[], object]
     """Does it, or raises."""
@@ -85,7 +85,17 @@ class Tally:
         """Count a success."""
         self.succeeded += 1
         for account, amount in operation.changes:
-            self.told.setdefault(account, Told()).add(count=1, total=amount)
+            if (told := self.told.get(account)) is None:
+                told = self.told[account] = Told()
+            told.count += 1
+            told.total += amount
+
+    def settle(self, done: Iterable[tuple[Operation | None, int]]) -> None:
+        """Count operations with the nanoseconds that they took; None for one that did not succeed."""
+        for operation, nanoseconds in done:
+            self.latencies.record(nanoseconds)
+            if operation is not None:
+                self.succeed(operation)
 
     def fail(self, error: Exception) -> None:
         """Count an error."""
@@ -96,21 +106,27 @@ class Tally:
 
     @classmethod
     def merged(cls, parts: Iterable[Tally]) -> Tally:
-        """Return what several workers did together; the parts must not be empty."""
+        """Return what several workers did at the same time; there must be one part at least."""
         parts = list(parts)
-        whole = cls(
-            latencies=Histogram.merged(part.latencies for part in parts),
-            started=min(part.started for part in parts),
-            ended=max(part.ended for part in parts),
-        )
+        return cls(started=min(part.started for part in parts), ended=max(part.ended for part in parts))._with(parts)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Tally]) -> Tally:
+        """Return what was done in several laps, the time between them left out; there must be one part at least."""
+        parts = list(parts)
+        started = parts[0].started
+        return cls(started=started, ended=started + sum(part.ended - part.started for part in parts))._with(parts)
+
+    def _with(self, parts: Sequence[Tally]) -> Tally:
+        self.latencies = Histogram.merged(part.latencies for part in parts)
         for part in parts:
             for name in ("succeeded", "refused", "in_doubt", "conflicts", "retried_deadlocks", "failed_deadlocks"):
-                setattr(whole, name, getattr(whole, name) + getattr(part, name))
-            whole.errors.update(part.errors)
-            whole.examples = {**part.examples, **whole.examples}
+                setattr(self, name, getattr(self, name) + getattr(part, name))
+            self.errors.update(part.errors)
+            self.examples = {**part.examples, **self.examples}
             for account, told in part.told.items():
-                whole.told.setdefault(account, Told()).add(count=told.count, total=told.total)
-        return whole
+                self.told.setdefault(account, Told()).add(count=told.count, total=told.total)
+        return self
 
 
 def kind_of(error: Exception) -> str:

@@ -15,9 +15,9 @@ def listed(words: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def counted(number: int, thing: str) -> str:
-    """Return the number with its noun, in the plural where it needs one."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """Return the number with its noun, in the plural where it needs one; ``things``: where that has more than an s."""
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def loss(verdict: Verdict, *, brief: bool = False) -> str:

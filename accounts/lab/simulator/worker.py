@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Iterator, MutableSequence
 from dataclasses import dataclass
@@ -27,19 +26,15 @@ class Post:
     """The ``application_name`` of its connection, by which the server's view of it can be found."""
 
 
-def main(
-    post: Post, pipe: Connection[Any, Any], *, number: int, stop: Flag, beats: MutableSequence[int], parent: int
-) -> None:
+def main(post: Post, pipe: Connection[Any, Any], *, number: int, stop: Flag, beats: MutableSequence[int]) -> None:
     """Connect, say so, and do tasks until the parent hangs up; then leave as any process does."""
     # Ctrl-C reaches the whole process group; when to stop is the parent's to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(EOFError, ConnectionError), pipe:
-        if os.getppid() != parent:
-            return
         try:
             with connected(post):
                 pipe.send(Done(result=None))
-                Desk(pipe, number=number, stop=stop, beats=beats, parent=parent).serve()
+                Desk(pipe, number=number, stop=stop, beats=beats).serve()
         except (EOFError, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001 - the parent reports it

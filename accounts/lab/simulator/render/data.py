@@ -11,47 +11,63 @@ from typing import Any
 
 from accounts.lab.simulator.report import LoadReport, Row
 from accounts.lab.simulator.rounds import StoryReport, StoryRow
+from accounts.lab.simulator.sweep import SweepReport
 
-__all__ = ["SCHEMA_VERSION", "as_csv", "as_json"]
+__all__ = ["SCHEMA_VERSION", "Report", "as_csv", "as_json"]
+
+Report = LoadReport | StoryReport | SweepReport
+"""What can be rendered."""
 
 SCHEMA_VERSION = 1
 """Goes up when a key changes its meaning or goes away; new keys may come without."""
 
 
-def as_json(report: LoadReport | StoryReport) -> str:
+def as_json(report: Report) -> str:
     """Return the whole report as JSON; money is a string with two places, latencies are milliseconds."""
     return json.dumps(as_dict(report), indent=2)
 
 
-def as_dict(report: LoadReport | StoryReport) -> dict[str, Any]:
-    """Return the report as plain values, with ``schema_version`` and ``kind`` (load or story)."""
-    head = {
+def as_dict(report: Report) -> dict[str, Any]:
+    """Return the report as plain values, with ``schema_version`` and ``kind`` (load, sweep or story)."""
+    kind, body = _body(report)
+    return {
         "schema_version": SCHEMA_VERSION,
-        "kind": "load" if isinstance(report, LoadReport) else "story",
+        "kind": kind,
         "environment": dict(report.environment),
         "planned": list(report.planned),
         "interrupted": report.interrupted,
         "notes": list(report.notes),
-    }
-    if isinstance(report, LoadReport):
-        return {
-            **head,
-            "plan": {**dataclasses.asdict(report.plan), **report.load},
-            "strategies": [load_row(row) for row in report.rows],
-            "advice": list(report.advice),
-        }
-    return {
-        **head,
-        "story": {"name": report.story, "text": report.text, "promise": report.promise, "rounds": report.rounds},
-        "strategies": [story_row(row) for row in report.rows],
+        **body,
         "advice": list(report.advice),
     }
 
 
-def as_csv(report: LoadReport | StoryReport) -> str:
-    """Return one line a strategy, or for a story one line for each of a strategy's endings, with a heading."""
+def _body(report: Report) -> tuple[str, dict[str, Any]]:
+    """Return the kind of report, and what only that kind has."""
+    if isinstance(report, StoryReport):
+        story = {"name": report.story, "text": report.text, "promise": report.promise, "rounds": report.rounds}
+        return "story", {"story": story, "strategies": list(map(story_row, report.rows))}
+    plan = {**dataclasses.asdict(report.plan), **report.load}
+    if isinstance(report, LoadReport):
+        return "load", {"plan": plan, "strategies": list(map(load_row, report.rows))}
+    points = [
+        {report.sweep.axis: point.value, "strategies": list(map(load_row, point.rows))} for point in report.points
+    ]
+    return "sweep", {"sweep": dataclasses.asdict(report.sweep), "plan": plan, "points": points}
+
+
+def as_csv(report: Report) -> str:
+    """Return one line a strategy with a heading.
+
+    For a sweep one line a strategy and size, for a story one for each of a strategy's endings.
+    """
     if isinstance(report, LoadReport):
         return _csv(_flat(load_row(row)) for row in report.rows)
+    if isinstance(report, SweepReport):
+        size = {"sweep": report.sweep.axis}
+        return _csv(
+            {**size, "size": point.value, **_flat(load_row(row))} for point in report.points for row in point.rows
+        )
     return _csv(
         {**_flat({name: value for name, value in line.items() if name != "endings"}), **_flat(ending)}
         for line in map(story_row, report.rows)

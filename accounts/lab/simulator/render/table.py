@@ -2,64 +2,59 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from accounts.lab.management import tables
+from accounts.lab.management.tables import bold, plain_table
 from accounts.lab.simulator.errors import SimulationError
+from accounts.lab.simulator.render.data import Report
 from accounts.lab.simulator.report import LoadReport, Row
 from accounts.lab.simulator.rounds import PASSED, REFUSED, Ending, StoryReport, StoryRow
+from accounts.lab.simulator.sweep import SweepReport
 from accounts.lab.simulator.wording import counted, listed, loss
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
 __all__ = ["as_table", "require_rich"]
 
-_ENDLESS = 1000
+_CALM: Mapping[str, str] = {"correct": "green", "untested": "yellow"}
+"""The colours of verdicts that are no alarm."""
 
 
 def require_rich() -> None:
     """Raise `SimulationError` where rich, which draws the tables, is not installed."""
     try:
-        import rich  # noqa: F401
-    except ImportError:
-        raise SimulationError(
-            "Tables need rich, the extra 'lab' of this package: install it, or use --format json or csv."
-        ) from None
+        tables.require_rich()
+    except ImportError as error:
+        raise SimulationError(str(error)) from None
 
 
-def as_table(report: LoadReport | StoryReport, *, width: int = 80, colour: bool = False) -> str:
+def as_table(report: Report, *, width: int = 80, colour: bool = False) -> str:
     """Return the report as text of this width; ``colour`` puts terminal codes into it.
 
     Raises `SimulationError` where rich is not installed.
     """
     require_rich()
-    from rich.console import Console
+    return tables.drawn(_blocks(report), width=width, colour=colour)
 
-    text = io.StringIO()
-    console = Console(file=text, width=width, force_terminal=colour, highlight=False, markup=False, emoji=False)
-    for block in _load_blocks(report) if isinstance(report, LoadReport) else _story_blocks(report):
-        _print(console, block)
-    return "\n".join(line.rstrip() for line in text.getvalue().rstrip().split("\n"))
+
+def _blocks(report: Report) -> Iterable[RenderableType]:
+    if isinstance(report, LoadReport):
+        return _load_blocks(report)
+    return _sweep_blocks(report) if isinstance(report, SweepReport) else _story_blocks(report)
 
 
 # A load.
 
 
 def _load_blocks(report: LoadReport) -> Iterable[RenderableType]:
-    plan, load = report.plan, report.load
-    yield _bold(
-        f"{counted(plan.workers, 'worker')} on {counted(load['accounts'], 'account')}, "
-        f"{plan.extent} a strategy, deposit:withdraw:transfer {load['mix']}"
-    )
-    think = f", think time {plan.think_time:g} s" if plan.think_time else ""
-    yield (
-        f"{_where(report)}. Each account opens with {load['opening_balance']} and may go {load['overdraft_limit']} "
-        f"below zero; amounts from {' to '.join(load['amounts'])}; seed {load['seed']}{think}."
-    )
+    workers, accounts = counted(report.plan.workers, "worker"), counted(report.load["accounts"], "account")
+    yield bold(f"{workers} on {accounts}, {_work(report)}")
+    yield _circumstances(report)
     if report.rows:
         yield ""
         yield _figures(report.rows, _RESULTS)
@@ -99,7 +94,7 @@ _COSTS: Mapping[str, Callable[[Row], str]] = {
 def _figures(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]) -> Table:
     """Return a table of these figures; the first one has the verdict too."""
     judged = columns is _RESULTS
-    table = _table("Strategy", *(["Verdict"] if judged else []))
+    table = plain_table("Strategy", *(["Verdict"] if judged else []))
     for title in columns:
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
@@ -116,8 +111,8 @@ def _remarks(rows: Sequence[Row]) -> Iterable[str]:
     yield from remarks
 
 
-def _remarks_on(row: Row) -> Iterable[str]:
-    if row.status not in {"correct", "untested"}:
+def _remarks_on(row: Row, *, losses: bool = True) -> Iterable[str]:
+    if losses and row.status not in _CALM:
         yield f"{row.strategy} {loss(row.verdict)}."
     if row.status == "untested":
         yield f"{row.strategy}: no operation succeeded, so that nothing was put to the test."
@@ -130,11 +125,64 @@ def _remarks_on(row: Row) -> Iterable[str]:
         yield f"{row.strategy}: interrupted after {row.seconds:.1f} s."
 
 
+# A sweep: how each figure grows, one table a figure.
+
+
+def _sweep_blocks(report: SweepReport) -> Iterable[RenderableType]:
+    sweep = report.sweep
+    varied = f"{', '.join(f'{value:,}' for value in sweep.values[:-1])} and {sweep.named(sweep.values[-1])}"
+    if sweep.axis == "workers":
+        scope = f"{varied} on {counted(report.load['accounts'], 'account')}"
+    else:
+        scope = f"{counted(report.plan.workers, 'worker')} on {varied}"
+    yield bold(f"{scope}, {_work(report)}")
+    yield _circumstances(report)
+    for title, cell in _GROWING.items() if report.points else ():
+        yield ""
+        yield bold(title)
+        yield _growth(report, cell)
+    yield from _sweep_remarks(report)
+    yield from _end(report, question="Which should I use?")
+
+
+_GROWING: Mapping[str, Callable[[Row], str]] = {
+    "Operations a second; x where the strategy was wrong": lambda row: (
+        f"{'' if row.status in _CALM else 'x '}{row.operations_per_second:,.0f}"
+    ),
+    "p50: half of the operations took at most so many ms": lambda row: _milliseconds(row.latency_ms.p50),
+    "p95 in ms": lambda row: _milliseconds(row.latency_ms.p95),
+    "p99 in ms": lambda row: _milliseconds(row.latency_ms.p99),
+    "Retries an operation": lambda row: f"{row.retries_per_operation:.2f}",
+    "Fairness between workers: 1.00 is best": lambda row: "-" if row.fairness is None else f"{row.fairness:.2f}",
+}
+
+
+def _growth(report: SweepReport, cell: Callable[[Row], str]) -> Table:
+    table = plain_table(f"{report.sweep.axis.capitalize()}:")
+    for point in report.points:
+        table.add_column(f"{point.value:,}", justify="right", no_wrap=True)
+    for name in report.planned:
+        rows = [point.row(name) for point in report.points]
+        table.add_row(name, *("" if row is None else cell(row) for row in rows))
+    return table
+
+
+def _sweep_remarks(report: SweepReport) -> Iterable[str]:
+    remarks = [
+        f"{report.sweep.named(point.value)}: {remark}"
+        for point in report.points
+        for row in point.rows
+        for remark in _remarks_on(row, losses=row.safe)
+    ]
+    yield from [""] if remarks else []
+    yield from remarks
+
+
 # A story.
 
 
 def _story_blocks(report: StoryReport) -> Iterable[RenderableType]:
-    yield _bold(report.text)
+    yield bold(report.text)
     yield report.promise
     yield f"{_where(report)}; {counted(report.rounds, 'round')} a strategy, two processes released together in each"
     if report.rows:
@@ -145,7 +193,7 @@ def _story_blocks(report: StoryReport) -> Iterable[RenderableType]:
 
 
 def _endings(rows: Sequence[StoryRow]) -> Table:
-    table = _table("Strategy", "Verdict", "Ended wrong", "Rounds x balance at the end, who passed")
+    table = plain_table("Strategy", "Verdict", "Ended wrong", "Rounds x balance at the end, who passed")
     for row in rows:
         wrong = f"{row.broken:,} of {row.rounds:,}"
         table.add_row(row.strategy, _verdict(row.status), wrong, "\n".join(map(_ending, row.endings)))
@@ -167,27 +215,44 @@ def _ending(ending: Ending) -> str:
     return f"{ending.rounds:>3} x {ending.observed:>7}, {'; '.join([who, *errors])}"
 
 
-# What both share.
+# What all share.
 
 
-def _where(report: LoadReport | StoryReport) -> str:
+def _work(report: LoadReport | SweepReport) -> str:
+    return f"{report.plan.extent} a strategy, deposit:withdraw:transfer {report.load['mix']}"
+
+
+def _circumstances(report: LoadReport | SweepReport) -> str:
+    load, think = report.load, f", think time {report.plan.think_time:g} s" if report.plan.think_time else ""
+    return (
+        f"{_where(report)}. Each account opens with {load['opening_balance']} and may go {load['overdraft_limit']} "
+        f"below zero; amounts from {' to '.join(load['amounts'])}; seed {load['seed']}{think}."
+    )
+
+
+def _where(report: Report) -> str:
     facts = report.environment
     isolation = "" if facts["isolation"] == "read committed" else f" ({facts['isolation']})"
     return f"{facts['database']}{isolation}, Django {facts['django']}, Python {facts['python']}, {facts['cpus']} CPUs"
 
 
-def _end(report: LoadReport | StoryReport, *, question: str) -> Iterable[RenderableType]:
+def _end(report: Report, *, question: str) -> Iterable[RenderableType]:
     """Yield the notes and the answer."""
     if report.interrupted:
         yield ""
-        done = f"{len(report.rows)} of {len(report.planned)} strategies were measured"
-        yield f"Interrupted by {report.interrupted}: {done}."
+        yield f"Interrupted by {report.interrupted}: {_done(report)} were measured."
     yield from ([""] if report.notes else [])
     yield from report.notes
     if report.advice:
         yield ""
-        yield _bold(question)
+        yield bold(question)
         yield _listing(report.advice)
+
+
+def _done(report: Report) -> str:
+    if isinstance(report, SweepReport):
+        return f"{len(report.rows)} of {len(report.planned) * len(report.sweep.values)} rows"
+    return f"{len(report.rows)} of {len(report.planned)} strategies"
 
 
 def _listing(sentences: Sequence[str]) -> Table:
@@ -199,43 +264,7 @@ def _listing(sentences: Sequence[str]) -> Table:
     return grid
 
 
-def _table(*titles: str) -> Table:
-    from rich.box import Box
-    from rich.table import Table
-
-    # A line of dashes below the headings, in characters that every terminal and every file has.
-    lines = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
-    table = Table(box=lines, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for title in titles:
-        table.add_column(title, no_wrap=True)
-    return table
-
-
-def _print(console: Console, block: RenderableType) -> None:
-    """Print tables in full: tighter where they would not fit, and wider than the console rather than cut off."""
-    from rich.table import Table
-
-    if not (isinstance(block, Table) and block.show_header):
-        console.print(block)
-        return
-    unbounded = console.options.update(max_width=_ENDLESS)
-    if console.measure(block, options=unbounded).maximum > console.width:
-        block.padding = 0
-    width = console.width
-    console.width = max(width, console.measure(block, options=unbounded).maximum)
-    console.print(block)
-    console.width = width
-
-
 def _verdict(status: str) -> Text:
     from rich.text import Text
 
-    styles = {"correct": "green", "untested": "yellow"}
-    calm = status in styles
-    return Text(status if calm else status.upper(), style=styles.get(status, "bold red"))
-
-
-def _bold(text: str) -> Text:
-    from rich.text import Text
-
-    return Text(text, style="bold")
+    return Text(status if status in _CALM else status.upper(), style=_CALM.get(status, "bold red"))
