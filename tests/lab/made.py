@@ -11,6 +11,7 @@ from accounts.lab.simulator.audit import Verdict
 from accounts.lab.simulator.plan import Plan
 from accounts.lab.simulator.report import Latency, LoadReport, Row
 from accounts.lab.simulator.rounds import Ending, StoryReport, StoryRow
+from accounts.lab.simulator.sweep import Point, Sweep, SweepReport, advice_on_sweep
 
 ENVIRONMENT = {
     "database": "PostgreSQL 18.4",
@@ -69,6 +70,21 @@ def load_report(*rows: Row, **changes: Any) -> LoadReport:
         planned=tuple(row.strategy for row in rows),
         rows=rows,
         advice=advice_on_load(rows),
+    )
+    return replace(plain, **changes)
+
+
+def sweep_report(*points: Point, values: tuple[int, ...] = (), **changes: Any) -> SweepReport:
+    """Return a report of these points, over numbers of workers."""
+    sweep = Sweep(axis="workers", values=values or tuple(point.value for point in points))
+    plain = SweepReport(
+        environment=ENVIRONMENT,
+        sweep=sweep,
+        plan=Plan(),
+        load=LOAD,
+        planned=tuple(dict.fromkeys(row.strategy for point in points for row in point.rows)),
+        points=points,
+        advice=advice_on_sweep(sweep, points),
     )
     return replace(plain, **changes)
 

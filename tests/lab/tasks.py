@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from dataclasses import dataclass
@@ -18,6 +19,11 @@ def backend(desk: Desk) -> tuple[str, str]:
         cursor.execute("SELECT current_database(), current_setting('application_name')")
         database, name = cursor.fetchone()
     return database, name
+
+
+def draw(desk: Desk) -> float:
+    """Return a number from the generator that all of a process share, as pauses between retries do."""
+    return random.random()
 
 
 def start(desk: Desk) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -32,17 +31,30 @@ def sessions() -> int:
     return int(query("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'crew-of-a-test%%'"))
 
 
+def pids_of(crew: Crew) -> list[int]:
+    return [member.process.pid or 0 for member in crew.members]
+
+
+def assert_gone(pids: list[int]) -> None:
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
 def test_each_has_a_session_of_its_own_in_this_database() -> None:
     with crew(3) as three:
         finish = three.race([tasks.backend] * 3)
         assert sessions() == 3
-        pids = [member.process.pid for member in three.members]
+        pids = pids_of(three)
     assert finish.results == tuple((connection.settings_dict["NAME"], f"crew-of-a-test-0000{n}") for n in (1, 2, 3))
     assert finish.casualties == ()
-    for pid in pids:
-        assert pid is not None
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert_gone(pids)
+
+
+def test_workers_share_no_random_numbers() -> None:
+    with crew(3) as three:
+        drawn = three.race([tasks.draw] * 3).results
+    assert len(set(drawn)) == 3
 
 
 def test_nobody_starts_before_all_have_come() -> None:
@@ -125,12 +137,10 @@ def test_an_error_of_the_parent_leaves_no_worker() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError), crew() as two:
+        pids = pids_of(two)
         two.race([tasks.work_until_told] * 2, watch=fail)
     assert two.members == []
-    listing = subprocess.run(
-        ["ps", "-o", "args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False
-    )
-    assert "spawn_main" not in listing.stdout
+    assert_gone(pids)
 
 
 def test_a_database_that_is_not_there_is_said() -> None:

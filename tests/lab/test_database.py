@@ -17,10 +17,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @contextlib.contextmanager
-def last_migration_missing() -> Iterator[str]:
-    """Take the last migration of the accounts back for the length of the block."""
+def last_migration_missing(label: str = "accounts") -> Iterator[str]:
+    """Take the last migration of the app back for the length of the block."""
     graph = MigrationLoader(connection).graph
-    ((app, last),) = graph.leaf_nodes("accounts")
+    ((app, last),) = graph.leaf_nodes(label)
     before = [name for label, name in graph.forwards_plan((app, last)) if label == app][-2]
     call_command("migrate", app, before, verbosity=0)
     try:
@@ -53,9 +53,10 @@ def test_missing_migrations_are_not_applied_unasked(settings: Settings) -> None:
         require_tables("default", ["accounts"])
 
 
-def test_missing_migrations_are_applied_where_the_settings_allow_it(settings: Settings) -> None:
+@pytest.mark.parametrize("label", ["accounts", "accounts_leases"])
+def test_missing_migrations_are_applied_where_the_settings_allow_it(settings: Settings, label: str) -> None:
     settings.ACCOUNTS_SIMULATE_MIGRATES = True
-    with last_migration_missing() as name:
+    with last_migration_missing(label) as name:
         require_tables("default", ["accounts"])
         app, _, migration = name.partition(".")
         assert query("SELECT count(*) FROM django_migrations WHERE app = %s AND name = %s", app, migration) == 1

@@ -8,6 +8,7 @@ from django.contrib.auth import get_user_model
 from django.db import IntegrityError, connection, transaction
 
 from accounts.lab.scenarios.ground import Ground, PurgeError
+from accounts.lab.scenarios.remains import new_name
 from accounts.models import Account, Entry
 from accounts.strategies import STRATEGIES
 from tests.factories import AccountFactory
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def ground() -> Ground:
-    return Ground.make(Account, using="default")
+    return Ground.make(Account, using="default", name=new_name())
 
 
 def used(ground: Ground) -> int:

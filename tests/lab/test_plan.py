@@ -1,15 +1,9 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accounts.lab.scenarios.mix import Mix
 from accounts.lab.simulator.plan import Plan
-
-
-@pytest.mark.parametrize(("operations", "workers"), [(10, 3), (8, 8), (9, 8), (100, 7)])
-def test_operations_are_shared_out_evenly(operations: int, workers: int) -> None:
-    plan = Plan(workers=workers, duration=None, operations=operations)
-    parts = [plan.operations_of(worker) or 0 for worker in range(workers)]
-    assert sum(parts) == operations
-    assert max(parts) - min(parts) <= 1
 
 
 def test_with_a_duration_nobody_has_a_number() -> None:
@@ -28,6 +22,8 @@ def test_with_a_duration_nobody_has_a_number() -> None:
         ({"operations": 100}, "give one of them"),
         ({"duration": None, "operations": 0}, "--operations"),
         ({"duration": None, "operations": 7}, "--operations 7 is not one for each of 8 workers"),
+        ({"laps": 0}, "--laps"),
+        ({"duration": None, "operations": 20, "laps": 3}, "not one for each of 8 workers in each of 3 laps"),
         ({"think_time": -0.1}, "--think-time must be 0 seconds or more"),
         ({"think_time": float("nan")}, "--think-time"),
     ],
@@ -35,6 +31,19 @@ def test_with_a_duration_nobody_has_a_number() -> None:
 def test_what_makes_no_sense_is_refused_by_name(options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Plan(**options)  # type: ignore[arg-type]
+
+
+@given(workers=st.integers(1, 40), laps=st.integers(1, 5), more=st.integers(0, 500))
+def test_operations_are_shared_out_among_workers_and_laps(workers: int, laps: int, more: int) -> None:
+    plan = Plan(workers=workers, laps=laps, duration=None, operations=workers * laps + more)
+    parts = [plan.operations_of(worker, lap=lap) or 0 for lap in range(laps) for worker in range(workers)]
+    assert sum(parts) == plan.operations
+    assert max(parts) - min(parts) <= 1
+
+
+def test_a_lap_is_a_part_of_the_time() -> None:
+    assert Plan(duration=3.0, laps=3).seconds == 1.0
+    assert Plan(duration=None, operations=10).seconds is None
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def tally(succeeded: int, *, refused: int = 0, milliseconds: int = 1000, **chang
 
 
 def made_row(*tallies: Tally) -> Row:
-    return row_of(tallies, Verdict(entries=1), strategy="s", safe=True, guarantee="g")
+    return row_of([tallies], Verdict(entries=1), strategy="s", safe=True, guarantee="g")
 
 
 def test_a_row_sums_up_its_workers() -> None:
@@ -57,6 +57,15 @@ def test_a_row_sums_up_its_workers() -> None:
     assert made.fairness == pytest.approx(jain([80, 10]))
     assert made.latency_ms.p50 == pytest.approx(1.0, rel=0.008)
     assert made.latency_ms.max == 1.0
+
+
+def test_a_row_sums_up_its_laps_and_leaves_out_the_time_between() -> None:
+    one, two, late = tally(60), tally(20, milliseconds=2000), tally(40)
+    late.started, late.ended = late.started + 60 * 10**9, late.ended + 60 * 10**9
+    made = row_of([[one, two], [late, None]], Verdict(entries=1), strategy="s", safe=True, guarantee="g")
+    assert (made.workers, made.succeeded, made.seconds) == (2, 120, 3.0)
+    assert made.operations_per_second == 40.0
+    assert made.fairness == pytest.approx(jain([100 / 2, 20 / 2]))
 
 
 def test_a_row_of_nobody_has_no_figures() -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -12,12 +13,14 @@ from django.db import connection
 from accounts.lab.scenarios.ground import Ground
 from accounts.lab.scenarios.load import LoadContender
 from accounts.lab.scenarios.mix import Mix
+from accounts.lab.scenarios.remains import new_name
 from accounts.lab.scenarios.run import NAMES, Field, Scene, run_load, run_story
 from accounts.lab.scenarios.stories import STORIES
 from accounts.lab.simulator.crew import Crew
+from accounts.lab.simulator.errors import SimulationError
 from accounts.lab.simulator.interrupt import Interrupt
 from accounts.lab.simulator.plan import Plan
-from accounts.lab.simulator.race import race
+from accounts.lab.simulator.race import Course, race
 from accounts.lab.simulator.report import LoadReport, Row
 from accounts.lab.simulator.rounds import StoryReport, tell
 from accounts.lab.simulator.worker import Post
@@ -33,9 +36,11 @@ def scene(*names: str, keep: bool = False) -> Scene:
     return Scene(strategies=names or NAMES, model=Account, using="default", keep=keep)
 
 
-def load(*names: str, workers: int = 4, accounts: int = 1, operations: int = 120, keep: bool = False) -> LoadReport:
+def load(
+    *names: str, workers: int = 4, accounts: int = 1, operations: int = 120, laps: int = 1, keep: bool = False
+) -> LoadReport:
     field = Field(accounts=accounts, mix=Mix.default(accounts=accounts), seed=11)
-    plan = Plan(workers=workers, duration=None, operations=operations)
+    plan = Plan(workers=workers, duration=None, operations=operations, laps=laps)
     with Interrupt() as interrupt:
         return run_load(scene(*names, keep=keep), plan=plan, field=field, interrupt=interrupt, terminal=None)
 
@@ -57,6 +62,27 @@ def test_on_a_hot_account_the_unprotected_lose_and_the_others_do_not() -> None:
     statuses = {row.strategy: row.status for row in report.rows}
     assert statuses == {**dict.fromkeys(SAFE, "correct"), "naive": "lost", "naive_atomic": "lost"}
     assert not any(row.breaks_promise for row in report.rows)
+    assert_nothing_is_left()
+
+
+def test_laps_take_turns_and_another_one_begins_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, int]] = []
+    plain = Course.run
+
+    def noted(course: Course, lap: int, **facts: Any) -> None:
+        seen.append((course.label, lap))
+        plain(course, lap, **facts)
+
+    monkeypatch.setattr(Course, "run", noted)
+    first, second = load("advisory", "pessimistic", operations=40, laps=2).rows
+    assert seen == [("advisory", 0), ("pessimistic", 0), ("pessimistic", 1), ("advisory", 1)]
+    assert (first.strategy, first.operations, first.status) == ("advisory", 40, "correct")
+    assert (second.strategy, second.operations, second.status) == ("pessimistic", 40, "correct")
+
+
+def test_more_workers_than_the_server_has_room_for_are_refused() -> None:
+    with pytest.raises(SimulationError, match=r"100000 workers need a connection each, but .* has \d+ left"):
+        load("pessimistic", workers=100_000, operations=100_000)
     assert_nothing_is_left()
 
 
@@ -97,12 +123,12 @@ class Race:
         self.crew: Crew
 
     def run(self, watch: Callable[[], None], *, duration: float = 60.0) -> Row:
-        ground = Ground.make(Account, using="default")
+        ground = Ground.make(Account, using="default", name=new_name())
         strategy = STRATEGIES[self.strategy].bound(using="default")
         contender = LoadContender(strategy=strategy, ground=ground, accounts=1, mix=Mix(), seed=3)
         with Interrupt() as self.interrupt, self._crew() as self.crew:
-            plan = Plan(workers=self.workers, duration=duration)
-            (row,) = race([contender], plan=plan, crew=self.crew, alias="default", watch=lambda name: watch)
+            course = Course(contender=contender, plan=Plan(workers=self.workers, duration=duration), label="it")
+            ((_, row),) = race([course], crew=self.crew, alias="default", watch=lambda name: watch)
         return row
 
     def _crew(self) -> Crew:
@@ -209,7 +235,7 @@ def test_overdraft_lets_exactly_one_pass_with_every_safe_strategy() -> None:
 
 
 def test_a_story_ends_with_its_actor() -> None:
-    ground = Ground.make(Account, using="default")
+    ground = Ground.make(Account, using="default", name=new_name())
     cast = STORIES["lost-update"].cast(STRATEGIES["pessimistic"].bound(using="default"), ground=ground)
     post = Post(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
     with Interrupt() as interrupt, Crew(post, workers=2, interrupt=interrupt) as crew:
@@ -226,7 +252,7 @@ def test_a_story_ends_with_its_actor() -> None:
 
 
 def test_an_interrupted_story_tells_the_rounds_it_had() -> None:
-    ground = Ground.make(Account, using="default")
+    ground = Ground.make(Account, using="default", name=new_name())
     cast = STORIES["overdraft"].cast(STRATEGIES["pessimistic"].bound(using="default"), ground=ground)
     post = Post(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
     with Interrupt() as interrupt, Crew(post, workers=2, interrupt=interrupt) as crew:
@@ -243,7 +269,7 @@ def test_an_interrupted_story_tells_the_rounds_it_had() -> None:
 
 @pytest.mark.parametrize("name", list(STORIES))
 def test_stories_begin_as_they_are_told(name: str) -> None:
-    ground = Ground.make(Account, using="default")
+    ground = Ground.make(Account, using="default", name=new_name())
     scenario = STORIES[name].scenario(STRATEGIES["pessimistic"], ground=ground)
     pk = scenario.set_up()
     assert scenario.observe is not None

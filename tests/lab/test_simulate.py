@@ -14,11 +14,13 @@ from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from accounts.lab.management import simulation
 from accounts.lab.management.commands import simulate
 from accounts.lab.scenarios.run import NAMES
+from accounts.lab.simulator.sweep import Point
 from accounts.models import Account, Entry
 from tests.lab.commands import any_left, manage, sessions, simulating
-from tests.lab.made import LOST, ending, load_report, naive, row, story_report, story_row
+from tests.lab.made import LOST, ending, load_report, naive, row, story_report, story_row, sweep_report
 from tests.sessions import until
 
 SMALL = {"workers": 2, "operations": 10, "strategies": ["pessimistic"]}
@@ -39,8 +41,8 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(asked, scene=scene)
         return seen["report"]
 
-    monkeypatch.setattr(simulate, "run_load", instead)
-    monkeypatch.setattr(simulate, "run_story", instead)
+    for name in ("run_load", "run_story", "run_sweep"):
+        monkeypatch.setattr(simulation, name, instead)
     return seen
 
 
@@ -57,7 +59,7 @@ def test_by_default_all_strategies_share_a_hot_account(reported: dict[str, Any])
 
 def test_a_default_run_stays_within_a_minute(reported: dict[str, Any]) -> None:
     run()
-    assert reported["plan"].duration * len(NAMES) < 30  # the rest is for starting and counting
+    assert reported["plan"].duration * len(NAMES) <= 30  # the rest is for starting and counting
 
 
 def test_options_reach_the_plan(reported: dict[str, Any]) -> None:
@@ -86,6 +88,30 @@ def test_without_a_seed_every_run_has_another(reported: dict[str, Any]) -> None:
 def test_names_are_separated_by_commas_or_spaces(names: list[str], reported: dict[str, Any]) -> None:
     run(strategies=names)
     assert reported["scene"].strategies == ("naive", "optimistic")
+
+
+def test_a_load_has_laps_where_time_limits_it(reported: dict[str, Any]) -> None:
+    run()
+    assert reported["plan"].laps == 3
+    run(operations=30)
+    assert reported["plan"].laps == 1
+    run(operations=30, laps=2)
+    assert reported["plan"].laps == 2
+
+
+def test_a_sweep_has_sizes_and_says_how_long_it_takes(reported: dict[str, Any]) -> None:
+    err = io.StringIO()
+    call_command("simulate", sweep="workers=1,4", strategies=["naive"], stdout=io.StringIO(), stderr=err)
+    assert [stop.plan.workers for stop in reported["stops"]] == [1, 4]
+    assert err.getvalue().startswith("2 sizes x 1 strategy x 3 s: about ")
+    run(sweep="accounts=2,10", workers=3, operations=30)
+    assert [(stop.plan.workers, stop.field.accounts) for stop in reported["stops"]] == [(3, 2), (3, 10)]
+    assert {str(stop.field.mix) for stop in reported["stops"]} == {"1:1:1"}
+
+
+def test_one_account_among_the_sizes_keeps_transfers_out_of_all(reported: dict[str, Any]) -> None:
+    run(sweep="accounts=1,10")
+    assert {str(stop.field.mix) for stop in reported["stops"]} == {"1:1:0"}
 
 
 def test_a_scenario_has_rounds(reported: dict[str, Any]) -> None:
@@ -118,6 +144,16 @@ def test_a_scenario_has_rounds(reported: dict[str, Any]) -> None:
         (["--scenario", "overdraft", "--think-time", "3", "--seed", "1"], "--think-time, --seed is for loads only"),
         (["--scenario", "overdraft", "--rounds", "0"], "--rounds must be"),
         (["--rounds", "5"], "--rounds goes with --scenario"),
+        (["--laps", "0"], "--laps must be"),
+        (["--operations", "20", "--laps", "3"], "not one for each of 8 workers in each of 3 laps"),
+        (["--sweep", "speed=1"], "--sweep is workers=1,2,4,8"),
+        (["--sweep", "workers=1,2", "--workers", "2"], "--workers is what --sweep varies"),
+        (["--sweep", "accounts=1,2", "--mix", "1:1:1"], "add --accounts 2 or more"),
+        (["--sweep", "workers=1,9", "--operations", "5"], "not one for each of 9 workers"),
+        (["--scenario", "overdraft", "--sweep", "workers=1,2"], "--sweep is for loads only"),
+        (["--plot", "a.svg"], "--plot draws a sweep: add --sweep"),
+        (["--plot", "a.gif", "--sweep", "workers=1"], "must end with .svg or .png"),
+        (["--plot", "/nowhere/a.svg", "--sweep", "workers=1"], "--plot /nowhere/a.svg: there is no folder"),
         (["--model", "accounts.Nothing"], "no such model"),
         (["--database", "nowhere"], "--database nowhere: there is no such database; there are default"),
         (["--output", "/nowhere/at/all.json"], "there is no folder /nowhere/at"),
@@ -155,6 +191,18 @@ def test_the_report_goes_to_a_file_and_nowhere_else(reported: dict[str, Any], tm
 def test_a_device_is_written_to_and_not_replaced(reported: dict[str, Any]) -> None:
     run(format="json", output=Path("/dev/null"))
     assert not Path("/dev/null").is_file()
+
+
+def test_a_sweep_is_drawn_beside_its_report(reported: dict[str, Any], tmp_path: Path) -> None:
+    reported["report"] = sweep_report(Point(value=1, rows=(row("a"),)))
+    assert "Operations a second" in run(sweep="workers=1", plot=tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+
+
+def test_a_sweep_of_nothing_is_not_drawn(reported: dict[str, Any], tmp_path: Path) -> None:
+    reported["report"] = sweep_report(values=(1,))
+    run(sweep="workers=1", plot=tmp_path / "a.svg")
+    assert not list(tmp_path.iterdir())
 
 
 def test_notes_do_not_disturb_data(reported: dict[str, Any]) -> None:
@@ -201,13 +249,15 @@ def test_check_ends_with_1_where_a_promise_was_broken(reported: dict[str, Any]) 
     reported["report"] = story_report(story_row("liar", ending("70.00", broken=True)))
     run(scenario="lost-update")
     assert code_of(scenario="lost-update", check=True) == 1
+    reported["report"] = sweep_report(Point(value=1, rows=(row("liar", verdict=LOST),)))
+    assert code_of(sweep="workers=1", check=True) == 1
 
 
 def test_who_does_not_want_to_wait_gets_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*args: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simulate, "run_load", interrupted)
+    monkeypatch.setattr(simulation, "run_load", interrupted)
     assert code_of() == 130
 
 
