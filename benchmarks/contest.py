@@ -1,0 +1,167 @@
+"""Contenders that do the same work, interleaved in rounds, and measured against one of them, the yardstick."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from benchmarks.figures import Figures, Sample, combined
+from benchmarks.suite import Options, Say, Table
+
+__all__ = ["OVERHEAD", "Cell", "Contender", "Contest", "Result", "bound"]
+
+OVERHEAD = 2.0
+"""Seconds that one run takes at most on average besides its measurement: fresh rows, connections, the check."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What is the same for all contenders that are compared."""
+
+    rows: int
+    """Rows that the work is spread over evenly."""
+    workers: int
+    """Clients at the same time."""
+
+    def __str__(self) -> str:
+        return f"{self.workers} {'worker' if self.workers == 1 else 'workers'}, {self.rows:,} " + (
+            "row" if self.rows == 1 else "rows"
+        )
+
+
+class Contender(Protocol):
+    """One way to do the work."""
+
+    @property
+    def name(self) -> str:
+        """What reports and ``--only`` call it, as ``whose:which``."""
+        ...
+
+    def obstacle(self, cell: Cell) -> str | None:
+        """Return why it cannot run here, such as a package that is not installed; None if it can."""
+        ...
+
+    def run(self, cell: Cell, *, seconds: int) -> Sample:
+        """Make fresh rows, do the work, check what is there afterwards."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a contest came to in one cell."""
+
+    cell: Cell
+    """Where."""
+    figures: Mapping[str, Figures]
+    """The medians, by contender."""
+    absent: Mapping[str, str]
+    """Who did not take part, and why."""
+
+    def table(self) -> Table:
+        """Return the figures to read, the fastest first."""
+        ranked = sorted(self.figures.items(), key=lambda item: -item[1].rate)
+        absent = tuple((name, why, *[None] * (len(_COLUMNS) - 2)) for name, why in self.absent.items())
+        return Table(
+            title=str(self.cell), columns=_COLUMNS, rows=(*(_row(name, each) for name, each in ranked), *absent)
+        )
+
+    def data(self) -> dict[str, Any]:
+        """Return plain values."""
+        figures = {name: asdict(each) for name, each in self.figures.items()}
+        return {**asdict(self.cell), "contenders": figures, "absent": dict(self.absent)}
+
+
+def bound(options: Options, *, contenders: int) -> float:
+    """Return how many seconds a contest of so many contenders takes at most."""
+    runs = len(options.rows) * len(options.workers) * contenders * options.rounds
+    return runs * (options.seconds + OVERHEAD)
+
+
+@dataclass(slots=True, kw_only=True)
+class Contest:
+    """Runs every contender once in each cell and round; in every round somebody else begins."""
+
+    contenders: Sequence[Contender]
+    """Who takes part."""
+    yardstick: str
+    """The name of the one that the others are measured by."""
+    options: Options
+    """Cells, rounds and seconds."""
+    interrupted: Callable[[], bool] = bool
+    """Whether somebody asked for the end; asked after each run, which may have failed for that alone."""
+    failures: dict[tuple[Cell, str], str] = field(default_factory=dict)
+    """Who broke off in a cell, and why; it does not run there again."""
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells, in the order in which they are run."""
+        return [Cell(rows=rows, workers=workers) for rows in self.options.rows for workers in self.options.workers]
+
+    @property
+    def seconds(self) -> float:
+        """How long `run` takes at most: nothing is begun after that, and what was measured until then is shown."""
+        return bound(self.options, contenders=len(self.contenders))
+
+    def run(self, *, say: Say) -> list[Result]:
+        """Measure everybody and return the medians, cell by cell. Raises ``KeyboardInterrupt`` when interrupted."""
+        deadline = time.monotonic() + self.seconds
+        samples: dict[Cell, list[dict[str, Sample]]] = {cell: [] for cell in self.cells}
+        for number in range(self.options.rounds):
+            for cell in self.cells:
+                say(f"round {number + 1} of {self.options.rounds}: {cell}")
+                samples[cell].append(dict(self._round(cell, number, deadline=deadline, say=say)))
+        return [self._result(cell, rounds) for cell, rounds in samples.items()]
+
+    def _round(self, cell: Cell, number: int, *, deadline: float, say: Say) -> Iterator[tuple[str, Sample]]:
+        for contender in self._order(number):
+            if time.monotonic() > deadline:
+                say("  out of time: the rest is left out")
+                return
+            if contender.obstacle(cell) or (cell, contender.name) in self.failures:
+                continue
+            sample = self._sample(contender, cell)
+            if self.interrupted():
+                raise KeyboardInterrupt
+            if sample is None:
+                say(f"  {contender.name:32} {self.failures[cell, contender.name]}")
+            else:
+                say(f"  {contender.name:32} {sample.rate:10,.0f}/s  {sample.verdict}")
+                yield contender.name, sample
+
+    def _sample(self, contender: Contender, cell: Cell) -> Sample | None:
+        try:
+            return contender.run(cell, seconds=self.options.seconds)
+        except Exception as error:  # noqa: BLE001 - one contender's failure is a result, not the end of all
+            self.failures[cell, contender.name] = f"FAILED: {type(error).__name__}: {error}".partition("\n")[0]
+            return None
+
+    def _order(self, number: int) -> list[Contender]:
+        """Return the contenders, beginning elsewhere in each round: none always follows the same one's heat."""
+        start = number * len(self.contenders) // self.options.rounds
+        return [*self.contenders[start:], *self.contenders[:start]]
+
+    def _result(self, cell: Cell, rounds: Sequence[Mapping[str, Sample]]) -> Result:
+        figures, absent = {}, {}
+        for contender in self.contenders:
+            name = contender.name
+            mine = [each for each in rounds if name in each]
+            if mine and (cell, name) not in self.failures:
+                figures[name] = combined([each[name] for each in mine], [each.get(self.yardstick) for each in mine])
+            else:
+                absent[name] = contender.obstacle(cell) or self.failures.get((cell, name), "out of time")
+        return Result(cell=cell, figures=figures, absent=absent)
+
+
+_COLUMNS = (
+    *("contender", "verdict", "ops/s", "ratio", "lowest", "highest", "p50 ms", "p95 ms", "p99 ms"),
+    *("retries/op", "fairness", "client us/op", "server us/op"),
+)
+
+
+def _row(name: str, each: Figures) -> tuple[str | float | None, ...]:
+    return (
+        *(name, each.verdict, each.rate, each.ratio, each.lowest, each.highest, each.p50_ms, each.p95_ms, each.p99_ms),
+        *(each.retries, each.fairness, each.client_us, each.server_us),
+    )

@@ -1,0 +1,80 @@
+"""The database of a run: made for it, as durable as was asked for, and dropped after it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+
+from accounts.lab.simulator.database import environment
+
+__all__ = ["described", "scratch_database"]
+
+_PATIENCE = 10.0
+"""Seconds until a server has read its settings again."""
+
+
+@contextmanager
+def scratch_database(*, durable: bool, flush_delay: float = 0.0) -> Iterator[None]:
+    """Make a database with all tables and let Django's default connection be to it; drop it after the block.
+
+    On the embedded server ``durable`` sets fsync, full_page_writes and synchronous_commit on or off for the whole
+    server; on another one synchronous_commit alone, for the sessions of this run. Whoever flushes the log first waits
+    ``flush_delay`` milliseconds, with everyone behind him (commit_delay, which asks for a superuser), as if the disk
+    were so much slower. Raises ``ImproperlyConfigured`` or ``DatabaseError`` where the server cannot be had.
+    """
+    value = "on" if durable else "off"
+    delay = {"commit_delay": f"{flush_delay * 1000:.0f}", "commit_siblings": "0" if flush_delay else "5"}
+    if os.environ.get("DATABASE_URL"):
+        _set_for_sessions({"synchronous_commit": value, **(delay if flush_delay else {})})
+    else:
+        _set_for_server({"synchronous_commit": value, "fsync": value, "full_page_writes": value, **delay})
+    name = connection.settings_dict["NAME"]
+    connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    try:
+        yield
+    finally:
+        connection.creation.destroy_test_db(name, verbosity=0)
+
+
+def _set_for_sessions(settings: Mapping[str, str]) -> None:
+    options = connection.settings_dict.setdefault("OPTIONS", {})
+    listed = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    options["options"] = f"{options.get('options', '')} {listed}".strip()
+    connection.close()
+
+
+def _set_for_server(settings: Mapping[str, str]) -> None:
+    with connection.cursor() as cursor:
+        for name, value in settings.items():
+            cursor.execute(f"ALTER SYSTEM SET {name} = {value}")
+        cursor.execute("SELECT pg_reload_conf()")
+    deadline = time.monotonic() + _PATIENCE
+    while any(_shown(name) != value for name, value in settings.items()) and time.monotonic() < deadline:
+        connections[DEFAULT_DB_ALIAS].close()  # a new session has the new settings, once the server has
+
+
+def _shown(setting: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting(%s)", [setting])
+        return str(cursor.fetchone()[0])
+
+
+def described() -> dict[str, Any]:
+    """Return what figures depend on: versions, processors, durability, and what else the machine is busy with."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    def installed(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "not installed"
+
+    packages = ("psycopg", "django-concurrency", "django-pglock", "frontrun")
+    versions = {name: installed(name) for name in packages}
+    delay = {"commit_delay": _shown("commit_delay")}
+    return {**environment(DEFAULT_DB_ALIAS), **delay, **versions, "load before": round(os.getloadavg()[0], 1)}

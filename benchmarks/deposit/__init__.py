@@ -1,0 +1,98 @@
+"""The deposit with its ledger entry: pgbench, psycopg, plain Django, other packages and every way of this one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from accounts.lab.simulator.crew import Crew
+from benchmarks.contest import Contender, Contest, bound
+from benchmarks.deposit.contender import WorkerContender
+from benchmarks.deposit.pgbench import SCRIPTS
+from benchmarks.suite import Options, Say, Section, chosen
+from benchmarks.workers import crew_of
+
+__all__ = ["SUITE", "YARDSTICK"]
+
+YARDSTICK = "pgbench:one-statement"
+"""What everybody is measured by: the whole deposit in one prepared statement."""
+
+_MODULES = ("benchmarks.deposit.raw", "benchmarks.deposit.others", "benchmarks.deposit.ours", "benchmarks.deposit.hot")
+_START = 3.0
+"""Seconds that one worker process takes at most to start, beside all others."""
+_UNSAFE = ("strategy:naive", "strategy:naive_atomic")
+"""Contenders that are here to be seen wrong."""
+
+_SUMMARY = """\
+Every operation is one deposit of 1.00 with its ledger entry (pgbench:update and psycopg:update: without), on the real \
+tables with their triggers, into an account drawn evenly. `ratio` is operations a second by those of \
+pgbench:one-statement in the same round, `lowest` and `highest` its extremes over the rounds; everything else is the \
+median of the rounds. Fairness is Jain's index over the workers; CPU is of all clients, and of all the server's \
+processes. In `batch` one statement has 100 deposits: operations count deposits, latencies whole batches. \
+account:try_deposit reads the account before each attempt; in-hand has read it long before and never meets a conflict. \
+In pgbench:slots and slotted:deposit 16 rows stand for an account. queued:deposit appends to a queue; one consumer \
+keeps up, and its CPU is not the clients'. The verdict compares balances, versions and entries with what was told to \
+have succeeded.\
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Deposit:
+    """The suite."""
+
+    name: str = "deposit"
+
+    def names(self) -> tuple[str, ...]:
+        """Return the contenders' names."""
+        return tuple(script.name for script in SCRIPTS) + tuple(
+            name for module in _MODULES for name in import_module(module).WAYS
+        )
+
+    def seconds(self, options: Options) -> float:
+        """Return how long all rounds take at most."""
+        return bound(options, contenders=len(self._taking_part(options))) + _START * max(options.workers)
+
+    def run(self, options: Options, *, say: Say) -> Section:
+        """Race all contenders."""
+        names = self._taking_part(options)
+        with crew_of(max(options.workers)) as crew:
+            contenders = [each for each in self._contenders(crew) if each.name in names]
+            contest = Contest(
+                contenders=contenders,
+                yardstick=YARDSTICK,
+                options=options,
+                interrupted=lambda: crew.interrupt.requested,
+            )
+            results = contest.run(say=say)
+        wrong = {
+            name
+            for result in results
+            for name, figures in result.figures.items()
+            if figures.verdict != "correct" and name not in _UNSAFE
+        }
+        return Section(
+            suite=self.name,
+            summary=_SUMMARY,
+            tables=tuple(result.table() for result in results),
+            data={"yardstick": YARDSTICK, "cells": [result.data() for result in results], "wrong": sorted(wrong)},
+            sound=not wrong,
+        )
+
+    def _taking_part(self, options: Options) -> tuple[str, ...]:
+        names = chosen(self.names(), options.only)
+        return names if YARDSTICK in names else (YARDSTICK, *names)
+
+    def _contenders(self, crew: Crew) -> list[Contender]:
+        contenders: list[Contender] = list(SCRIPTS)
+        for name in _MODULES:
+            module = import_module(name)
+            missing = getattr(module, "missing", lambda name: None)
+            contenders += [
+                WorkerContender(way=way, module=name, crew=crew, missing=missing(way.name))
+                for way in module.WAYS.values()
+            ]
+        return contenders
+
+
+SUITE = Deposit()
+"""The suite."""

@@ -1,0 +1,97 @@
+"""The rows that every contender works on: made afresh before each run, and checked after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import connection
+
+from accounts.models import Account, Entry
+
+__all__ = ["AMOUNT", "OPENING", "Books", "check", "open_books"]
+
+OPENING = Decimal("1000.00")
+"""The balance that every account begins with."""
+AMOUNT = Decimal("1.00")
+"""What every deposit adds: always the same, so that the sum tells how many are in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """What the tables hold after a run, against what the contender was told it had done."""
+
+    told: int
+    """Deposits that succeeded, as the contender counts them."""
+    booked: int
+    """Deposits that are in the balances."""
+    entries: int | None
+    """Entries; None where the contender's work has none."""
+    broken: int
+    """Entries that do not follow from the one before of the same account."""
+    versions: int
+    """How far the versions have moved."""
+
+    @property
+    def verdict(self) -> str:
+        """``correct``, or the first thing that is wrong."""
+        if self.told != self.booked:
+            return f"WRONG: {self.told - self.booked:,} of {self.told:,} deposits not in the balance"
+        if self.entries is not None and self.entries != self.told:
+            return f"WRONG: {self.entries:,} entries of {self.told:,} deposits"
+        if self.broken:
+            return f"WRONG: {self.broken:,} entries do not follow from the one before"
+        if self.versions != self.told:
+            return f"WRONG: versions moved {self.versions:,} times in {self.told:,} deposits"
+        return "correct" if self.told else "NOTHING DONE"
+
+
+def open_books(rows: int) -> None:
+    """Empty both tables and open accounts 1 to ``rows``, and one more that only warm-ups use."""
+    user, _ = get_user_model()._base_manager.get_or_create(username="benchmark")
+    with connection.cursor() as cursor:
+        cursor.execute(f"TRUNCATE {_table(Account)}, {_table(Entry)} RESTART IDENTITY CASCADE")
+        cursor.execute(
+            f"INSERT INTO {_table(Account)} (user_id, balance, overdraft_limit, updated_at) "
+            "SELECT %s, %s, 0, now() FROM generate_series(1, %s)",
+            [user.pk, OPENING, rows + 1],
+        )
+        # So that no contender finds statistics or a visibility map that another one left.
+        cursor.execute(f"VACUUM (ANALYZE) {_table(Account)}, {_table(Entry)}")
+
+
+def check(*, rows: int, told: int, with_entries: bool, tables: tuple[Any, Any] = (Account, Entry)) -> Books:
+    """Compare balances, versions and entries with the deposits that were told to have succeeded.
+
+    ``tables`` are the models of the rows with balances, of which those up to ``rows`` count, and of their entries.
+    """
+    account, entry = map(_table, tables)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT sum(balance - %s) / %s, sum(version - 1) FROM {account} WHERE id <= %s",
+            [OPENING, AMOUNT, rows],
+        )
+        booked, versions = cursor.fetchone()
+        cursor.execute(_CHAIN.format(entry=entry), {"opening": OPENING, "rows": rows})
+        entries, broken = cursor.fetchone()
+    return Books(
+        told=told,
+        booked=int(booked),
+        entries=int(entries) if with_entries else None,
+        broken=int(broken),
+        versions=int(versions),
+    )
+
+
+_CHAIN = """
+SELECT count(*), count(*) FILTER (WHERE balance_after <> before + amount OR version_after <> seen + 1)
+FROM (SELECT amount, balance_after, version_after,
+             lag(balance_after, 1, %(opening)s) OVER chain AS before, lag(version_after, 1, 1) OVER chain AS seen
+      FROM {entry} WHERE account_id <= %(rows)s WINDOW chain AS (PARTITION BY account_id ORDER BY id)) AS entries
+"""
+
+
+def _table(model: Any) -> str:
+    return connection.ops.quote_name(model._meta.db_table)

@@ -1,0 +1,179 @@
+"""Ways as other people's articles and packages have them, on plain models of the same two tables."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from concurrency.exceptions import RecordModifiedError
+from concurrency.fields import AutoIncVersionField
+from django.db import models, transaction
+from django.db.models.functions import Now
+
+from accounts.models import Account, Entry
+from benchmarks.deposit.books import AMOUNT
+from benchmarks.deposit.ways import Part, Way
+
+__all__ = ["WAYS", "missing"]
+
+
+def _money() -> Any:
+    return models.DecimalField(max_digits=14, decimal_places=2)
+
+
+class _Account(models.Model):
+    """The account's columns as a project without this package would declare them."""
+
+    user_id = models.BigIntegerField()
+    balance = _money()
+    overdraft_limit = _money()
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        abstract = True
+
+
+class PlainAccount(_Account):
+    """The account with an ordinary column for its version."""
+
+    version = models.BigIntegerField()
+
+    class Meta:
+        app_label = "benchmarks"
+        managed = False
+        db_table = Account._meta.db_table
+
+
+class ConcurrentAccount(_Account):
+    """The account with django-concurrency's own field."""
+
+    version = AutoIncVersionField()
+
+    class Meta:
+        app_label = "benchmarks"
+        managed = False
+        db_table = Account._meta.db_table
+
+
+class PlainEntry(models.Model):
+    """The entry."""
+
+    account_id = models.BigIntegerField()
+    amount = _money()
+    balance_after = _money()
+    version_after = models.BigIntegerField()
+    idempotency_key = models.CharField(max_length=255, null=True)  # noqa: DJ001 - the column as it is
+    transfer = models.UUIDField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        app_label = "benchmarks"
+        managed = False
+        db_table = Entry._meta.db_table
+
+
+def _book(account: PlainAccount | ConcurrentAccount) -> None:
+    PlainEntry._base_manager.create(
+        account_id=account.pk, amount=AMOUNT, balance_after=account.balance, version_after=account.version
+    )
+
+
+def _changed(account: PlainAccount) -> PlainAccount:
+    account.balance += AMOUNT
+    account.version += 1
+    account.save()
+    _book(account)
+    return account
+
+
+@contextmanager
+def plain(part: Part) -> Iterator[Callable[[Any], object]]:
+    """Lock with select_for_update(), save(), create the entry: as the well-known article has it.
+
+    H. Benita, "How to Manage Concurrency in Django Models", 2017.
+    """
+
+    def deposit(account_id: int) -> object:
+        with transaction.atomic():
+            account = PlainAccount._base_manager.select_for_update().get(pk=account_id)
+            return _changed(account)
+
+    yield deposit
+
+
+def concurrency(pause: Callable[[int], float]) -> Callable[[Part], Any]:
+    """Return the way of django-concurrency's save(), repeated after a pause of seconds by the attempt's number."""
+
+    def attempt(account_id: int) -> object:
+        with transaction.atomic():
+            account = ConcurrentAccount._base_manager.get(pk=account_id)
+            account.balance += AMOUNT
+            account.save()
+            _book(account)
+        return account
+
+    @contextmanager
+    def way(part: Part) -> Iterator[Callable[[Any], object]]:
+        def deposit(account_id: int) -> object:
+            for number in count():
+                try:
+                    return attempt(account_id)
+                except RecordModifiedError:
+                    part.retries += 1
+                    time.sleep(pause(number))
+            raise AssertionError("count() does not end")
+
+        yield deposit
+
+    return way
+
+
+def at_once(number: int) -> float:
+    """Return no pause."""
+    return 0.0
+
+
+def backoff(number: int) -> float:
+    """Return a random pause below a bound that doubles from 1 ms up to 100 ms."""
+    return random.uniform(0, min(0.1, 0.001 * 2 ** min(number, 10)))  # noqa: S311 - no secret
+
+
+@contextmanager
+def advisory(part: Part) -> Iterator[Callable[[Any], object]]:
+    """Take pglock's advisory lock for the transaction, then read, save() and create the entry."""
+    import pglock
+
+    def deposit(account_id: int) -> object:
+        with pglock.advisory(f"account:{account_id}", xact=True):
+            account = PlainAccount._base_manager.get(pk=account_id)
+            return _changed(account)
+
+    yield deposit
+
+
+WAYS = {
+    way.name: way
+    for way in (
+        Way(name="django:article", open=plain),
+        Way(name="django-concurrency:immediate", open=concurrency(at_once)),
+        Way(name="django-concurrency:backoff", open=concurrency(backoff)),
+        Way(name="pglock:advisory", open=advisory),
+    )
+}
+"""All of them, by name."""
+
+
+def missing(name: str) -> str | None:
+    """Return which package this way lacks, if so."""
+    if name != "pglock:advisory":
+        return None
+    try:
+        import pglock  # noqa: F401
+    except ImportError:
+        return "django-pglock is not installed"
+    return None

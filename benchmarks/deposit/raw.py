@@ -1,0 +1,117 @@
+"""Ways without an ORM: psycopg alone, and psycopg below Django's connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from django.db import connection
+
+from benchmarks.deposit.books import AMOUNT
+from benchmarks.deposit.pgbench import BATCH_SIZE
+from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UPDATE, WRITE, filled
+from benchmarks.deposit.ways import Part, Way
+
+__all__ = ["WAYS"]
+
+_NAMES = {name: f"%({name})s" for name in ("account", "accounts", "amount", "balance", "version")}
+
+
+def _sql(template: str) -> str:
+    return filled(template, **{**_NAMES, "accounts": "%(accounts)s::bigint[]"})
+
+
+@contextmanager
+def own_connection() -> Iterator[psycopg.Connection[Any]]:
+    """Connect as Django would, but with psycopg's own defaults, committing every statement."""
+    params = connection.get_connection_params()
+    known = {
+        name: params[name] for name in ("host", "port", "user", "password", "dbname", "options") if params.get(name)
+    }
+    with psycopg.connect(**known, autocommit=True) as own:
+        yield own
+
+
+def one_statement(template: str, parameter: str = "account") -> Callable[[Part], Any]:
+    """Return the way that sends this one statement, prepared, on psycopg's connection."""
+
+    @contextmanager
+    def way(part: Part) -> Iterator[Callable[[Any], object]]:
+        sql = _sql(template)
+        with own_connection() as own, own.cursor() as cursor:
+
+            def deposit(what: Any) -> object:
+                cursor.execute(sql, {parameter: what, "amount": AMOUNT}, prepare=True)
+                return cursor.fetchone() if cursor.description else cursor.rowcount
+
+            yield deposit
+
+    return way
+
+
+@contextmanager
+def lock_then_write(part: Part) -> Iterator[Callable[[Any], object]]:
+    """Lock, read, write and book in a transaction, all statements prepared."""
+    lock, write, entry = map(_sql, (LOCK, WRITE, ENTRY))
+    with own_connection() as own, own.cursor() as cursor:
+
+        def deposit(account: int) -> object:
+            with own.transaction():
+                cursor.execute(lock, {"account": account}, prepare=True)
+                balance, version = cursor.fetchone() or (None, None)
+                seen = {"account": account, "amount": AMOUNT, "balance": balance, "version": version}
+                cursor.execute(write, seen, prepare=True)
+                cursor.execute(entry, seen, prepare=True)
+            return balance
+
+        yield deposit
+
+
+@contextmanager
+def below_django(part: Part) -> Iterator[Callable[[Any], object]]:
+    """Send the one statement, prepared, by a cursor of psycopg's that shares Django's connection."""
+    sql = _sql(ONE_STATEMENT)
+    connection.ensure_connection()
+    shared = connection.connection
+    before = shared.prepare_threshold
+    # Django's default is None, and then psycopg prepares nothing, whatever a cursor asks for.
+    shared.prepare_threshold = 0
+    try:
+        with psycopg.Cursor(shared) as cursor:
+
+            def deposit(account: int) -> object:
+                cursor.execute(sql, {"account": account, "amount": AMOUNT}, prepare=True)
+                return cursor.fetchone()
+
+            yield deposit
+    finally:
+        shared.prepare_threshold = before
+
+
+@contextmanager
+def django_cursor(part: Part) -> Iterator[Callable[[Any], object]]:
+    """Send the one statement by Django's own cursor: not prepared, its parameters put in by the client."""
+    sql = _sql(ONE_STATEMENT)
+
+    def deposit(account: int) -> object:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, {"account": account, "amount": AMOUNT})
+            return cursor.fetchone()
+
+    yield deposit
+
+
+WAYS = {
+    way.name: way
+    for way in (
+        Way(name="psycopg:update", open=one_statement(UPDATE), with_entries=False),
+        Way(name="psycopg:one-statement", open=one_statement(ONE_STATEMENT)),
+        Way(name="psycopg:lock", open=lock_then_write),
+        Way(name="psycopg:batch", open=one_statement(BATCH, "accounts"), size=BATCH_SIZE),
+        Way(name="django:psycopg-cursor", open=below_django),
+        Way(name="django:cursor", open=django_cursor),
+    )
+}
+"""All of them, by name."""

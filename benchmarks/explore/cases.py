@@ -1,0 +1,48 @@
+"""What is explored: the ready-made races, and the same changes by three actors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from types import MappingProxyType
+
+from accounts.lab.races import Race
+from accounts.lab.scenarios.races import RACES
+from accounts.lab.scenarios.races.by_strategy import story_race
+from accounts.lab.scenarios.stories import Story
+from accounts.strategies import STRATEGIES
+
+__all__ = ["BESIDE", "THREE", "TWO"]
+
+TWO: Mapping[str, Race] = RACES
+"""Every ready-made race, by its name."""
+
+_THREE_DEPOSITS = Story(
+    name="three-deposits",
+    text="Three workers deposit 10, 20 and 30 at the same time.",
+    promise="All three are booked.",
+    balance=Decimal("100.00"),
+    overdraft_limit=Decimal("0.00"),
+    changes=(("deposit", Decimal(10)), ("deposit", Decimal(20)), ("deposit", Decimal(30))),
+    passing=3,
+    failure="lost",
+)
+_SIMPLE = ("naive", "pessimistic", "optimistic", "conditional_update", "serializable")
+"""The strategies that stand for read-modify-write, row lock, version, F() and SERIALIZABLE."""
+
+THREE: Mapping[str, Race] = MappingProxyType(
+    {
+        race.name: race
+        for race in (story_race(_THREE_DEPOSITS, STRATEGIES[name].bound(compiled=False)) for name in _SIMPLE)
+    }
+)
+"""Three actors, by name."""
+
+BESIDE: tuple[str, ...] = (
+    *(f"lost-update:{name}" for name in _SIMPLE),
+    "transfers:ordered",
+    "transfers:unordered",
+    "write-skew:unlocked",
+    "get-or-create:not-unique",
+)
+"""The races that frontrun explores, too."""

@@ -1,0 +1,251 @@
+"""Acquire and release: leases beside raw psycopg with the same SQL, django-db-mutex and an advisory lock."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from benchmarks.suite import Options, Say, Section, Table, chosen
+
+__all__ = ["CONTENDERS", "SUITE", "count", "measure"]
+
+Hold = Callable[[str], None]
+"""Acquires the lease of this key, waiting if need be, and releases it."""
+
+OURS, BARE = "accounts.leases", "accounts.leases, no session limit"
+TTL, WAIT = 60.0, 60.0
+LIMIT = 10_000
+"""Milliseconds that a statement may take: those of accounts.leases at this ttl, and every session's own limit."""
+_START = 2.0
+"""Seconds that one worker process takes at most to start, beside all others."""
+_SUMMARY = """\
+Every operation acquires one lease and releases it. `leases / it` is the rate of accounts.leases by that of the \
+contender in the same round, the median of the rounds. raw psycopg sends the same SQL without Django. django-db-mutex \
+does not wait: who is refused tries again after 5 ms. An advisory lock is no lease, it has no time to live and no \
+token and writes nothing; it is the floor. All sessions have a statement_timeout, except those with no session limit: \
+there each statement of leases brings its own.\
+"""
+PAUSE = 0.005
+"""Seconds between two attempts of those who have to poll."""
+
+
+def lease() -> Hold:
+    """Return how this package does it."""
+    from accounts.leases.models import Lease
+
+    def hold(key: str) -> None:
+        handle = Lease.objects.acquire(key, TTL, wait=WAIT)
+        if handle is None:
+            raise TimeoutError(key)
+        handle.release()
+
+    return hold
+
+
+def raw() -> Hold:
+    """Return the same SQL on a psycopg connection, with nothing around it."""
+    from psycopg import ClientCursor
+    from psycopg.sql import Identifier
+
+    from accounts.leases import postgresql as sql
+    from accounts.leases.models import Lease
+    from accounts.leases.operations import quoted_names
+    from accounts.leases.waiting import SLICE, pauses
+
+    session = _connect()
+    names = quoted_names(Lease._meta.db_table, lambda name: Identifier(name).as_string())
+    acquire, release = (statement.sql.format(**names) for statement in (sql.ACQUIRE, sql.RELEASE))
+    queue = sql.SETTINGS.format(milliseconds=LIMIT) + sql.QUEUE
+
+    def row(statement: str, *facts: Any) -> Any:
+        return session.execute(statement, facts, prepare=True).fetchone()
+
+    def queued(key: str) -> Any:
+        with session.transaction():
+            ClientCursor(session).execute(queue, {"key": key, "after": LIMIT})
+            looks, insists_at = pauses(math.inf), time.monotonic() + SLICE
+            while not (found := row(acquire, key, "raw", "null", TTL, False, None))[0]:
+                time.sleep(next(looks))
+                if time.monotonic() > insists_at:
+                    session.execute(sql.INSIST, {"key": key})
+                    insists_at = math.inf
+        return found
+
+    def hold(key: str) -> None:
+        found = row(acquire, key, "raw", "null", TTL, True, LIMIT)
+        if not found[0]:
+            found = queued(key)
+        row(release, key, found[1], 0.0, LIMIT)
+
+    return hold
+
+
+def mutex() -> Hold:
+    """Return django-db-mutex, which does not wait: who is refused tries again."""
+    from db_mutex.db_mutex import db_mutex
+    from db_mutex.exceptions import DBMutexError
+
+    def hold(key: str) -> None:
+        while True:
+            try:
+                with db_mutex(key):
+                    return
+            except DBMutexError:
+                time.sleep(PAUSE)
+
+    return hold
+
+
+def advisory() -> Hold:
+    """Return a session's advisory lock."""
+    session = _connect()
+
+    def hold(key: str) -> None:
+        session.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])
+        session.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [key])
+
+    return hold
+
+
+CONTENDERS: Mapping[str, Callable[[], Hold]] = {
+    OURS: lease,
+    BARE: lease,
+    "raw psycopg, same SQL": raw,
+    "django-db-mutex": mutex,
+    "advisory lock": advisory,
+}
+"""Makes each contender, on the connection of the process that calls it."""
+
+
+def _connect() -> Any:
+    import psycopg
+    from django.db import connection
+
+    given = connection.get_connection_params()
+    address = {
+        name: given[name] for name in ("dbname", "host", "port", "user", "password", "options") if given.get(name)
+    }
+    return psycopg.connect(**address, autocommit=True)
+
+
+def count(name: str, *, seconds: float, key: str) -> tuple[int, float]:
+    """Return how often the contender held the key, and the seconds that it took, here and now."""
+    hold = CONTENDERS[name]()
+    hold(key)
+    begun = time.perf_counter()
+    done = 0
+    while (elapsed := time.perf_counter() - begun) < seconds:
+        hold(key)
+        done += 1
+    return done, elapsed
+
+
+def _work(database: str, begin: Any, told: Any, name: str, seconds: float) -> None:
+    import django
+
+    django.setup()
+    from django.db import connection, connections
+
+    connection.settings_dict["NAME"] = database
+    if name != BARE:
+        options = connection.settings_dict["OPTIONS"]
+        options["options"] = f"{options.get('options', '')} -c statement_timeout={LIMIT}".strip()
+    connection.ensure_connection()
+    begin.wait()
+    told.put(count(name, seconds=seconds, key="the one"))
+    connections.close_all()
+
+
+def rate(name: str, *, seconds: float, workers: int) -> float:
+    """Return acquires and releases of one key a second, of all workers together, each a process."""
+    from django.db import connection
+
+    context = multiprocessing.get_context("spawn")
+    begin, told = context.Barrier(workers), context.Queue()
+    arguments = (connection.settings_dict["NAME"], begin, told, name, seconds)
+    processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    counts = [told.get() for _ in processes]
+    for process in processes:
+        process.join()
+    return float(sum(done / elapsed for done, elapsed in counts))
+
+
+def measure(names: Sequence[str], options: Options, *, workers: int) -> dict[str, list[float]]:
+    """Return every contender's rate in every round; none of one that is not installed."""
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    there = [name for name in names if not _missing(name)]
+    for number in range(options.rounds):
+        turn = number % len(there)
+        for name in there[turn:] + there[:turn]:
+            rates[name].append(rate(name, seconds=options.seconds, workers=workers))
+    return rates
+
+
+def _missing(name: str) -> bool:
+    return name == "django-db-mutex" and find_spec("db_mutex") is None
+
+
+def _table(title: str, rates: Mapping[str, Sequence[float]]) -> Table:
+    """Return the medians, and the median ratio of ours to each in the same round."""
+    ours = rates[OURS]
+    return Table(
+        title=title,
+        columns=("contender", "pairs/s", "leases / it"),
+        rows=tuple(
+            (
+                name,
+                statistics.median(theirs),
+                statistics.median(mine / its for mine, its in zip(ours, theirs, strict=True)),
+            )
+            if theirs
+            else (f"{name}: not installed", None, None)
+            for name, theirs in rates.items()
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """The suite."""
+
+    name: str = "leases"
+
+    def names(self) -> tuple[str, ...]:
+        """Return the contenders' names."""
+        return tuple(CONTENDERS)
+
+    def seconds(self, options: Options) -> float:
+        """Return how long all rounds take at most."""
+        return len(CONTENDERS) * options.rounds * sum(options.seconds + _START * n for n in _workers(options))
+
+    def run(self, options: Options, *, say: Say) -> Section:
+        """Measure one process alone, and as many on one key as were asked for."""
+        names = [OURS, *(name for name in chosen(self.names(), options.only) if name != OURS)]
+        cells = {}
+        for workers in _workers(options):
+            cells[workers] = measure(names, options, workers=workers)
+            say(f"leases: {workers} done")
+        titles = {n: "One process" if n == 1 else f"{n} processes, one key" for n in cells}
+        return Section(
+            suite=self.name,
+            summary=_SUMMARY,
+            tables=tuple(_table(titles[workers], rates) for workers, rates in cells.items()),
+            data={str(workers): rates for workers, rates in cells.items()},
+            sound=True,
+        )
+
+
+def _workers(options: Options) -> tuple[int, ...]:
+    return tuple(sorted({1, max(options.workers)}))
+
+
+SUITE = Leases()
+"""The suite."""

@@ -1,0 +1,108 @@
+"""Sections as tables, JSON or Markdown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.suite import Section, Table, Value
+
+__all__ = ["SCHEMA_VERSION", "as_json", "as_markdown", "as_text", "merged"]
+
+SCHEMA_VERSION = 1
+"""Of the JSON; rises when a reader of the old form would misread the new one."""
+
+_TITLE = """# Results
+
+The last run of every suite, on a shared machine: compare ratios, not absolute figures, and these only where `lowest` \
+and `highest` are close; a load before the run above the number of processors is another program's. Each part says how \
+to repeat it. All of them at once, which replaces the parts of this file:
+
+```sh
+python -m benchmarks {suites} --rows 1,10,10000 --workers 1,8,32 --format markdown --output benchmarks/RESULTS.md
+```
+"""
+
+
+def as_json(sections: Sequence[Section], *, machine: Mapping[str, Any], command: str) -> str:
+    """Return all figures with a schema version."""
+    suites = {section.suite: {"sound": section.sound, "data": section.data} for section in sections}
+    return json.dumps(
+        {"schema_version": SCHEMA_VERSION, "command": command, "machine": dict(machine), "suites": suites}, indent=2
+    )
+
+
+def as_text(sections: Sequence[Section], *, machine: Mapping[str, Any], command: str) -> str:
+    """Return aligned tables."""
+    blocks = [_machine(machine)]
+    for section in sections:
+        blocks.append(f"{section.suite}: {section.summary}")
+        blocks += [_text(table) for table in section.tables]
+    return "\n\n".join(blocks)
+
+
+def as_markdown(sections: Sequence[Section], *, machine: Mapping[str, Any], command: str) -> str:
+    """Return a document with one part for each section; `merged` puts it into another one."""
+    parts = [_part(section, machine=machine, command=command) for section in sections]
+    return "\n".join([_TITLE.format(suites=" ".join(section.suite for section in sections)), *parts])
+
+
+def merged(document: str, path: Path) -> str:
+    """Return the document that is at the path with the parts of this one in the place of its own of the same suites."""
+    if not path.exists():
+        return document
+    parts = {**_parts(path.read_text()), **_parts(document)}
+    return "\n".join([_TITLE.format(suites=" ".join(sorted(parts))), *(parts[suite] for suite in sorted(parts))])
+
+
+_PART = re.compile(r"<!-- suite: (\w+) -->\n.*?<!-- end of \1 -->\n", re.DOTALL)
+
+
+def _parts(document: str) -> dict[str, str]:
+    return {found[1]: found[0] for found in _PART.finditer(document)}
+
+
+def _part(section: Section, *, machine: Mapping[str, Any], command: str) -> str:
+    blocks = [f"## {section.suite}", section.summary, _machine(machine), f"```sh\n{command}\n```"]
+    blocks += [_markdown(table) for table in section.tables]
+    text = "\n\n".join(blocks)
+    return f"<!-- suite: {section.suite} -->\n{text}\n<!-- end of {section.suite} -->\n"
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in machine.items()) + "."
+
+
+def _markdown(table: Table) -> str:
+    lines = [_row(table.columns), "|---" + "|---:" * (len(table.columns) - 1) + "|"]
+    lines += [_row([_shown(value) for value in row]) for row in table.rows]
+    return "\n\n".join([f"### {table.title}", "\n".join(lines), *table.notes])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _text(table: Table) -> str:
+    rows = [table.columns, *([_shown(value) for value in row] for row in table.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
+    return "\n".join([table.title, "-" * len(table.title), *lines, *table.notes])
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [
+        cell.rjust(width) if number else cell.ljust(width)
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+
+
+def _shown(value: Value) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return f"{value:,}" if isinstance(value, int) else value

@@ -1,0 +1,352 @@
+"""The simulator itself: what it adds to an operation, what it keeps in memory, and what many workers take."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import pickle
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, connection
+
+from accounts.lab.scenarios.ground import Ground
+from accounts.lab.scenarios.load import AccountClient, AccountLoad, LoadContender
+from accounts.lab.scenarios.mix import Mix
+from accounts.lab.scenarios.remains import new_name
+from accounts.lab.simulator.crew import Crew
+from accounts.lab.simulator.desk import Desk, Task, idle
+from accounts.lab.simulator.measure import Client, Load, Shift
+from accounts.lab.simulator.tally import Operation, Tally
+from accounts.models import Account
+from accounts.strategies import STRATEGIES
+from benchmarks.figures import middle
+from benchmarks.suite import Options, Say, Section, Table, chosen
+from benchmarks.workers import Metered, WorkersError, crew_of, require_no_errors
+
+__all__ = ["NOTHING", "SUITE", "Inside", "InsideLoad", "around", "bare", "kept", "one_shift"]
+
+NOTHING, ONE_STATEMENT = "nothing", "one prepared UPDATE"
+_ACCOUNTS = 100
+_MIX = Mix()
+_SIZES = (10_000, 100_000, 300_000)
+"""Operations after which memory is looked at."""
+_CREWS = (1, 8, 64)
+_RUN, _MEMORY, _START = 1.0, 30.0, 45.0
+"""Seconds that a run takes besides its measurement, and that the other two parts take, at most."""
+_SUMMARY = """\
+`around` is a worker's CPU time from the end of one strategy's call to the beginning of the next: counting, drawing, \
+timing; less what measuring this costs, as a strategy that does nothing shows. One prepared UPDATE is about the least \
+that an operation can take. `client` is the whole CPU time of the worker for an operation, with the database driver. \
+All are medians of the rounds, on 100 accounts. `kept` is what a worker still holds after so many operations that did \
+nothing, as tracemalloc counts it, and `told` the size of what it sends to the parent.\
+"""
+
+
+class Nothing:
+    """A strategy that does nothing."""
+
+    def deposit(self, pk: object, amount: object) -> None:
+        """Do nothing."""
+
+    withdraw = deposit
+
+    def transfer(self, source_pk: object, target_pk: object, amount: object) -> None:
+        """Do nothing."""
+
+
+class OneStatement:
+    """One prepared UPDATE on Django's own connection, without an entry: nothing that changes a balance is cheaper."""
+
+    def __init__(self) -> None:
+        connection.ensure_connection()
+        session: Any = connection.connection
+        self._cursor = session.cursor()
+        table, key = (connection.ops.quote_name(name) for name in (Account._meta.db_table, "id"))
+        self._sql = f"UPDATE {table} SET balance = balance + %s, version = version + 1 WHERE {key} = %s"
+
+    def deposit(self, pk: object, amount: object) -> None:
+        """Add the amount."""
+        self._cursor.execute(self._sql, (amount, pk), prepare=True)
+
+    withdraw = deposit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareLoad(AccountLoad):
+    """The load of `AccountLoad`, drawn and counted as such, and carried out by the bare ways of this module."""
+
+    @contextlib.contextmanager
+    def client(self, worker: int) -> Iterator[AccountClient]:
+        """Return this worker's part."""
+        way: Any = Nothing() if self.strategy == NOTHING else OneStatement()
+        yield AccountClient(self, strategy=way, draws=random.Random(worker))  # noqa: S311 - no secret
+
+
+@dataclass(slots=True)
+class Inside:
+    """A client whose operations are timed from inside, too."""
+
+    client: Client
+    """What is done."""
+    inside: float = 0.0
+    """CPU seconds inside of the operations."""
+    between: float = 0.0
+    """CPU seconds from the end of one to the beginning of the next."""
+    ended: float | None = None
+    """When the last one ended, on the clock of this thread's CPU time."""
+
+    def draw(self) -> Operation:
+        """Return the next operation, which times itself."""
+        operation = self.client.draw()
+        return Operation(perform=partial(self._perform, operation.perform), changes=operation.changes)
+
+    def _perform(self, perform: Callable[[], object]) -> object:
+        begun = time.thread_time()
+        if self.ended is not None:
+            self.between += begun - self.ended
+        try:
+            return perform()
+        finally:
+            self.ended = time.thread_time()
+            self.inside += self.ended - begun
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+
+@dataclass(slots=True)
+class InsideLoad:
+    """A load whose clients are `Inside`; keeps the last one."""
+
+    load: Load
+    """What is done."""
+    last: Inside | None = field(default=None)
+    """The client that was there last."""
+
+    @contextlib.contextmanager
+    def client(self, worker: int) -> Iterator[Inside]:
+        """Return this worker's part."""
+        with self.load.client(worker) as client:
+            self.last = Inside(client)
+            yield self.last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parted:
+    """A worker's task: its shift, with the CPU seconds inside of its operations and between them."""
+
+    load: Load
+    """What to do."""
+    worker: int
+    """Which part of it."""
+    seconds: float
+    """How long."""
+
+    def __call__(self, desk: Desk) -> tuple[Tally, float, float]:
+        """Do it."""
+        load = InsideLoad(self.load)
+        tally = one_shift(load, worker=self.worker, seconds=self.seconds)(desk)
+        return (tally, load.last.inside, load.last.between) if load.last else (tally, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """A worker's task: so many operations that do nothing, and what is kept of them."""
+
+    load: Load
+    """What to do."""
+    operations: int
+    """How often."""
+
+    def __call__(self, desk: Desk) -> tuple[int, int]:
+        """Return the bytes that are kept, and those that are told."""
+        return kept(one_shift(self.load, worker=0, operations=self.operations), desk)
+
+
+def kept(shift: Shift, desk: Desk) -> tuple[int, int]:
+    """Do the shift; return the bytes that are in memory for it afterwards, and those of its tally for the parent."""
+    # What is loaded and cached on first use counts for nothing.
+    one_shift(shift.load, worker=shift.worker, operations=100)(desk)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        tally = shift(desk)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0], len(pickle.dumps(tally))
+    finally:
+        tracemalloc.stop()
+
+
+def around(crew: Crew, load: Load, *, workers: int, seconds: float) -> dict[str, float]:
+    """Return microseconds of an operation: of CPU around it and in all, and the median from call to answer.
+
+    Raises `WorkersError` where operations failed, ``KeyboardInterrupt`` where somebody asked for the end.
+    """
+    finish = crew.race(_tasks(crew, [Parted(load=load, worker=n, seconds=seconds) for n in range(workers)]))
+    if crew.interrupt.requested:
+        raise KeyboardInterrupt
+    if finish.casualties:
+        raise WorkersError(str(finish.casualties[0]))
+    tallies, inside, between = zip(*finish.results[:workers], strict=True)
+    require_no_errors(list(tallies))
+    whole = Tally.merged(tallies)
+    median = whole.latencies.percentile(50)
+    return {
+        "around": sum(between) / (whole.answered - workers) * 1e6,  # of n operations n - 1 have one before
+        "client": (sum(inside) + sum(between)) / whole.answered * 1e6,
+        "p50": (median or 0) / 1e3,
+    }
+
+
+def _tasks(crew: Crew, tasks: Sequence[Task]) -> list[Task]:
+    return [*tasks, *[idle] * (crew.size - len(tasks))]
+
+
+def one_shift(load: Load, *, worker: int, seconds: float | None = None, operations: int | None = None) -> Shift:
+    """Return a worker's part of this load, limited by either."""
+    return Shift(
+        load=load, worker=worker, alias=DEFAULT_DB_ALIAS, seconds=seconds, operations=operations, think_time=0.0
+    )
+
+
+def bare(way: str, accounts: Sequence[Any]) -> BareLoad:
+    """Return a load by one of the bare ways."""
+    model, using = Account._meta.label, DEFAULT_DB_ALIAS
+    return BareLoad(strategy=way, model=model, using=using, accounts=tuple(accounts), mix=_MIX, seed=0)
+
+
+def _loads(names: Sequence[str], ground: Ground) -> Iterator[tuple[str, Load]]:
+    for name in names:
+        strategy = STRATEGIES[name].bound(using=DEFAULT_DB_ALIAS)
+        contender = LoadContender(strategy=strategy, ground=ground, accounts=_ACCOUNTS, mix=_MIX, seed=0)
+        contender.open()
+        yield name, contender.load(0)
+    yield ONE_STATEMENT, bare(ONE_STATEMENT, tuple(contender.versions))
+
+
+# The three parts.
+
+
+def _overhead(names: Sequence[str], options: Options, say: Say) -> Table:
+    """Measure every strategy by turns with the one that does nothing, which shows what measuring itself costs."""
+    workers, samples = max(options.workers), dict[str, list[dict[str, float]]]()
+    ground = Ground.make(Account, using=DEFAULT_DB_ALIAS, name=new_name())
+    with crew_of(workers) as crew:
+        uncounted = _Bare(crew=crew, workers=workers)
+        for number in range(options.rounds):
+            loads = list(_loads(names, ground))
+            start = number * len(loads) // options.rounds
+            for name, load in loads[start:] + loads[:start]:
+                sample = around(crew, load, workers=workers, seconds=options.seconds)
+                sample["around"] -= uncounted.cost_of_measuring()
+                samples.setdefault(name, []).append(sample)
+                say(f"simulator: {name:24} {sample['around']:6.1f} us around {sample['client']:8.0f} us")
+        samples[NOTHING] = [{"around": cost, "client": cost, "p50": 0.0} for cost in uncounted.costs]
+    ground.purge()
+    rows = sorted(((name, *_medians(each)) for name, each in samples.items()), key=lambda row: row[2])
+    return Table(
+        title=f"What is around an operation, {workers} workers",
+        columns=("strategy", "around us/op", "client us/op", "p50 us", "around / client", "around / p50"),
+        rows=tuple(
+            (name, mine, client, p50 or None, mine / client, mine / p50 if p50 else None)
+            for name, mine, client, p50 in rows
+        ),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bare:
+    """The strategy that does nothing, with the clock inside of its operations and without."""
+
+    crew: Crew
+    workers: int
+    costs: list[float] = field(default_factory=list)
+
+    def cost_of_measuring(self) -> float:
+        """Return the microseconds that `around` counts too much for an operation, measured now."""
+        seconds, load = 0.3, bare(NOTHING, range(_ACCOUNTS))
+        tasks = [Metered(shift=one_shift(load, worker=n, seconds=seconds)) for n in range(self.workers)]
+        results = self.crew.race(_tasks(self.crew, tasks)).results[: self.workers]
+        operations = sum(tally.answered for tally, _ in results)
+        self.costs.append(sum(cpu for _, cpu in results) / operations * 1e6)
+        return around(self.crew, load, workers=self.workers, seconds=seconds)["around"] - self.costs[-1]
+
+
+def _medians(samples: Sequence[Mapping[str, float]]) -> tuple[float, float, float]:
+    mine, client, p50 = (middle(sample[name] for sample in samples) or 0.0 for name in ("around", "client", "p50"))
+    return mine, client, p50
+
+
+def _memory(say: Say) -> Table:
+    rows = []
+    with crew_of(1) as crew:
+        for accounts in (1, 1000):
+            for operations in _SIZES:
+                (result,) = crew.race([Keeping(load=bare(NOTHING, range(accounts)), operations=operations)]).results
+                rows.append((f"{operations:,} operations on {accounts:,} accounts", *(part / 1024 for part in result)))
+        say("simulator: memory done")
+    return Table(title="What a worker keeps", columns=("after", "kept KiB", "told KiB"), rows=tuple(rows))
+
+
+def _start(say: Say) -> Table:
+    rows = []
+    for workers in _CREWS:
+        begun = time.perf_counter()
+        with crew_of(workers) as crew:
+            took = time.perf_counter() - begun
+            used = middle(_own_memory(member.process.pid or 0) for member in crew.members)
+        rows.append((f"{workers}", took, used))
+        say(f"simulator: {workers} workers started in {took:.1f} s")
+    return Table(
+        title="Workers until all are connected",
+        columns=("workers", "seconds", "MiB each"),
+        rows=tuple(rows),
+        notes=("MiB: the proportional set size, in which shared memory is divided among those who share it.",),
+    )
+
+
+def _own_memory(pid: int) -> float | None:
+    """Return the process's proportional set size in MiB; None where the system does not show it."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulator:
+    """The suite."""
+
+    name: str = "simulator"
+
+    def names(self) -> tuple[str, ...]:
+        """Return the strategies' names."""
+        return tuple(STRATEGIES)
+
+    def seconds(self, options: Options) -> float:
+        """Return how long all parts take at most."""
+        return (len(self.names()) + 1) * options.rounds * (options.seconds + _RUN + 1.0) + _MEMORY + _START
+
+    def run(self, options: Options, *, say: Say) -> Section:
+        """Measure all three."""
+        names = chosen(self.names(), options.only)
+        tables = (_overhead(names, options, say), _memory(say), _start(say))
+        return Section(
+            suite=self.name,
+            summary=_SUMMARY,
+            tables=tables,
+            data={table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in tables},
+            sound=True,
+        )
+
+
+SUITE = Simulator()
+"""The suite."""

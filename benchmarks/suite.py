@@ -1,0 +1,134 @@
+"""What a suite is: a question put to the machine, with how long the answer takes at most.
+
+To add one, write a module with a ``SUITE`` that keeps to `Suite`, and name it in `SUITES`. A suite whose contenders do
+the same work gives them to `benchmarks.contest.Contest`, which interleaves them, takes medians and ratios and makes the
+tables; `benchmarks.workers` has the processes for those that are Python, and `benchmarks.figures.measured` makes a
+sample of what they tell. `benchmarks.deposit` is one of that kind, `benchmarks.explore` is one that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Protocol
+
+__all__ = ["SUITES", "Options", "Say", "Section", "Suite", "Table", "Value", "chosen", "load"]
+
+SUITES: Mapping[str, str] = MappingProxyType(
+    {
+        "deposit": "benchmarks.deposit",
+        "explore": "benchmarks.explore",
+        "leases": "benchmarks.leases",
+        "simulator": "benchmarks.simulator",
+    }
+)
+"""The module of every suite, by the name that the command line calls it."""
+
+Say = Callable[[str], None]
+"""Takes a line of progress."""
+Value = str | int | float | None
+"""What a table's cell holds; None where nothing was or could be measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked for. Raises ``ValueError``, naming the option, for values that make no sense."""
+
+    rows: tuple[int, ...] = (1, 10_000)
+    """Numbers of rows that the work is spread over; 1 is the hot row."""
+    workers: tuple[int, ...] = (8,)
+    """Numbers of clients at the same time."""
+    rounds: int = 3
+    """How often everything is measured; the medians are shown."""
+    seconds: int = 2
+    """How long each measurement lasts: whole seconds, as pgbench takes them."""
+    durable: bool = True
+    """Whether a commit is on the disk when it returns."""
+    flush_delay: float = 0.0
+    """Milliseconds that each flush of the log takes longer than the disk needs, as on network storage; up to 100."""
+    only: tuple[str, ...] = ()
+    """Patterns of the names that take part; empty for all."""
+    repeat: int = 1
+    """How often `explore` goes through the ready-made set, comparing the outcomes."""
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "workers"):
+            values = getattr(self, name)
+            if not values or min(values) < 1:
+                raise ValueError(f"--{name} takes whole numbers of at least 1, not {values}")
+        for name in ("rounds", "seconds", "repeat"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.flush_delay <= 100:
+            raise ValueError(f"--flush-delay takes 0 to 100 milliseconds, not {self.flush_delay:g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Figures to print, in rows under headings."""
+
+    title: str
+    """What they are of."""
+    columns: tuple[str, ...]
+    """The headings, units included."""
+    rows: tuple[tuple[Value, ...], ...]
+    """The figures."""
+    notes: tuple[str, ...] = ()
+    """What a reader has to know, in sentences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """What a suite found."""
+
+    suite: str
+    """The suite's name."""
+    summary: str
+    """What was measured and how, in sentences."""
+    tables: tuple[Table, ...]
+    """The same figures as ``data``, to read."""
+    data: Any
+    """All figures, in plain values for JSON."""
+    sound: bool
+    """Whether everything that claims to be right was right."""
+
+
+class Suite(Protocol):
+    """A suite: an object named ``SUITE`` in a module of `SUITES`."""
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+        ...
+
+    def names(self) -> Sequence[str]:
+        """Return the names that ``--only`` may choose from."""
+        ...
+
+    def seconds(self, options: Options) -> float:
+        """Return how long `run` takes at most."""
+        ...
+
+    def run(self, options: Options, *, say: Say) -> Section:
+        """Measure on Django's default database, which is the benchmark's alone; progress goes to ``say``."""
+        ...
+
+
+def load(name: str) -> Suite:
+    """Return the suite of this name; Django must be set up. Raises ``KeyError``."""
+    suite: Suite = import_module(SUITES[name]).SUITE
+    return suite
+
+
+def chosen(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that fit one of the shell patterns, all of them where there is none.
+
+    Raises ``ValueError`` where nothing fits.
+    """
+    found = tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
+    if not found:
+        raise ValueError(f"--only {','.join(patterns)} fits none of {', '.join(names)}")
+    return found

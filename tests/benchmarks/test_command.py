@@ -1,0 +1,107 @@
+"""The command line, and the three forms of its results."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.command import main
+from benchmarks.render import as_json, as_markdown, as_text, merged
+from benchmarks.suite import SUITES, Options, Section, Table, chosen, load
+
+TABLE = Table(
+    title="1 worker", columns=("contender", "ops/s", "ratio"), rows=(("a|b", 12345.6, 0.25), ("c", None, None))
+)
+MACHINE = {"cpus": 2}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def section(name: str = "deposit") -> Section:
+    return Section(suite=name, summary="What it is.", tables=(TABLE,), data={"x": 1}, sound=True)
+
+
+def test_every_suite_keeps_to_the_contract() -> None:
+    for name in SUITES:
+        suite = load(name)
+        assert suite.name == name
+        assert suite.names()
+        assert suite.seconds(Options()) > 0
+
+
+@pytest.mark.parametrize("only", ["nobody", "strategy:naive,"])
+def test_names_that_nobody_has_are_wrong_usage(only: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--only", only.rstrip(",") + "-x"]) == 2
+    assert "fits none of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["--rows 0", "--rounds 0", "--seconds 0", "--repeat 0", "--workers -1", "--flush-delay -1", "--flush-delay 101"],
+)
+def test_numbers_that_make_no_sense_are_named(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments.split()) == 2
+    assert arguments.split(maxsplit=1)[0] in capsys.readouterr().err
+
+
+def test_a_suite_that_there_is_not_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["nosuch"])
+    assert "there is no suite 'nosuch', only deposit, explore" in capsys.readouterr().err
+
+
+def test_a_slow_disk_bounds_what_one_client_commits(tmp_path: Path) -> None:
+    others = {
+        name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "DJANGO_SETTINGS_MODULE")
+    }
+    told = "deposit --rows 1 --workers 1 --rounds 1 --seconds 1 --only pgbench:one-statement --flush-delay 20"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *told.split(), "--format", "json"],
+        cwd=ROOT,
+        env={**others, "BANK_PGDATA": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["machine"]["commit_delay"] == "20000"
+    (rate,) = re.findall(r"([\d,]+)/s\s+correct", done.stderr)
+    assert int(rate) <= 1000 / 20
+
+
+def test_patterns_choose_names() -> None:
+    names = ("strategy:naive", "strategy:optimistic", "account:deposit")
+    assert chosen(names, ()) == names
+    assert chosen(names, ("strategy:*", "account:d*")) == names
+    assert chosen(names, ("*:naive",)) == ("strategy:naive",)
+
+
+def test_text_has_aligned_figures_and_leaves_the_unknown_out() -> None:
+    text = as_text([section()], machine=MACHINE, command="x")
+    assert "contender   ops/s  ratio\na|b        12,346   0.25\nc" in text
+    assert "cpus 2." in text
+
+
+def test_json_has_a_schema_version_and_all_data() -> None:
+    data = json.loads(as_json([section()], machine=MACHINE, command="x"))
+    assert data["schema_version"] == 1
+    assert data["suites"] == {"deposit": {"sound": True, "data": {"x": 1}}}
+    assert (data["machine"], data["command"]) == (MACHINE, "x")
+
+
+def test_markdown_says_how_to_repeat_it() -> None:
+    text = as_markdown([section()], machine=MACHINE, command="python -m benchmarks --rounds 1")
+    assert "```sh\npython -m benchmarks --rounds 1\n```" in text
+    assert "| a\\|b | 12,346 | 0.25 |" in text
+
+
+def test_a_part_of_the_results_replaces_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "RESULTS.md"
+    path.write_text(as_markdown([section(), section("explore")], machine={"run": "first"}, command="x"))
+    new = merged(as_markdown([section("explore")], machine={"run": "second"}, command="x"), path)
+    assert (new.count("run first"), new.count("run second")) == (1, 1)
+    assert new.index("## deposit") < new.index("run first") < new.index("## explore") < new.index("run second")

@@ -1,0 +1,116 @@
+"""Real runs: who is right shows as right, and who is wrong as wrong."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+
+from accounts.lab.simulator.crew import Crew
+from benchmarks.contest import Cell
+from benchmarks.deposit import SUITE, YARDSTICK, hot, others, ours, raw
+from benchmarks.deposit.books import check, open_books
+from benchmarks.deposit.contender import WorkerContender
+from benchmarks.deposit.pgbench import SCRIPTS
+from benchmarks.suite import Options
+from benchmarks.workers import WorkersError, crew_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HOT = Cell(rows=1, workers=2)
+SPREAD = Cell(rows=10, workers=2)
+
+
+@pytest.fixture(scope="module")
+def crew(django_db_setup: None) -> Iterator[Crew]:
+    """Three workers: one more than the cells need."""
+    with crew_of(3) as members:
+        yield members
+
+
+def contender(crew: Crew, module: ModuleType, name: str) -> WorkerContender:
+    return WorkerContender(way=module.WAYS[name], module=module.__name__, crew=crew)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_pgbench_deposits_right(script: object) -> None:
+    (one,) = (each for each in SCRIPTS if each is script)
+    sample = one.run(HOT, seconds=1)
+    assert sample.verdict == "correct"
+    assert sample.operations > 0
+    assert None not in (sample.p50_ms, sample.p99_ms, sample.fairness, sample.client_us)
+
+
+def test_python_contenders_deposit_right(crew: Crew) -> None:
+    safe = [
+        *((raw, name) for name in raw.WAYS),
+        *((others, name) for name in others.WAYS),
+        *((hot, name) for name in hot.WAYS),
+        *((ours, name) for name in ours.WAYS if name.startswith("account:")),
+    ]
+    verdicts = {name: contender(crew, module, name).run(SPREAD, seconds=1).verdict for module, name in safe}
+    assert verdicts == dict.fromkeys(verdicts, "correct")
+
+
+def test_naive_shows_as_wrong(crew: Crew) -> None:
+    assert contender(crew, ours, "strategy:naive").run(HOT, seconds=2).verdict.startswith("WRONG")
+
+
+def test_retries_and_cpu_are_counted(crew: Crew) -> None:
+    sample = contender(crew, others, "django-concurrency:immediate").run(HOT, seconds=1)
+    assert sample.retries is not None
+    assert sample.retries > 0
+    assert sample.client_us is not None
+    assert sample.client_us > 0
+
+
+def test_operations_that_fail_are_no_result(crew: Crew) -> None:
+    broken = contender(crew, ours, "account:deposit")
+    too_few = replace(broken, way=replace(broken.way, open_books=lambda rows: open_books(rows - 1)))
+    with pytest.raises(WorkersError, match="DoesNotExist"):
+        too_few.run(SPREAD, seconds=1)
+
+
+def test_a_worker_without_a_row_of_its_own_is_an_obstacle(crew: Crew) -> None:
+    way = contender(crew, ours, "account:try_deposit-in-hand")
+    assert way.obstacle(HOT) == "each worker needs a row of its own"
+    assert way.obstacle(SPREAD) is None
+
+
+# The check.
+
+
+def test_nothing_done_is_not_correct() -> None:
+    open_books(2)
+    assert check(rows=2, told=0, with_entries=True).verdict == "NOTHING DONE"
+
+
+def test_a_deposit_that_is_not_there_is_wrong() -> None:
+    open_books(2)
+    assert check(rows=2, told=3, with_entries=True).verdict == "WRONG: 3 of 3 deposits not in the balance"
+
+
+def test_a_deposit_without_entry_is_wrong(crew: Crew) -> None:
+    sample = contender(crew, raw, "psycopg:update").run(HOT, seconds=1)
+    assert sample.verdict == "correct"
+    assert check(rows=1, told=sample.operations, with_entries=True).verdict.startswith("WRONG: 0 entries")
+
+
+# The whole.
+
+
+def test_the_suite_races_who_is_asked_for_and_the_yardstick() -> None:
+    options = Options(rows=(10,), workers=(1,), rounds=1, seconds=1, only=("account:deposit",))
+    lines: list[str] = []
+    section = SUITE.run(options, say=lines.append)
+    (cell,) = section.data["cells"]
+    assert set(cell["contenders"]) == {YARDSTICK, "account:deposit"}
+    assert section.sound
+    assert cell["contenders"][YARDSTICK]["ratio"] == 1.0
+    assert cell["contenders"]["account:deposit"]["ratio"] > 0
+
+
+def test_its_bound_grows_with_all_that_is_asked_for() -> None:
+    small, large = Options(rows=(1,), workers=(1,), rounds=1), Options(rows=(1, 10), workers=(1, 8), rounds=3)
+    assert SUITE.seconds(small) > small.seconds * len(SUITE.names())
+    assert SUITE.seconds(large) > 12 * small.seconds * len(SUITE.names())

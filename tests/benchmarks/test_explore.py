@@ -1,0 +1,88 @@
+"""The race lab's figures, and what the other explorer's process says."""
+
+import json
+
+import pytest
+
+from accounts.lab.explorer import explore
+from accounts.lab.scenarios.races import RACES
+from benchmarks.explore import SUITE
+from benchmarks.explore.measure import Repetition, left_behind, measured, present
+from benchmarks.explore.with_frontrun import explored, found_in, missing
+from benchmarks.suite import Options
+from tests.factories import AccountFactory
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def run(*only: str, repeat: int = 1) -> tuple[dict[str, object], bool, list[str]]:
+    lines: list[str] = []
+    section = SUITE.run(Options(seconds=1, only=only, repeat=repeat), say=lines.append)
+    return section.data, section.sound, [table.title for table in section.tables]
+
+
+def test_right_and_wrong_code_show_as_such() -> None:
+    data, sound, titles = run("write-skew:*")
+    two: dict[str, dict[str, dict[str, object]]] = data["two"]  # type: ignore[assignment]
+    assert {name: each["reduced"]["verdict"] for name, each in two.items()} == {
+        "write-skew:unlocked": "broken",
+        "write-skew:locked": "holds",
+    }
+    assert all(each["same_ends"] for each in two.values())
+    assert sound
+    assert titles[0] == "Two actors"
+
+
+def test_out_of_time_is_no_verdict_on_the_rest() -> None:
+    found = measured(RACES["lost-update:serializable"], timeout=0)
+    assert (found.verdict, found.complete, found.expected) == ("incomplete", False, True)
+
+
+def test_the_ready_made_set_comes_to_the_same_again() -> None:
+    before, repetition = present(), Repetition()
+    for _ in range(2):
+        repetition.again([RACES["lost-update:naive"], RACES["queue:skip-locked"]])
+    assert (repetition.rounds, repetition.differing) == (2, set())
+    assert left_behind(before) == {"rows": 0, "sessions": 0, "locks": 0}
+
+
+def test_another_outcome_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    repetition = Repetition()
+    repetition.again([RACES["write-skew:unlocked"]])
+    monkeypatch.setattr(
+        "benchmarks.explore.measure.explore", lambda scenario: explore(RACES["write-skew:locked"].scenario)
+    )
+    repetition.again([RACES["write-skew:unlocked"]])
+    assert repetition.differing == {"write-skew:unlocked"}
+
+
+def test_a_row_that_stays_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.explore.measure._PATIENCE", 0.0)
+    before = present()
+    AccountFactory.create()
+    assert left_behind(before)["rows"] == 2
+
+
+# Beside frontrun.
+
+
+def test_what_it_found_is_its_last_line() -> None:
+    line = json.dumps({"verdict": "broken", "schedules": 7, "seconds": 1.5, "exhausted": True})
+    found = found_in(f"some noise\n{line}\n", errors="")
+    assert (found.verdict, found.schedules, found.exhausted) == ("broken", 7, True)
+
+
+def test_its_failure_is_told_in_its_own_words() -> None:
+    assert found_in("", errors="Traceback\nImportError: no").verdict == "failed: ImportError: no"
+
+
+def test_that_it_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.explore.missing", lambda: "frontrun not installed")
+    section = SUITE.run(Options(seconds=1, only=("lost-update:naive",)), say=lambda line: None)
+    (table,) = (table for table in section.tables if table.title == "Beside frontrun")
+    assert "frontrun not installed" in table.rows[0]
+
+
+@pytest.mark.skipif(missing() is not None, reason=f"{missing()}: see benchmarks/requirements.txt")
+def test_it_finds_the_lost_update_too() -> None:
+    assert explored("lost-update:naive", seconds=60).verdict == "broken"
