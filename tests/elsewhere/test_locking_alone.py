@@ -1,17 +1,38 @@
 """A project that uses ``accounts.locking`` for its own model, and installs no app of ours."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.elsewhere.conformance import ProjectTests
 from tests.elsewhere.conftest import Databases, Projects
 from tests.elsewhere.project import Project
 
+TEMPLATES = {
+    "BACKEND": "django.template.backends.django.DjangoTemplates",
+    "APP_DIRS": True,
+    "OPTIONS": {
+        "context_processors": [
+            "django.template.context_processors.request",
+            "django.contrib.auth.context_processors.auth",
+            "django.contrib.messages.context_processors.messages",
+        ],
+    },
+}
+
 
 @pytest.fixture(scope="module")
 def project(start_project: Projects, make_database: Databases) -> Project:
     project = start_project("locking_alone")
     project.add_app("seats")
-    project.configure(apps=["seats"], database=make_database("locking_alone"))
+    # The admin's pages come from the package's folder: no app of ours is installed.
+    package = Path(project.evaluate("__import__('accounts').__path__[0]"))
+    project.configure(
+        apps=["seats"],
+        database=make_database("locking_alone"),
+        TEMPLATES=[{**TEMPLATES, "DIRS": [str(package / "templates")]}],
+        STATICFILES_DIRS=[str(package / "static")],
+    )
     project.manage("makemigrations", "seats")
     project.add_guards("seats", 'AddVersionGuard("Seat")')
     project.manage("migrate")

@@ -23,3 +23,7 @@ def project(start_project: Projects, make_database: Databases) -> Project:
 class TestOwnUsers(AccountProjectTests):
     def test_a_race_needs_no_user_name(self, project: Project) -> None:
         project.manage("simulate", "--check", "--strategies", "optimistic", "--operations", "4", "--workers", "2")
+
+    def test_the_ready_made_races_need_none_either(self, project: Project) -> None:
+        printed = project.manage("explore", "update-or-create:unique", "child-insert:for-update", "lock:then-read")
+        assert printed.count(": holds") == 3

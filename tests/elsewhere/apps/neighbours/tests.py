@@ -6,8 +6,10 @@ import pglock
 from concurrency.exceptions import RecordModifiedError
 from django.db import DatabaseError, connection, transaction
 from django.test import TestCase
+from django.utils import timezone
 from django_fsm import TransitionNotAllowed
 
+from accounts.admin.history import changes_since
 from accounts.locking import StaleVersionError, lock_row
 
 from .models import Badge, Contract, Memo, Parcel
@@ -28,6 +30,13 @@ class HistoryTests(TestCase):
     def test_a_save_without_a_change_is_not_recorded(self) -> None:
         self.contract.save()
         self.assertEqual(self.recorded(), [("+", "Rent", 1)])
+
+    def test_the_admin_tells_what_was_recorded(self) -> None:
+        opened = timezone.now()
+        self.contract.title = "Lease"
+        self.contract.save()
+        (change,) = changes_since(Contract, self.contract.pk, opened)
+        self.assertEqual((change.who, change.what), ("", "Changed"))
 
     def test_a_conflict_is_not_recorded(self) -> None:
         stale = Contract.objects.get()

@@ -2,6 +2,8 @@
 
 from django.contrib import admin
 
+from accounts.admin.versioned import VersionedModelAdmin
+
 from .models import Seat
 
-admin.site.register(Seat)
+admin.site.register(Seat, VersionedModelAdmin)

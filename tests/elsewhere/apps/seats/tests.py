@@ -106,6 +106,15 @@ class SeatTests(TestCase):
         page = self.client.get(reverse("admin:seats_seat_change", args=["A1"]))
         self.assertEqual(page.status_code, 200)
 
+    def test_a_conflict_in_the_admin_is_a_page(self) -> None:
+        self.client.force_login(User.objects.create_superuser("root"))
+        address = reverse("admin:seats_seat_change", args=["A1"])
+        token = self.client.get(address).context["adminform"].form.initial["_seen"]
+        self.seat.update_if_unchanged(guest="Ada")
+        page = self.client.post(address, {"number": "A1", "guest": "Bob", "_seen": token})
+        self.assertContains(page, 'name="choice-guest" value="mine"', status_code=409)
+        self.assertEqual(self.row(), ("Ada", 2))
+
 
 class RetryTests(TransactionTestCase):
     def test_a_retry_reads_again(self) -> None:

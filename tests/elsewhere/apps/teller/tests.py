@@ -43,6 +43,26 @@ class TellerTests(TestCase):
         self.assertEqual((account.balance, account.version, self.balance()), (Decimal("112.50"), 2, Decimal("112.50")))
         self.assertEqual((entry.account, entry.amount, entry.version_after), (account, Decimal("12.50"), 2))
 
+    def test_many_changes_are_booked_at_once(self) -> None:
+        answers = Account.apply_many([(self.account.pk, -60), (self.savings.pk, "60"), (self.account.pk, -40)])
+        self.assertEqual([answer.balance_after for answer in answers], [40, 60, 0])
+        self.assertEqual([answer.entry for answer in answers], list(Entry.objects.values_list("pk", flat=True)))
+        with self.assertRaises(InsufficientFunds):
+            Account.apply_many([(self.savings.pk, 1), (self.account.pk, -1)])
+        self.assertEqual((self.balance(), Entry.objects.count()), (Decimal(0), 3))
+
+    def test_it_is_booked_by_hand_once(self) -> None:
+        self.client.force_login(User.objects.create_superuser("root@example.org"))
+        address = admin_url(self.account).replace("/change/", "/deposit/")
+        form = self.client.get(address).context["form"]
+        for locking in ("pessimistic", "optimistic"):
+            typed = {"amount": "5", "locking": locking, "idempotency_key": locking}
+            answers = [self.client.post(address, {**typed, "_seen": form["_seen"].value()}) for _ in range(2)]
+            form = self.client.get(address).context["form"]
+            self.assertEqual([answer.status_code for answer in answers], [302, 302])
+        self.assertEqual((self.balance(), Entry.objects.count()), (Decimal(110), 2))
+        self.assertContains(self.client.get(admin_url(self.account)), "110")
+
     def test_a_withdrawal_stops_at_the_limit(self) -> None:
         Account.withdraw(self.account.pk, 100)
         with self.assertRaises(InsufficientFunds):

@@ -1,0 +1,30 @@
+"""The README's code, as a reader would paste it."""
+
+import re
+from pathlib import Path
+
+_README = Path(__file__).resolve().parent.parent.parent / "README.md"
+_FILE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SCHEDULE = re.compile(r'race\.replay\("([A-Z]+)"')
+
+
+def section(title: str) -> str:
+    """Return the section with this heading."""
+    return _README.read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def files(text: str) -> list[tuple[str, str]]:
+    """Return paths and contents of the code blocks that begin with a path, in their order."""
+    return _FILE.findall(text)
+
+
+def schedule(text: str) -> str:
+    """Return the schedule that the section names."""
+    (found,) = set(_SCHEDULE.findall(text))
+    return str(found)
+
+
+def timeline(text: str) -> list[str]:
+    """Return the lines of the failure that the section shows."""
+    (found,) = re.findall(r"^```text\n(schedule .*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [line for line in str(found).splitlines() if line]
