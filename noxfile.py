@@ -51,3 +51,10 @@ def build(session: nox.Session) -> None:
     """Build the sdist, and the wheel from it."""
     session.install("-r", "requirements.txt")
     session.run("python", "-m", "build", "--no-isolation")
+
+
+@nox.session(default=False)
+def benchmarks(session: nox.Session) -> None:
+    """Measure, with everything to compare with; behind ``--`` what ``python -m benchmarks`` takes."""
+    session.install("-r", "requirements.txt", "-r", "benchmarks/requirements.txt")
+    session.run("python", "-m", "benchmarks", *session.posargs)

@@ -25,8 +25,14 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "concurrency",
+    "ninja",  # the documentation pages of the API from here instead of from somebody's network
+    "django_htmx",
     "accounts",
+    "accounts.editing",
     "accounts.lab",
+    "accounts.leases",
+    "accounts.queued",
+    "accounts.slotted",
 ]
 
 MIDDLEWARE = [
@@ -37,6 +43,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "accounts.http.ConcurrencyMiddleware",
 ]
 
 ROOT_URLCONF = "bank.urls"
@@ -61,6 +68,8 @@ EMBEDDED = {
     "ENGINE": "bank.embedded",
     "NAME": "bank",
     "PGDATA": os.environ.get("BANK_PGDATA") or BASE_DIR / ".bank" / "pgdata",
+    # There is no connection pooler in between that might not know prepared statements.
+    "OPTIONS": {"prepare_threshold": 0},
 }
 DATABASE_URL = os.environ.get("DATABASE_URL")
 DATABASES = {"default": dj_database_url.parse(DATABASE_URL) if DATABASE_URL else EMBEDDED}
@@ -76,10 +85,14 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 
+LOGIN_URL = "admin:login"
+
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True
+
+LOGIN_URL = "admin:login"
 
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / ".bank" / "static"

@@ -4,12 +4,32 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from django.test import TransactionTestCase
 
 from accounts.models import Account
+from tests.emptying import Emptying
 from tests.factories import AccountFactory
 from tests.sessions import Session
 
 pytest_plugins = ["accounts.lab.pytest_plugin"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_flush() -> Iterator[None]:
+    """Let tests that commit be cleared up after in a few milliseconds."""
+    flush = TransactionTestCase._fixture_teardown  # type: ignore[attr-defined]
+    emptying = Emptying()
+
+    def clear(self: TransactionTestCase) -> None:
+        databases = self._databases_names(include_mirrors=False)  # type: ignore[attr-defined]
+        if not all(emptying.empty(using) for using in databases):
+            flush(self)
+            for using in databases:
+                emptying.remember(using)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", clear)
+        yield
 
 
 @pytest.fixture

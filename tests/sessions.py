@@ -58,23 +58,23 @@ class Session:
 
 
 class Gate:
-    """Stops a session right before the first statement that begins with a word, until it is opened."""
+    """Stops a session right before the first statement that begins with one of the words, until it is opened."""
 
-    def __init__(self, word: str) -> None:
-        self._word = word
+    def __init__(self, *words: str) -> None:
+        self._words = words
         self._reached = threading.Event()
         self._open = threading.Event()
 
     def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         """Serve as an execute wrapper of Django's connection."""
-        if sql.startswith(self._word) and not self._reached.is_set():
+        if sql.startswith(self._words) and not self._reached.is_set():
             self._reached.set()
             self._open.wait(PATIENCE)
         return execute(sql, params, many, context)
 
     def wait_until_reached(self) -> None:
         if not self._reached.wait(PATIENCE):
-            raise TimeoutError(f"no statement began with {self._word}")
+            raise TimeoutError(f"no statement began with {self._words}")
 
     def open(self) -> None:
         self._open.set()

@@ -112,8 +112,16 @@ def test_the_readme_is_its_description(metadata: PathDistribution) -> None:
 
 def test_it_needs_what_it_imports(metadata: PathDistribution) -> None:
     requires = {need.name: str(need.marker or "") for need in map(Requirement, metadata.requires or [])}
-    assert requires == {"django": "", "django-concurrency": "", "psycopg": "", "rich": 'extra == "lab"'}
-    assert metadata.metadata.get_all("Provides-Extra") == ["lab"]
+    extras = {
+        "rich": "lab",
+        "matplotlib": "plot",
+        "django-ninja": "api",
+        "djangorestframework": "drf",
+        "django-htmx": "pages",
+    }
+    always = dict.fromkeys(["django", "django-concurrency", "psycopg"], "")
+    assert requires == {**always, **{name: f'extra == "{extra}"' for name, extra in extras.items()}}
+    assert set(metadata.metadata.get_all("Provides-Extra") or []) == set(extras.values())
 
 
 def test_the_classifiers_agree_with_what_it_requires(metadata: PathDistribution) -> None:
@@ -139,11 +147,24 @@ LOCKING = """
     lock_rows merge_fields retry_on_conflict retrying transaction translated_errors
 """
 
+LEASES = """
+    FencedManager FencedModel FencedQuerySet Holder LeaseError LeaseHandle LeaseLost LeaseNotAcquired LeaseTimedOut
+    StaleToken exclusive guard lease
+"""
+
+
+EDITING = """
+    AddEditGuard EditLockLost EditLocked EditLockedModel EditResult EditingError announce check_in check_out extend
+    fence status_of take_over transition writing
+"""
+
 
 @pytest.mark.parametrize(
     ("module", "names"),
     [
         ("accounts.locking", LOCKING),
+        ("accounts.leases", LEASES),
+        ("accounts.editing", EDITING),
         ("accounts.strategies", "STRATEGIES Strategy"),
         ("accounts.abstract", "AbstractAccount AbstractEntry"),
     ],

@@ -8,19 +8,74 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ANYTHING = ("",)
+OURS = ("accounts", "bank", "benchmarks")
 
 # The longest prefix that fits a module decides; each lists the modules of ours that it may import.
 WALLS = {
     "bank": ANYTHING,
+    "benchmarks": ANYTHING,
     "accounts.locking": ("accounts.locking",),
     "accounts.leases": ("accounts.leases", "accounts.locking"),
     "accounts.editing": ("accounts.editing", "accounts.locking"),
+    "accounts.http": ("accounts.http", "accounts.locking"),
     "accounts.lab": ("accounts.lab", "accounts.locking.errors"),
+    # Actors' retries do not pause: that is all that the explorer asks of the library's switches.
+    "accounts.lab.explorer": ("accounts.lab", "accounts.locking.conf", "accounts.locking.errors"),
+    "accounts.lab.anomalies": ("accounts.lab", "accounts.locking"),
     "accounts.lab.scenarios": ("accounts",),
-    "accounts.abstract": ("accounts.locking", "accounts.amounts", "accounts.checks", "accounts.errors"),
+    "accounts.queued": (
+        "accounts.abstract",
+        "accounts.amounts",
+        "accounts.batches",
+        "accounts.changes",
+        "accounts.errors",
+        "accounts.locking",
+        "accounts.models",
+        "accounts.queued",
+    ),
+    "accounts.slotted": (
+        "accounts.abstract",
+        "accounts.amounts",
+        "accounts.changes",
+        "accounts.errors",
+        "accounts.locking",
+        "accounts.operations",
+        "accounts.slotted",
+        "accounts.statements",
+    ),
+    "accounts.api": (
+        "accounts.abstract",
+        "accounts.amounts",
+        "accounts.api",
+        "accounts.errors",
+        "accounts.http",
+        "accounts.locking",
+        "accounts.models",
+    ),
+    "accounts.abstract": (
+        "accounts.amounts",
+        "accounts.batches",
+        "accounts.changes",
+        "accounts.checks",
+        "accounts.errors",
+        "accounts.locking",
+        "accounts.statements",
+    ),
+    "accounts.fast": ("accounts.abstract", "accounts.locking", "accounts.statements"),
+    "accounts.batches": ("accounts.changes", "accounts.errors", "accounts.locking", "accounts.statements"),
+    "accounts.changes": ("accounts.amounts", "accounts.errors"),
+    "accounts.statements": ("accounts.amounts", "accounts.changes", "accounts.locking", "accounts.statements"),
     "accounts.checks": ("accounts.locking", "accounts.operations"),
     "accounts.operations": ("accounts.locking",),
-    "accounts.admin": ("accounts.models",),
+    "accounts.management": ("accounts.abstract", "accounts.api", "accounts.reconciliation"),
+    "accounts.admin": ("accounts.admin", "accounts.locking"),
+    "accounts.admin.bank": (
+        "accounts.abstract",
+        "accounts.admin",
+        "accounts.errors",
+        "accounts.locking",
+        "accounts.models",
+    ),
     "accounts.models": ("accounts.abstract",),
     "accounts.amounts": ("accounts.errors",),
     "accounts.errors": (),
@@ -28,10 +83,12 @@ WALLS = {
         "accounts.abstract",
         "accounts.amounts",
         "accounts.errors",
+        "accounts.fast",
         "accounts.locking",
         "accounts.models",
         "accounts.operations",
         "accounts.reconciliation",
+        "accounts.statements",
     ),
 }
 
@@ -41,7 +98,7 @@ def within(name: str, prefix: str) -> bool:
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    for package in ("accounts", "bank"):
+    for package in OURS:
         for path in sorted((ROOT / package).rglob("*.py")):
             yield ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path
 
@@ -60,7 +117,7 @@ def imported(name: str, path: Path) -> Iterator[str]:
 
 def crossings(name: str, path: Path) -> list[str]:
     room = max((prefix for prefix in WALLS if within(name, prefix)), key=len)
-    ours = [module for module in imported(name, path) if within(module, "accounts") or within(module, "bank")]
+    ours = [module for module in imported(name, path) if any(within(module, package) for package in OURS)]
     return [module for module in ours if not any(within(module, allowed) for allowed in WALLS[room])]
 
 
@@ -73,6 +130,11 @@ def test_a_crossing_would_be_seen(tmp_path: Path) -> None:
     path = tmp_path / "rows.py"
     path.write_text("def f():\n    from accounts.models import Account\n    from ..errors import InvalidAmount\n")
     assert crossings("accounts.locking.rows", path) == ["accounts.models", "accounts.errors"]
+
+
+def test_nothing_imports_the_benchmarks() -> None:
+    users = {name for name, path in modules() if any(within(module, "benchmarks") for module in imported(name, path))}
+    assert {name for name in users if not within(name, "benchmarks")} == set()
 
 
 def test_imports_make_no_circles() -> None:

@@ -84,3 +84,31 @@ class Ticket(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     seat = models.ForeignKey(Seat, on_delete=models.CASCADE, null=True)
+
+
+class Order(VersionedModel):
+    """What is brought to a seat."""
+
+    seat = models.ForeignKey(Seat, on_delete=models.CASCADE)
+    dish = models.CharField(max_length=50)
+    count = models.PositiveIntegerField(default=1)
+
+    def __str__(self) -> str:
+        return self.dish
+
+
+class PlainOrder(models.Model):
+    """The same on django-concurrency alone."""
+
+    version = AutoIncVersionField()
+    seat = models.ForeignKey(PlainSeat, on_delete=models.CASCADE)
+    dish = models.CharField(max_length=50)
+    count = models.PositiveIntegerField(default=1)
+
+
+class Poster(VersionedModel):
+    """A file, and related objects without a version."""
+
+    seat = models.ForeignKey(Seat, on_delete=models.SET_NULL, null=True, blank=True)
+    picture = models.FileField(upload_to="posters", blank=True)
+    caption = models.CharField(max_length=50, blank=True)
