@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.util import Finalize
+from pathlib import Path
 
 import django
 from django.db import connection, connections
@@ -23,3 +24,12 @@ def _prepare(name: str) -> None:
     django.setup()
     connection.settings_dict["NAME"] = name
     Finalize(None, connections.close_all, exitpriority=100)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs: one that has ended and waits to be noticed does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"

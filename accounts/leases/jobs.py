@@ -26,6 +26,8 @@ class Job:
         self._process: subprocess.Popen[bytes] | None = None
         self._pending: list[int] = []
         self._killer: threading.Thread | None = None
+        self._is_over = False
+        self._lock = threading.Lock()
 
     def run(self) -> int:
         """Run the command to its end and return its exit code, as a shell would: 128 + N where signal N ended it.
@@ -43,8 +45,7 @@ class Job:
             for number in self._pending:
                 self.send(number)
             code = self._process.wait()
-            if self._killer is not None:
-                self._killer.join()
+            self._wait_for_killer()
         return code if code >= 0 else 128 - code
 
     def send(self, number: int) -> None:
@@ -57,9 +58,17 @@ class Job:
 
     def kill(self) -> None:
         """Ask the group to end (SIGTERM), and after the grace make it (SIGKILL); return at once."""
-        killer = threading.Thread(target=self._finish, name="end of the command", daemon=True)
-        self._killer = killer  # known before the command can end of it, so that `run` waits for all of the group
-        killer.start()
+        # Under the lock, because the command may end meanwhile, and `run` has to wait for the end of the whole group.
+        with self._lock:
+            if self._killer is None and not self._is_over:
+                self._killer = threading.Thread(target=self._finish, name="end of the command", daemon=True)
+                self._killer.start()
+
+    def _wait_for_killer(self) -> None:
+        with self._lock:
+            self._is_over, killer = True, self._killer
+        if killer is not None:
+            killer.join()
 
     def _finish(self) -> None:
         self.send(signal.SIGTERM)

@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from accounts.leases.models import Lease
 from accounts.leases.testing import rob
 from tests.leases.commands import run_exclusive, running
+from tests.processes import alive
 from tests.sessions import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -107,14 +108,6 @@ def test_children_of_the_command_are_ended_too(tmp_path: Path) -> None:
         rob("k")
         ended(process)
         until(lambda: not alive(int(pid.read_text())), "the grandchild's end")
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def test_a_killed_holder_takes_its_command_along_and_is_followed(tmp_path: Path) -> None:
