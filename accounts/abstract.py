@@ -19,9 +19,9 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE, parse_amount
 from accounts.batches import apply_many
-from accounts.changes import LONGEST_KEY, Applied, Change, checked_key
+from accounts.changes import LONGEST_KEY, Applied, Change, checked_key, reused
 from accounts.checks import account_checks, check_append_only
-from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
+from accounts.errors import EntryIsFinal, InsufficientFunds, InvalidAmount
 from accounts.locking.durations import Duration
 from accounts.locking.errors import StaleVersionError, translated_errors
 from accounts.locking.rows import lock_rows
@@ -329,12 +329,7 @@ class AbstractAccount(VersionedModel):
             return False
         arrived = to and first.arrival_at(to.pk)
         if first.amount != amount or (first.transfer is None) != (to is None) or (to and not arrived):
-            raise IdempotencyKeyReused(
-                f"The idempotency key {key!r} of {self._meta.label} {self.pk!r} belongs to another operation, "
-                f"with amount {first.amount}",
-                idempotency_key=key,
-                recorded=first.amount,
-            )
+            raise reused(self.pk, key, amount=first.amount)
         first.restore(self)
         if to and arrived:
             arrived.restore(to)

@@ -122,13 +122,13 @@ def require_same(change: Change, *, amount: Decimal, transfer: object) -> None:
     A caller who tries again may have made another identifier for the transfer.
     """
     if change.amount != amount or (change.transfer is None) != (transfer is None):
-        raise reused(change, amount=amount)
+        raise reused(change.account, change.idempotency_key, amount=amount)
 
 
-def reused(change: Change, *, amount: Decimal) -> IdempotencyKeyReused:
-    """Return the error that says that the change's key was used for another operation, with this amount."""
+def reused(account: object, key: str | None, *, amount: Decimal) -> IdempotencyKeyReused:
+    """Return the error that says that the account's key was used for another operation, with this amount."""
     return IdempotencyKeyReused(
-        f"The idempotency key {change.idempotency_key!r} belongs to another operation, with amount {amount}",
-        idempotency_key=change.idempotency_key,
+        f"The idempotency key {key!r} of account {account!r} belongs to another operation, with amount {amount}",
+        idempotency_key=key,
         recorded=amount,
     )

@@ -9,10 +9,13 @@ from django.db.backends.utils import truncate_name
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
-__all__ = ["LeaseFunctions", "LeaseStorage", "function_names", "quoted_names", "sequence_name"]
+__all__ = ["INSISTENCE", "LeaseFunctions", "LeaseStorage", "function_names", "quoted_names", "sequence_name"]
 
 FILLFACTOR = 50
 """Percent of a page that INSERT fills. The rest is for refreshes, whose new row version has to find room there."""
+
+INSISTENCE = "hashtextextended('accounts.leases, at once:' || {key}, 0)"
+"""The number of the advisory lock that keeps everybody polite from taking a lease, as SQL."""
 
 # Whether the session's own settings are what a verb needs, so that it need not bring any: READ COMMITTED, because it
 # decides by what is committed when it gets there, and a time limit of at most so many milliseconds. A limit that is set
@@ -63,8 +66,7 @@ DECLARE
     may_take boolean;
 BEGIN
     {unfit}
-    may_take := NOT is_polite
-        OR pg_try_advisory_xact_lock_shared(hashtextextended('accounts.leases, at once:' || its_key, 0));
+    may_take := NOT is_polite OR pg_try_advisory_xact_lock_shared({insistence});
     LOOP
         IF may_take AND its_limit IS NOT NULL THEN
             {take}
@@ -87,7 +89,7 @@ BEGIN
         EXIT WHEN FOUND;
     END LOOP;
 END $$
-""".replace("{take}", _TAKE)
+""".replace("{take}", _TAKE).replace("{insistence}", INSISTENCE.format(key="its_key"))
 
 # The commit is not waited for, neither on the disk nor on replicas: a release that a crash takes back is a lease that
 # expires by itself. Once somebody else acquired it cannot be taken back: that commit flushes all the log before it, the

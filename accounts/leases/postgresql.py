@@ -13,7 +13,7 @@ from typing import Any
 from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from accounts.leases.operations import quoted_names
+from accounts.leases.operations import INSISTENCE, quoted_names
 from accounts.leases.terms import Claim, Grant, Holder
 from accounts.locking.compiled import Compiled, compile_sql, fetch
 from accounts.locking.errors import sqlstate_of
@@ -58,7 +58,7 @@ SET LOCAL statement_timeout = %(after)s
 
 
 # Waits for those who are just taking the lease.
-INSIST = "SELECT pg_advisory_xact_lock(hashtextextended('accounts.leases, at once:' || %(key)s, 0))"
+INSIST = f"SELECT pg_advisory_xact_lock({INSISTENCE.format(key='%(key)s')})"
 
 
 class PostgresStore:

@@ -128,7 +128,9 @@ def _outcome(plan: Plan, parts: list[Change]) -> Applied | AccountError:
         return first
     if first.replayed:
         # The key's entry says that it was a transfer, and not where it went.
-        return first if plan.went_to(parts[0], parts[1].account) else reused(parts[0], amount=first.amount)
+        if plan.went_to(parts[0], parts[1].account):
+            return first
+        return reused(first.account, parts[0].idempotency_key, amount=first.amount)
     second = plan.decide(1, parts[1])
     if isinstance(second, AccountError):
         plan.take_back(first)
