@@ -164,10 +164,11 @@ class AbstractAccount(VersionedModel):
         with translated_errors(model=cls, pk=[source_pk, target_pk]), transaction.atomic(using=using):
             rows = lock_rows(cls, [source_pk, target_pk], nowait=nowait, timeout=timeout, using=using)
             source, target = sorted(rows, key=lambda row: row.pk != source_pk)
-            if not source._is_replay(-moved, key, to=target):
-                transfer = uuid.uuid4()
-                source._book(-moved, idempotency_key=key, transfer=transfer)
-                target._book(moved, transfer=transfer)
+            with source._written_to(using), target._written_to(using):
+                if not source._is_replay(-moved, key, to=target):
+                    transfer = uuid.uuid4()
+                    source._book(-moved, idempotency_key=key, transfer=transfer)
+                    target._book(moved, transfer=transfer)
         return source, target
 
     @classmethod
@@ -197,7 +198,7 @@ class AbstractAccount(VersionedModel):
         timeout: Duration | None,
         using: str | None,
     ) -> Self:
-        key = checked_key(idempotency_key)
+        pk, key = cls._meta.pk.to_python(pk), checked_key(idempotency_key)
         using = using or router.db_for_write(cls)
         with translated_errors(model=cls, pk=pk):
             if key is None and timeout is None and commits_each_statement(connections[using]):
@@ -208,8 +209,9 @@ class AbstractAccount(VersionedModel):
             # In steps, where more is asked for, and where the one statement did nothing: here it is said why.
             with transaction.atomic(using=using):
                 account = cls._locked(pk, nowait=nowait, timeout=timeout, using=using)
-                if not account._is_replay(amount, key):
-                    account._book(amount, idempotency_key=key)
+                with account._written_to(using):
+                    if not account._is_replay(amount, key):
+                        account._book(amount, idempotency_key=key)
         return account
 
     @classmethod
@@ -240,7 +242,7 @@ class AbstractAccount(VersionedModel):
 
     def _try_change(self, amount: Decimal, *, idempotency_key: str | None) -> bool:
         key = checked_key(idempotency_key)
-        using = router.db_for_write(type(self), instance=self)
+        using = self._writer()
         # One statement that is a transaction by itself needs no other around it.
         ledger = ledger_of(type(self), using)
         alone = key is None and ledger is not None and commits_each_statement(connections[using])
@@ -295,7 +297,7 @@ class AbstractAccount(VersionedModel):
 
     def _book(self, amount: Decimal, **entry: Any) -> None:
         """Change the balance of a row that is locked, with its entry."""
-        ledger = ledger_of(type(self), router.db_for_write(type(self), instance=self))
+        ledger = ledger_of(type(self), self._writer())
         if not self._write(amount, self.balance_after(amount), ledger=ledger, **entry):
             raise StaleVersionError(model=type(self), pk=self.pk, expected=self.version, target=self)
 
@@ -316,8 +318,7 @@ class AbstractAccount(VersionedModel):
         return cls._meta.get_field("entries").related_model  # type: ignore[return-value]
 
     def _entries(self) -> models.QuerySet[Any]:
-        using = router.db_for_write(type(self), instance=self)
-        return self.entry_model()._base_manager.using(using)
+        return self.entry_model()._base_manager.using(self._writer())
 
     def _is_replay(self, amount: Decimal, key: str | None, *, to: Self | None = None) -> bool:
         """Whether the key's operation was done before; if so, put the accounts into the state that it left.
@@ -416,5 +417,5 @@ class AbstractEntry(models.Model):
         Raises ``DoesNotExist`` where the account is gone.
         """
         # With a newer version than its other values were read with, the instance could overwrite what changed since.
-        account.refresh_from_db(using=router.db_for_write(type(account), instance=account))
+        account.refresh_from_db(using=account._writer())
         account.balance, account.version = self.balance_after, self.version_after

@@ -144,7 +144,9 @@ def _one_by_one(accounts: Mapping[Any, Any], decided: Decided, using: str) -> No
     """Take the project's own steps for each change."""
     for change, _ in decided:
         entry = {"idempotency_key": change.idempotency_key, "transfer": change.transfer}
-        accounts[change.account]._book(change.amount, **entry)
+        account = accounts[change.account]
+        with account._written_to(using):
+            account._book(change.amount, **entry)
 
 
 def _all_at_once(accounts: Mapping[Any, Any], decided: Decided, using: str) -> None:
@@ -165,8 +167,10 @@ def _overwrite(account: Any, outcome: Applied, using: str) -> None:
 
 
 def _entry(account: Any, change: Change, outcome: Applied) -> models.Model:
-    entry: models.Model = account.entry_model()(
-        account=account,
+    model = account.entry_model()
+    link = model._meta.get_field("account")
+    entry: models.Model = model(
+        **{link.attname: getattr(account, link.target_field.attname)},
         amount=change.amount,
         balance_after=outcome.balance_after,
         version_after=outcome.version_after,

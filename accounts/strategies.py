@@ -88,7 +88,7 @@ class Strategy:
         self.move({self._key(source_pk): -moved, self._key(target_pk): moved})
 
     def _change(self, pk: object, amount: Decimal) -> AbstractAccount:
-        using = self.alias
+        pk, using = self._key(pk), self.alias
         fast = FAST.get(self.name) if self.compiled and commits_each_statement(connections[using]) else None
         ledger = fast and ledger_of(self.model, using)
         account = fast(ledger, pk, amount) if fast and ledger else None
@@ -113,6 +113,11 @@ class Strategy:
         """The accounts, unlocked."""
         return self.model._base_manager.using(self.alias)
 
+    @property
+    def no_key(self) -> bool:
+        """Whether the database has ``FOR NO KEY UPDATE``, which lets rows that refer to the account be inserted."""
+        return connections[self.alias].features.has_select_for_no_key_update
+
     def overwrite(self, account: AbstractAccount, amount: Decimal) -> AbstractAccount:
         """Write the balance computed from what was read, whatever the row holds by now, and the entry.
 
@@ -123,7 +128,7 @@ class Strategy:
         rows = self.accounts.filter(pk=account.pk)
         rows.update(balance=balance, version=F("version") + 1, updated_at=timezone.now())
         account.balance, account.version = balance, account.version + 1
-        account.record(amount)
+        self._record(account, amount)
         return account
 
     def write_if_unchanged(self, account: AbstractAccount, amount: Decimal) -> bool:
@@ -133,8 +138,12 @@ class Strategy:
         if not rows.update(balance=balance, version=seen + 1, updated_at=timezone.now()):
             return False
         account.balance, account.version = balance, seen + 1
-        account.record(amount)
+        self._record(account, amount)
         return True
+
+    def _record(self, account: AbstractAccount, amount: Decimal) -> None:
+        with account._written_to(self.alias):
+            account.record(amount)
 
     def _key(self, pk: object) -> Any:
         return self.model._meta.pk.to_python(pk)
@@ -188,12 +197,12 @@ class Pessimistic(Strategy):
     def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Lock and read, then overwrite."""
         with transaction.atomic(using=self.alias):
-            return self.overwrite(self.accounts.select_for_update(no_key=True).get(pk=pk), amount)
+            return self.overwrite(self.accounts.select_for_update(no_key=self.no_key).get(pk=pk), amount)
 
     def move(self, amounts: dict[Any, Decimal]) -> None:
         """Lock both in primary-key order, then overwrite."""
         with transaction.atomic(using=self.alias):
-            locked = self.accounts.select_for_update(no_key=True).order_by("pk").in_bulk(list(amounts))
+            locked = self.accounts.select_for_update(no_key=self.no_key).order_by("pk").in_bulk(list(amounts))
             for pk, amount in amounts.items():
                 self.overwrite(_found(locked, pk, self.model), amount)
 
@@ -209,13 +218,13 @@ class PessimisticNowait(Strategy):
     def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Lock and read without waiting, then overwrite."""
         with transaction.atomic(using=self.alias):
-            return self.overwrite(self.accounts.select_for_update(no_key=True, nowait=True).get(pk=pk), amount)
+            return self.overwrite(self.accounts.select_for_update(no_key=self.no_key, nowait=True).get(pk=pk), amount)
 
     @retried
     def move(self, amounts: dict[Any, Decimal]) -> None:
         """Lock both without waiting, then overwrite."""
         with transaction.atomic(using=self.alias):
-            rows = self.accounts.select_for_update(no_key=True, nowait=True).order_by("pk")
+            rows = self.accounts.select_for_update(no_key=self.no_key, nowait=True).order_by("pk")
             locked = rows.in_bulk(list(amounts))
             for pk, amount in amounts.items():
                 self.overwrite(_found(locked, pk, self.model), amount)
@@ -267,7 +276,7 @@ class Adaptive(Pessimistic):
                 return account
             tell(StaleVersionError(model=self.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
         with transaction.atomic(using=self.alias):
-            return self.overwrite(self.accounts.select_for_update(no_key=True).get(pk=pk), amount)
+            return self.overwrite(self.accounts.select_for_update(no_key=self.no_key).get(pk=pk), amount)
 
 
 class DjangoConcurrency(Strategy):
@@ -294,7 +303,7 @@ class DjangoConcurrency(Strategy):
         account = self.accounts.get(pk=pk)
         account.balance = account.balance_after(amount)
         save_as_django_concurrency(account, using=self.alias)
-        account.record(amount)
+        self._record(account, amount)
         return account
 
 
@@ -332,7 +341,7 @@ class ConditionalUpdate(Strategy):
             raise StaleVersionError(
                 "Allowed by now: somebody changed the balance since the UPDATE looked", model=self.model, pk=pk
             )
-        account.record(amount)
+        self._record(account, amount)
         return account
 
 

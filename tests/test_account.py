@@ -195,6 +195,21 @@ def test_whoever_comes_second_is_told_and_nothing_is_written(account: Account) -
     assert rival.try_withdraw(30) is True
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_money_of_a_rolled_back_change_is_not_there_for_the_next(settings: Any, compiled: bool) -> None:
+    settings.ACCOUNTS_COMPILED_SQL = compiled
+    account = AccountFactory.create(balance=100)
+    with transaction.atomic():
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            assert account.try_deposit(50)
+            _ = 1 / 0
+        assert (account.balance, account.version) == (100, 1)
+        assert account.try_deposit(10)
+    assert Account.objects.get().balance == account.balance == 110
+    assert not list(chain_breaks(Account))
+
+
 def test_too_little_money_is_told_only_from_the_current_balance(account: Account) -> None:
     stale = Account.objects.get(pk=account.pk)
     with pytest.raises(InsufficientFunds):

@@ -193,6 +193,15 @@ def test_a_transfer_needs_two_accounts(strategy: Strategy) -> None:
         strategy.transfer("1", 1, 5)
 
 
+@pytest.mark.parametrize("way", ["advisory-plain", "advisory-compiled"])
+def test_a_key_in_another_spelling_is_the_same_lock(way: str, account: Account) -> None:
+    with CaptureQueriesContext(connection) as captured:
+        WAYS[way].deposit(account.pk, 1)
+        WAYS[way].deposit(f"0{account.pk}", 1)
+    locks = [query["sql"] for query in captured if "pg_advisory_xact_lock" in query["sql"]]
+    assert (len(locks), len(set(locks))) == (2, 1)
+
+
 @every_of_ten
 def test_bound_to_a_model_and_a_database(strategy: Strategy) -> None:
     bound = strategy.bound(using="default")

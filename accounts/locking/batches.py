@@ -9,7 +9,7 @@ from django.db import connections, models, transaction
 
 from accounts.locking.fields import parents_of, version_field
 from accounts.locking.memory import is_expression
-from accounts.locking.writes import column, python_values, touched, write_if
+from accounts.locking.writes import column, place_type, python_values, touched, write_if
 
 __all__ = ["Change", "update_many"]
 
@@ -72,9 +72,8 @@ def _in_one_statement(model: type[models.Model], changes: list[Any], *, using: s
         f"{name} = CASE WHEN wanted.{flag} THEN wanted.{name} ELSE target.{name} END"
         for name, flag in zip(columns, given, strict=True)
     ]
-    casts = [f"%s::{field.cast_db_type(connection)}" for field in (pk, version, *fields)] + ["%s::boolean"] * len(
-        fields
-    )
+    casts = [f"%s::{place_type(field, connection)}" for field in (pk, version, *fields)]
+    casts += ["%s::boolean"] * len(fields)
     sql = _STATEMENT.format(
         names=", ".join([quote(pk.column), quote(version.column), *columns, *given]),
         rows=", ".join([f"({', '.join(casts)})"] * len(changes)),

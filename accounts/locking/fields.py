@@ -11,7 +11,7 @@ from concurrency.fields import VersionField as ConcurrencyVersionField
 from django.db import DatabaseError, models
 from django.db.models.signals import pre_save
 
-__all__ = ["VersionField", "attnames_of", "parents_of", "save_as_django_concurrency", "version_field"]
+__all__ = ["VersionField", "attnames_of", "parents_of", "save_as_django_concurrency", "tables_of", "version_field"]
 
 _SET_BY_BASE = frozenset({"verbose_name", "name", "help_text", "db_tablespace", "db_column"})
 _SET_HERE = frozenset({"editable", "db_index", "db_comment"})
@@ -88,6 +88,11 @@ def parents_of(model: type[models.Model]) -> dict[type[models.Model], models.Fie
     """Return the models whose tables the model's rows are in as well, with the links to them; a proxy's too."""
     concrete = model._meta.concrete_model or model
     return dict(concrete._meta.parents)
+
+
+def tables_of(model: type[models.Model]) -> list[type[models.Model]]:
+    """Return the models whose tables hold a row of this one, in the order in which ``save()`` writes them."""
+    return [each for parent in parents_of(model) for each in tables_of(parent)] + [model._meta.concrete_model or model]
 
 
 def attnames_of(model: type[models.Model], names: Iterable[str] | None) -> list[str]:

@@ -17,7 +17,15 @@ from django.db.models.fields.files import FieldFile, FileField
 
 from accounts.locking.fields import attnames_of, version_field
 
-__all__ = ["adopt", "has_changes", "is_expression", "remember", "remembered", "take_over", "undo_on_rollback"]
+__all__ = [
+    "adopt",
+    "has_changes",
+    "is_expression",
+    "remember",
+    "remembered",
+    "take_over",
+    "undo_on_rollback",
+]
 
 _MEMORY = "_versioned_memory"
 _NOT_LOADED = object()
@@ -68,8 +76,10 @@ def adopt(instance: models.Model, current: models.Model) -> None:
     setattr(instance._state, _MEMORY, dict(remembered(current)))
 
 
-def take_over(instance: models.Model, written: Mapping[str, Any]) -> None:
-    """Put into the instance what was written into its row, by attribute name."""
+def take_over(instance: models.Model, written: Mapping[str, Any], *, undo: _UntilCommit | None = None) -> None:
+    """Put into the instance what was written into its row, by attribute name; ``undo`` takes it out again."""
+    if undo is not None:
+        undo.note(written)
     for attname, value in written.items():
         setattr(instance, attname, value)
     remember(instance, written)
@@ -107,14 +117,20 @@ class _UntilCommit:
     """Takes an instance back to what it was, unless it is called before it is forgotten.
 
     Django has no hook for rollbacks, but a rollback, of the transaction or of the savepoint, is when it drops an
-    ``on_commit`` callback without calling it; nothing else refers to this object.
+    ``on_commit`` callback without calling it; nothing else refers to this object for long.
     """
 
     def __init__(self, instance: models.Model) -> None:
         self._instance = weakref.ref(instance)
         self._attname = version_field(type(instance)).attname
         self._before = (getattr(instance, self._attname), instance._state.adding, remembered(instance))
+        self._values: dict[str, Any] = {}
         self._committed = False
+
+    def note(self, attnames: Iterable[str]) -> None:
+        """Take these back as well, to what they are now, where nobody else gives them a value until then."""
+        instance = self._instance()
+        self._values = {name: vars(instance)[name] for name in attnames if name in vars(instance)}
 
     def __call__(self) -> None:
         self._committed = True
@@ -126,12 +142,26 @@ class _UntilCommit:
         version, adding, memory = self._before
         # The earliest of several changes has the lowest version, in whatever order they are forgotten.
         if vars(instance).get(self._attname, 0) > version:
+            for attname in self._values.keys() - _changed_since(instance):
+                setattr(instance, attname, self._values[attname])
             setattr(instance, self._attname, version)
             setattr(instance._state, _MEMORY, memory)
             instance._state.adding = adding
 
 
-def undo_on_rollback(instance: models.Model, using: str) -> None:
-    """Call it before a write: if that is rolled back, the instance gets its version and its memory back."""
-    if connections[using].in_atomic_block:
-        transaction.on_commit(_UntilCommit(instance), using=using)
+def _changed_since(instance: models.Model) -> set[str]:
+    """Return the attributes that hold something else than the row did when the instance last saw it."""
+    memory, values = remembered(instance), vars(instance)
+    return {attname for attname, value in memory.items() if attname not in values or value != _still(values[attname])}
+
+
+def undo_on_rollback(instance: models.Model, using: str) -> _UntilCommit | None:
+    """Call it before a write: if that is rolled back, the instance gets its version and its memory back.
+
+    What the write itself puts into the instance is for `take_over`, which is given the answer.
+    """
+    if not connections[using].in_atomic_block:
+        return None
+    undo = _UntilCommit(instance)
+    transaction.on_commit(undo, using=using)
+    return undo

@@ -123,15 +123,18 @@ def _strength(
 
 
 def own_tables(model: type[Model]) -> list[str]:
-    """Return the ``of`` argument that locks an object's own rows: its table and the tables it inherits from."""
-    return ["self", *_parent_links(model)]
+    """Return the ``of`` argument that locks an object's own rows: in the tables it inherits from, and in its own.
+
+    The server locks them in this order, which is the one in which ``save()`` writes them.
+    """
+    return [*_parent_links(model), "self"]
 
 
 def _parent_links(model: type[Model], *, prefix: str = "") -> Iterator[str]:
     for parent, link in parents_of(model).items():
         if link is not None:
-            yield prefix + link.name
             yield from _parent_links(parent, prefix=f"{prefix}{link.name}__")
+            yield prefix + link.name
 
 
 def _milliseconds(connection: BaseDatabaseWrapper, timeout: Duration, *, nowait: bool, skip_locked: bool) -> int:

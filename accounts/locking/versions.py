@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Self
 
 from asgiref.sync import sync_to_async
@@ -17,11 +17,13 @@ from accounts.locking.fields import VersionField, attnames_of, parents_of, versi
 from accounts.locking.memory import adopt, has_changes, remember, remembered, take_over, undo_on_rollback
 from accounts.locking.merge import Merge, merge_fields
 from accounts.locking.querysets import VersionedManager
+from accounts.locking.rows import lock_row
 from accounts.locking.writes import column, current_version, python_values, version_kept, write_if
 
 __all__ = ["VersionedModel"]
 
 _TORN = "_version_torn"
+_PINNED = "_version_database"
 
 
 class VersionedModel(models.Model):
@@ -30,7 +32,8 @@ class VersionedModel(models.Model):
     Every write of an instance, ``save()`` in all its forms, ``delete()`` and `update_if_unchanged`, happens only while
     the row has the version that the instance was read with. Whoever comes too late gets `StaleVersionError`, or
     ``DoesNotExist`` where the row is gone; nothing was written then, and an open transaction goes on. After a rollback
-    the instance has the version that the database has.
+    the instance has the version that the database has; what was assigned to it before a ``save()`` stays, for the next
+    one, and what `update_if_unchanged` put into it is taken out again.
 
     Writers that never saw an instance are noticed through the migration operation `AddVersionGuard`.
     """
@@ -59,7 +62,7 @@ class VersionedModel(models.Model):
         Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row is gone,
         ``ValueError`` before any SQL for an instance without its version; above READ COMMITTED `SerializationFailure`.
         """
-        using = using or router.db_for_write(type(self), instance=self)
+        using = using or self._writer()
         names = None if update_fields is None else list(update_fields)
         if force_insert or self._is_new() or using != self._state.db:
             self._save_new(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
@@ -109,11 +112,10 @@ class VersionedModel(models.Model):
         """
         if self.pk is None:
             return super().delete(using=using, keep_parents=keep_parents)
-        using = using or router.db_for_write(type(self), instance=self)
+        using = using or self._writer()
         seen = seen_version(self)
-        row = type(self)._base_manager.using(using).filter(pk=self.pk).select_for_update()
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
-            found = row.values_list(version_field(type(self)).attname, flat=True).first()
+            found = self._locked_version(using)
             if found != seen:
                 raise self._conflict(seen, found)
             return super().delete(using=using, keep_parents=keep_parents)
@@ -144,14 +146,13 @@ class VersionedModel(models.Model):
 
         Errors are those of `update_if_unchanged`.
         """
-        model, seen = type(self), seen_version(self)
-        using = router.db_for_write(model, instance=self)
-        undo_on_rollback(self, using)
+        model, seen, using = type(self), seen_version(self), self._writer()
+        undo = undo_on_rollback(self, using)
         with translated_errors(model=model, pk=self.pk):
             written = write(seen, using)
             if not written and current_version(model, self.pk, using=using) is None:
                 raise self._conflict(seen, None)
-        take_over(self, {column(model, name).attname: value for name, value in written.items()})
+        take_over(self, {column(model, name).attname: value for name, value in written.items()}, undo=undo)
         return bool(written)
 
     def merge_if_disjoint(self) -> Merge:
@@ -166,7 +167,7 @@ class VersionedModel(models.Model):
         """
         seen_version(self)
         version = version_field(type(self))
-        using = router.db_for_write(type(self), instance=self)
+        using = self._writer()
         theirs: Any = type(self)._base_manager.using(using).get(pk=self.pk)
         fields = [field.attname for field in self._meta.concrete_fields if _can_merge(field, version)]
         base, mine = (
@@ -181,6 +182,29 @@ class VersionedModel(models.Model):
             adopt(self, theirs)
         return merge
 
+    def _locked_version(self, using: str) -> int | None:
+        """Lock the row ``FOR UPDATE`` and return its version, None if it is gone."""
+        rows: models.QuerySet[Any] = type(self)._base_manager.using(using).filter(pk=self.pk)
+        if parents_of(type(self)):
+            with suppress(type(self).DoesNotExist):
+                return seen_version(lock_row(rows, self.pk, no_key=False))
+            return None
+        versions = rows.select_for_update().values_list(version_field(type(self)).attname, flat=True)
+        return versions.first()
+
+    def _writer(self) -> str:
+        """Return the database that this instance is written to."""
+        return getattr(self._state, _PINNED, None) or router.db_for_write(type(self), instance=self)
+
+    @contextmanager
+    def _written_to(self, using: str) -> Iterator[None]:
+        """Write the instance to this database in the block, whatever the routers say: its row is locked there."""
+        setattr(self._state, _PINNED, using)
+        try:
+            yield
+        finally:
+            delattr(self._state, _PINNED)
+
     def _is_new(self) -> bool:
         known = remembered(self).get(type(self)._meta.pk.attname)
         return self._state.adding or self.pk is None or (known is not None and known != self.pk)
@@ -188,8 +212,10 @@ class VersionedModel(models.Model):
     def _save_new(self, *, using: str, **options: Any) -> None:
         if self._is_new() and remembered(self):
             setattr(self, version_field(type(self)).attname, 0)  # a copy has a history of its own
-        undo_on_rollback(self, using)
-        with self._conflicts(getattr(self, version_field(type(self)).attname), using):
+        # As Django does inside: several tables are one transaction.
+        several = transaction.atomic(using=using, savepoint=False) if parents_of(type(self)) else nullcontext()
+        with self._conflicts(getattr(self, version_field(type(self)).attname), using), several:
+            undo_on_rollback(self, using)
             super().save(using=using, **options)
         remember(self)
 
@@ -200,9 +226,9 @@ class VersionedModel(models.Model):
             if found != seen:
                 raise self._conflict(seen, found)
             return
-        undo_on_rollback(self, using)
         options = self._update_only(names)
         with self._conflicts(seen, using), _several_tables(type(self), using):
+            undo_on_rollback(self, using)
             super().save(using=using, **options)
         remember(self, None if names is None else attnames_of(type(self), options["update_fields"]))
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist
 from django.db import connections, models, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
-from accounts.locking.fields import version_field
+from accounts.locking.fields import tables_of, version_field
 from accounts.locking.memory import is_expression
 
-__all__ = ["auto_now_fields", "column", "current_version", "python_values", "touched", "version_kept", "write_if"]
+__all__ = [
+    "auto_now_fields",
+    "column",
+    "current_version",
+    "place_type",
+    "python_values",
+    "touched",
+    "version_kept",
+    "write_if",
+]
 
 
 def column(model: type[models.Model], name: str) -> models.Field[Any, Any]:
@@ -22,6 +33,11 @@ def column(model: type[models.Model], name: str) -> models.Field[Any, Any]:
     if not isinstance(field, models.Field) or field.many_to_many:
         raise FieldDoesNotExist(f"{model._meta.label} has no column for {name!r}")
     return field
+
+
+def place_type(field: models.Field[Any, Any], connection: BaseDatabaseWrapper) -> str:
+    """Return the type to give a parameter for the column: without a length, because a cast to one cuts silently."""
+    return re.sub(r"\(\d+(, *\d+)?\)", "", str(field.cast_db_type(connection)))
 
 
 def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
@@ -66,6 +82,7 @@ def write_if(model: type[models.Model], pk: object, values: dict[str, Any], *, s
     several = bool(others or computed)
     block: AbstractContextManager[None] = transaction.atomic(using, savepoint=False) if several else nullcontext()
     with block:
+        _lock_earlier(model, pk, [each for each, _ in others], using=using)
         if not _rows(model, owner, pk, using=using).filter(**{version.attname: seen}).update(**guarded):
             return {}
         with version_kept(using) if others else nullcontext():
@@ -76,18 +93,28 @@ def write_if(model: type[models.Model], pk: object, values: dict[str, Any], *, s
     return changes
 
 
+def _lock_earlier(model: type[models.Model], pk: object, others: list[type[models.Model]], *, using: str) -> None:
+    """Lock what ``save()`` writes before the version: the other way round the two would deadlock."""
+    order = tables_of(model)
+    no_key = connections[using].features.has_select_for_no_key_update
+    for owner in order[: order.index(version_field(model).model)]:
+        if owner in others:
+            list(_rows(model, owner, pk, using=using).select_for_update(no_key=no_key).values_list("pk"))
+
+
 def _by_table(
     model: type[models.Model], changes: dict[str, Any], first: type[models.Model]
 ) -> list[tuple[type[models.Model], dict[str, Any]]]:
-    """Split the changes by the model whose table holds them, the version's table first.
+    """Split the changes by the model whose table holds them: the version's table, then the others as ``save()`` goes.
 
     ``update()`` of a model that inherits from another table writes the parent's row by its key alone; the guard has to
     stand in the UPDATE of the version's own table.
     """
-    tables: dict[type[models.Model], dict[str, Any]] = {first: {}}
+    order = [first, *(owner for owner in tables_of(model) if owner is not first)]
+    tables: dict[type[models.Model], dict[str, Any]] = {owner: {} for owner in order}
     for name, value in changes.items():
-        tables.setdefault(column(model, name).model, {})[name] = value
-    return list(tables.items())
+        tables[column(model, name).model][name] = value
+    return [(owner, values) for owner, values in tables.items() if values]
 
 
 def _rows(

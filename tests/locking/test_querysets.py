@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import DataError, IntegrityError, connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
@@ -175,6 +175,15 @@ def test_values_of_every_kind_arrive(db: None) -> None:
     stamped = StampedSeat.objects.create()
     assert StampedSeat.objects.update_many_if_unchanged([(stamped.pk, 1, {"booked_at": None})]) == []
     assert fresh(stamped).touched_at > stamped.touched_at
+
+
+def test_what_is_too_long_is_refused_and_not_cut(db: None) -> None:
+    seat, odd = Seat.objects.create(row="A"), OddSeat.objects.create(code="x" * 20)
+    with pytest.raises(DataError), transaction.atomic():
+        Seat.objects.update_many_if_unchanged([(seat.pk, 1, {"row": "ABCDEFGHIJK"})])
+    longer = odd.code + "x"
+    assert OddSeat.objects.update_many_if_unchanged([(longer, 1, {"guest": "Ada"})]) == [longer]
+    assert (fresh(seat).row, fresh(odd).guest) == ("A", "")
 
 
 def test_rows_in_two_tables_are_written_too(db: None) -> None:

@@ -174,7 +174,7 @@ def test_neighbours_that_are_read_along_are_not_locked(seats: list[Seat], other:
 def test_a_row_in_two_tables_is_locked_in_both(db: None) -> None:
     box = BoxSeat.objects.create()
     (sql,) = sql_of(lambda: lock_row(BoxSeat, box.pk))
-    assert sql.endswith('FOR NO KEY UPDATE OF "shop_boxseat", "shop_seat"')
+    assert sql.endswith('FOR NO KEY UPDATE OF "shop_seat", "shop_boxseat"')
 
 
 def test_keys_without_a_row_are_named(seats: list[Seat]) -> None:

@@ -2,11 +2,11 @@
 
 import asyncio
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import connection, connections, models, transaction
+from django.db import IntegrityError, connection, connections, models, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
@@ -281,8 +281,6 @@ def test_a_new_row_with_a_key_of_ones_own(db: None) -> None:
 
 
 def test_a_new_row_does_not_overwrite_one_that_is_there(seat: Seat) -> None:
-    from django.db import IntegrityError
-
     with pytest.raises(IntegrityError), transaction.atomic():
         Seat(pk=seat.pk, guest="Ada").save()
     assert fresh(seat).guest == ""
@@ -344,8 +342,30 @@ def test_the_outer_rollback_takes_back_all() -> None:
         assert seat.update_if_unchanged(row="B")
         transaction.set_rollback(True)
     assert (seat.version, fresh(seat).version) == (1, 1)
+    assert seat.row == fresh(seat).row == "A"
     seat.save()
-    assert (fresh(seat).guest, fresh(seat).row) == ("Bob", "B")
+    assert (fresh(seat).guest, fresh(seat).row) == ("Bob", "A")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_was_assigned_after_a_rolled_back_update_stays() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        assert seat.update_if_unchanged(row="B", guest="Ada")
+        seat.row = "C"
+        transaction.set_rollback(True)
+    assert (seat.row, seat.guest, seat.version) == ("C", "", 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_several_updates_that_are_rolled_back_the_first_counts() -> None:
+    seat = Seat.objects.create(price=1)
+    with transaction.atomic():
+        for price in (2, 3):
+            with transaction.atomic():
+                assert seat.update_if_unchanged(price=price)
+        transaction.set_rollback(True)
+    assert (seat.price, seat.version) == (1, 1)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -357,6 +377,20 @@ def test_a_rolled_back_insert_can_be_repeated() -> None:
     assert (seat.version, seat._state.adding) == (0, True)
     seat.save()
     assert fresh(seat).version == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_save_that_fails_in_its_second_table_can_be_repeated(known: bool) -> None:
+    seat = BoxSeat.objects.create() if known else BoxSeat()
+    before = seat.version
+    seat.guest, seat.champagne = "Ada", cast("bool", None)
+    with pytest.raises(IntegrityError):
+        seat.save()
+    assert seat.version == before
+    seat.champagne = True
+    seat.save()
+    assert (fresh(seat).guest, fresh(seat).version, seat.version) == ("Ada", before + 1, before + 1)
 
 
 @pytest.mark.django_db(transaction=True)
