@@ -12,7 +12,7 @@ from django.db import connections, models
 from accounts.amounts import TOO_LARGE
 from accounts.changes import Change
 from accounts.locking.compiled import Compiled, array_literal, fetch, filled_in, parameter, plain
-from accounts.locking.writes import touched
+from accounts.locking.writes import place_type, touched
 from accounts.statements.ledger import Ledger
 
 __all__ = ["Batches", "batches_of"]
@@ -97,11 +97,10 @@ class Batches:
         )
 
     def _place(self, part: str, name: str) -> Compiled:
-        """Return the place of an array; its type without a length, because a cast to one would cut silently."""
+        """Return the place of an array."""
         key = self.ledger.model._meta.pk
-        of_key = "bigint" if isinstance(key, _INTEGERS) else str(key.rel_db_type(connections[self.using]))
         types = {
-            "account": of_key.partition("(")[0],
+            "account": "bigint" if isinstance(key, _INTEGERS) else place_type(key, connections[self.using]),
             "amount": "numeric",
             "idempotency_key": "text",
             "transfer": "uuid",

@@ -40,6 +40,7 @@ class Ledger(Generic[A]):
         self.using = using
         self.statements = Statements(model, using)
         self._attnames = [field.attname for field in model._meta.concrete_fields]
+        self._converters = _converters(model, using)
 
     def read(self, pk: object) -> A | None:
         """Return the account as it is now; None if there is none."""
@@ -99,7 +100,22 @@ class Ledger(Generic[A]):
 
     def instance(self, row: Sequence[Any]) -> A:
         """Return the account of a row that one of the statements returned."""
+        if self._converters:
+            row = list(row)
+            for index, column, convert in self._converters:
+                row[index] = convert(row[index], column, connections[self.using])
         return self.model.from_db(self.using, self._attnames, row)
+
+
+def _converters(model: type[models.Model], using: str) -> list[tuple[int, Any, Any]]:
+    """Return what makes of a driver's value the field's, where anything does: its place, its column, the function."""
+    connection: Any = connections[using]
+    columns: Any = [field.get_col(model._meta.db_table) for field in model._meta.concrete_fields]
+    return [
+        (index, column, convert)
+        for index, column in enumerate(columns)
+        for convert in connection.ops.get_db_converters(column) + column.get_db_converters(connection)
+    ]
 
 
 def _sign(amount: Decimal) -> Sign:

@@ -29,7 +29,11 @@ def obstacles(model: type[models.Model], using: str) -> list[str]:
     """
     if not is_psycopg(using):
         return [f"Database {using!r} is not PostgreSQL with psycopg 3."]
-    return customisations(model)
+    return [
+        *customisations(model),
+        # RETURNING would give such a column as it is.
+        *(f"{field} is selected by an expression." for field in model._meta.concrete_fields if _is_computed(field)),
+    ]
 
 
 def customisations(model: type[models.Model]) -> list[str]:
@@ -46,6 +50,10 @@ def customisations(model: type[models.Model]) -> list[str]:
 def has_listeners(entry: type[models.Model]) -> bool:
     """Whether somebody listens to what the query set API would tell of a new entry."""
     return any(signal.receivers and signal.has_listeners(entry) for signal in _SIGNALS)
+
+
+def _is_computed(field: Any) -> bool:
+    return type(field).select_format is not models.Field.select_format
 
 
 def _is_ours(model: type[models.Model], method: str) -> bool:

@@ -78,7 +78,7 @@ def test_a_failed_statement_in_a_transaction_leaves_it_usable(other: Session) ->
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (Audited, ["overrides record()", "overrides save()"]),
+        (Audited, ["overrides record()", "overrides save()", "Audited.place is selected by an expression"]),
         (Closable, ["has a manager of its own"]),
         (Premium, ["is in several tables"]),
     ],
@@ -140,6 +140,23 @@ def test_accounts_with_names_of_their_own(name: str) -> None:
     )
     entries = PurseEntry.objects.values_list("amount", "balance_after", "version_after", "channel")
     assert list(entries) == [(Decimal("10.50"), Decimal("10.50"), 2, "web"), (Decimal(-3), Decimal("7.50"), 3, "web")]
+
+
+def test_a_key_may_come_as_text() -> None:
+    purse = Purse.objects.create(user=UserFactory.create())
+    assert Purse.deposit(str(purse.pk), 5).pk == purse.pk
+    assert Purse.deposit(purse.pk.hex, 5).balance == 10
+
+
+@pytest.mark.parametrize("name", [*STRATEGIES, "Account.deposit"])
+def test_what_is_returned_holds_what_a_query_set_would_give(name: str) -> None:
+    deposit = Purse.deposit if name == "Account.deposit" else STRATEGIES[name].bound(model=Purse).deposit
+    purse = Purse.objects.create(user=UserFactory.create(), wishes={"window": True})
+    returned: Any = deposit(purse.pk, 5)
+    assert returned.wishes == {"window": True}
+    returned.note = "seen"
+    returned.save()
+    assert Purse.objects.get().wishes == {"window": True}
 
 
 def test_those_who_wait_are_served_in_the_order_of_arrival(

@@ -17,6 +17,7 @@ class Purse(AbstractAccount):
     balance = models.DecimalField(max_digits=19, decimal_places=2, default=Decimal(0), db_column="coins")
     changed_on = models.DateField(auto_now=True)
     note = models.CharField(max_length=50, blank=True)
+    wishes = models.JSONField(default=dict)
 
     class Meta(AbstractAccount.Meta):
         db_table = "purses of others"
@@ -60,10 +61,18 @@ class ElsewhereEntry(AbstractEntry):
         indexes = []
 
 
+class Shouted(models.CharField):  # type: ignore[type-arg]
+    """Not read as it is stored."""
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        return f"upper({sql})", params
+
+
 class Audited(AbstractAccount):
     """Does more when an entry is written."""
 
     user = None  # type: ignore[assignment]
+    place = Shouted(max_length=10, default="")
 
     class Meta(AbstractAccount.Meta):
         managed = False

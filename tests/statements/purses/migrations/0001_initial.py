@@ -46,6 +46,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("updated_at", models.DateTimeField(auto_now=True, verbose_name="updated at")),
+                ("place", tests.statements.purses.models.Shouted(default="", max_length=10)),
             ],
             options={
                 "abstract": False,
@@ -299,6 +300,7 @@ class Migration(migrations.Migration):
                 ),
                 ("changed_on", models.DateField(auto_now=True)),
                 ("note", models.CharField(blank=True, max_length=50)),
+                ("wishes", models.JSONField(default=dict)),
                 (
                     "user",
                     models.ForeignKey(
