@@ -43,6 +43,8 @@ class AbstractQueuedChange(models.Model):
     as their transactions have committed; those that one caller appends one after the other keep their order.
 
     A subclass adds ``account`` and ``target``, foreign keys to the account model without a constraint in the database.
+    Further fields get what saving gives them. Where ``save()`` is overridden, or somebody listens to ``pre_save`` or
+    ``post_save``, a change is saved that way, after looking for its accounts.
     """
 
     State = State
@@ -112,7 +114,10 @@ class AbstractQueuedChange(models.Model):
         idempotency_key: str | None = None,
         using: str | None = None,
     ) -> Self:
-        """Append a transfer, applied whole or not at all; as `withdraw`. Raises ``ValueError`` for one account."""
+        """Append a transfer, applied whole or not at all; as `withdraw`. Raises ``ValueError`` for one account.
+
+        The idempotency key is the source account's: used for another target it raises `IdempotencyKeyReused`.
+        """
         moved, to_python = parse_amount(amount), cls.account_model()._meta.pk.to_python
         source, target = to_python(source_pk), to_python(target_pk)
         if source == target:

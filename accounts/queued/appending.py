@@ -5,34 +5,60 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from django.db import connections
+from django.db import connections, models
+from django.db.models.signals import post_save, pre_save
 
-from accounts.changes import Change, require_same
-from accounts.locking.compiled import Compiled, fetch, filled_in, is_psycopg, plain
+from accounts.changes import reused
+from accounts.locking.compiled import Compiled, fetch, is_psycopg, parameter
+from accounts.locking.memory import is_expression
 
 __all__ = ["append"]
 
 # Whether the accounts are there is read, not locked: an account with changes in the queue is protected by Django alone,
-# and whoever deletes it in SQL gets changes that are refused.
+# and whoever deletes it in SQL, or while a change is being appended, gets changes that are refused.
 _STATEMENT = """\
 INSERT INTO {table} ({columns})
-SELECT {values} WHERE EXISTS (SELECT FROM {accounts} WHERE {pk} = {account})
-AND ({target} IS NULL OR EXISTS (SELECT FROM {accounts} WHERE {pk} = {target}))
+SELECT {values} WHERE {are_there}
 ON CONFLICT DO NOTHING RETURNING {id}"""
-_COLUMNS = ("account", "target", "amount", "idempotency_key")
+_IS_THERE = "EXISTS (SELECT FROM {accounts} WHERE {pk} = %s)"
+_SAVED_BY = ("save", "save_base")
 
 
 def append(change: Any, *, using: str) -> Any:
     """Insert the change, or find the one with its key; return it. Raises as `AbstractQueuedChange.deposit` does."""
-    if is_psycopg(using):
-        model: Any = type(change)
-        given = (change.account_id, change.target_id, change.amount, change.idempotency_key)
-        rows = fetch(connections[using], _compiled(model, using), dict(zip(_COLUMNS, given, strict=True)))
-        if rows:
-            (change.pk,) = rows[0]
-            change._state.db, change._state.adding = using, False
-            return change
+    if is_psycopg(using) and not _is_saved_otherwise(type(change)) and _inserted(change, using):
+        return change
     return _append_in_steps(change, using)
+
+
+def _is_saved_otherwise(model: type[models.Model]) -> bool:
+    """Whether a project changed what saving means, or listens to it: one statement would not do the same."""
+    changed = any(getattr(model, step) is not getattr(models.Model, step) for step in _SAVED_BY)
+    return changed or any(signal.has_listeners(model) for signal in (pre_save, post_save))
+
+
+def _inserted(change: Any, using: str) -> bool:
+    """Insert the change in one statement; False, with nothing written, where there is more to do or to say."""
+    model: Any = type(change)
+    values = _values(change)
+    if any(map(is_expression, values.values())):
+        return False
+    rows = fetch(connections[using], _compiled(model, using, tuple(values)), values)
+    if rows:
+        (change.pk,) = rows[0]
+        change._state.db, change._state.adding = using, False
+    return bool(rows)
+
+
+def _values(change: Any) -> dict[str, Any]:
+    """Return, by field, what saving the change would write, but for NULL and for what the database fills in."""
+    fields = [field for field in change._meta.concrete_fields if not field.generated]
+    values = {field: field.pre_save(change, add=True) for field in fields}
+    return {
+        field.name: value
+        for field, value in values.items()
+        if value is not None and not (field.has_db_default() and is_expression(value))
+    }
 
 
 def _append_in_steps(change: Any, using: str) -> Any:
@@ -46,35 +72,23 @@ def _append_in_steps(change: Any, using: str) -> Any:
         change.save(force_insert=True, using=using)
         return change
     first, made = rows.get_or_create(**key, defaults={"amount": change.amount, "target_id": change.target_id})
-    if not made:
-        wanted = Change(change.account_id, change.amount, change.idempotency_key, change.target_id)
-        require_same(wanted, amount=first.amount, transfer=first.target_id)
+    if not made and (first.amount, first.target_id) != (change.amount, change.target_id):
+        raise reused(change.account_id, change.idempotency_key, amount=first.changes()[0].amount)
     return first
 
 
 @functools.cache
-def _compiled(model: Any, using: str) -> Compiled:
+def _compiled(model: Any, using: str, names: tuple[str, ...]) -> Compiled:
+    """Return the statement that gives a value to the fields with these names."""
     quote = connections[using].ops.quote_name
     accounts = model.account_model()
-    state = quote(model._meta.get_field("state").column)
-    columns = [quote(model._meta.get_field(name).column) for name in _COLUMNS]
-    places = {name: plain(name) + f"::{_type_of(model, name, using)}" for name in _COLUMNS}
-    values = functools.reduce(lambda done, place: done + ", " + place, places.values())
-    pending = f"'{model.State.PENDING.value}'"
-    return filled_in(
-        _STATEMENT,
+    is_there = _IS_THERE.format(accounts=quote(accounts._meta.db_table), pk=quote(accounts._meta.pk.column))
+    mentioned = [name for name in names if name in ("account", "target")]
+    statement = _STATEMENT.format(
         table=quote(model._meta.db_table),
-        columns=", ".join([*columns, state]),
-        values=values + f", {pending}",
-        accounts=quote(accounts._meta.db_table),
-        pk=quote(accounts._meta.pk.column),
-        account=places["account"],
-        target=places["target"],
+        columns=", ".join(quote(model._meta.get_field(name).column) for name in names),
+        values=", ".join(["%s"] * len(names)),
+        are_there=" AND ".join([is_there] * len(mentioned)),
         id=quote(model._meta.pk.column),
     )
-
-
-def _type_of(model: type[Any], name: str, using: str) -> str:
-    field = model._meta.get_field(name)
-    # Without a length: a cast to one cuts silently.
-    return str(field.cast_db_type(connections[using])).partition("(")[0]
+    return Compiled(statement, tuple(parameter(model, name) for name in (*names, *mentioned)))

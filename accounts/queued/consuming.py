@@ -43,9 +43,9 @@ def apply_batch(model: type[Any], *, size: int = 500, wait: bool = False, using:
     """Decide about so many changes at most, in one transaction; return about how many.
 
     The accounts are locked ``FOR NO KEY UPDATE`` in primary-key order: without ``wait`` those that somebody else holds
-    are skipped. Changes that an account does not allow are refused, the others applied by one `apply_many`; what each
-    came to is written in the same transaction, so that a crash leaves all of it done or nothing. Right at READ
-    COMMITTED. Raises `DeadlockDetected`, and above READ COMMITTED `SerializationFailure`.
+    are skipped. Changes that an account does not allow, or whose account is gone, are refused, the others applied by
+    one `apply_many`; what each came to is written in the same transaction, so that a crash leaves all of it done or
+    nothing. Right at READ COMMITTED. Raises `DeadlockDetected`, and above READ COMMITTED `SerializationFailure`.
     """
     using = using or router.db_for_write(model)
     with translated_errors(model=model), transaction.atomic(using=using):
@@ -95,10 +95,16 @@ def _held(model: type[Any], size: int, *, wait: bool, using: str) -> tuple[dict[
     """Lock the accounts of the next changes; return those that it got, and the keys of those that are gone."""
     rows = _pending(model, using).values_list("account_id", "target_id")[:size]
     wanted = {pk for pair in rows for pk in pair if pk is not None}
-    accounts = model.account_model()._base_manager.using(using).filter(pk__in=wanted).order_by("pk")
-    skips = not wait and connections[using].features.has_select_for_update_skip_locked
-    held = {account.pk: account for account in accounts.select_for_update(no_key=True, skip_locked=skips)}
-    return held, set() if skips else wanted - held.keys()
+    accounts = model.account_model()._base_manager.using(using)
+    features = connections[using].features
+    skips = not wait and features.has_select_for_update_skip_locked
+    locked = accounts.select_for_update(no_key=features.has_select_for_no_key_update, skip_locked=skips)
+    held = {account.pk: account for account in locked.filter(pk__in=wanted).order_by("pk")}
+    missing = wanted - held.keys()
+    if skips and missing:
+        # Rows that somebody holds can be read, even while he deletes them.
+        missing.difference_update(accounts.filter(pk__in=missing).values_list("pk", flat=True))
+    return held, missing
 
 
 def _taken(pending: models.QuerySet[Any], accounts: dict[Any, Any], gone: set[Any], size: int) -> Iterator[Any]:

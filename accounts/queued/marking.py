@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from accounts.changes import Applied
 from accounts.errors import AccountError
 from accounts.locking.compiled import Compiled, array_literal, filled_in, is_psycopg, plain, write
+from accounts.locking.writes import place_type
 from accounts.queued.refusals import as_data
 
 __all__ = ["mark"]
@@ -51,8 +52,7 @@ def _values(model: type[Any], outcome: Outcome) -> tuple[Any, ...]:
 def _compiled(model: Any, using: str) -> Compiled:
     quote = connections[using].ops.quote_name
     fields = {name: model._meta.pk if name == "pk" else model._meta.get_field(name) for name in ("pk", *_COLUMNS)}
-    types = {name: str(field.cast_db_type(connections[using])).partition("(")[0] for name, field in fields.items()}
-    arrays = [plain(name) + f"::{type_}[]" for name, type_ in types.items()]
+    arrays = [plain(name) + f"::{place_type(field, connections[using])}[]" for name, field in fields.items()]
     return filled_in(
         _STATEMENT,
         table=quote(model._meta.db_table),

@@ -26,7 +26,7 @@ from accounts.reconciliation import chain_breaks
 from tests.factories import AccountFactory
 from tests.processes import processes
 from tests.queued.programs import killed_before
-from tests.sessions import Session
+from tests.sessions import Session, all_others_are_idle, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,6 +73,17 @@ def test_a_key_appends_once() -> None:
     with pytest.raises(IdempotencyKeyReused) as caught:
         QueuedChange.withdraw(account.pk, 5, idempotency_key="k")
     assert (caught.value.recorded, booked(account)) == (5, [5])
+
+
+def test_a_transfers_key_belongs_to_its_target() -> None:
+    source, target, elsewhere = (AccountFactory.create(balance=10) for _ in range(3))
+    first = QueuedChange.transfer(source.pk, target.pk, 5, idempotency_key="k")
+    assert QueuedChange.transfer(source.pk, target.pk, 5, idempotency_key="k") == first
+    with pytest.raises(IdempotencyKeyReused) as caught:
+        QueuedChange.transfer(source.pk, elsewhere.pk, 5, idempotency_key="k")
+    assert (caught.value.idempotency_key, caught.value.recorded) == ("k", -5)
+    drain(QueuedChange)
+    assert (booked(source), booked(target), booked(elsewhere)) == ([-5], [5], [])
 
 
 @pytest.mark.parametrize("target", [None, 0])
@@ -139,6 +150,50 @@ def test_the_change_of_an_account_that_is_gone_is_refused() -> None:
     with pytest.raises(Account.DoesNotExist):
         change.wait()
     assert booked(account) == [1]
+
+
+@pytest.fixture
+def gone_target(other: Session) -> QueuedChange:
+    """A transfer to an account that was deleted while the transfer was being appended."""
+    source, target = AccountFactory.create(balance=10), AccountFactory.create()
+    other.begin()
+    change = other.run(QueuedChange.transfer, source.pk, target.pk, 5)
+    target.delete()
+    other.end()
+    return change
+
+
+def test_a_transfer_to_an_account_that_is_gone_is_refused_by_whoever_consumes(gone_target: QueuedChange) -> None:
+    later = QueuedChange.deposit(gone_target.account_id, 1)
+    assert apply_batch(QueuedChange) == 2
+    with pytest.raises(Account.DoesNotExist):
+        gone_target.wait()
+    assert later.wait().balance_after == 11
+
+
+def test_changes_of_accounts_that_are_gone_do_not_fill_the_queue(gone_target: QueuedChange) -> None:
+    gone = AccountFactory.create()
+    changes = [gone_target, QueuedChange.deposit(gone.pk, 1)]
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM accounts_account WHERE id = %s", [gone.pk])
+    last = QueuedChange.deposit(AccountFactory.create().pk, 1)
+    assert [apply_batch(QueuedChange, size=1) for _ in range(3)] == [1, 1, 1]
+    for change in changes:
+        with pytest.raises(Account.DoesNotExist):
+            change.wait()
+    assert last.wait().balance_after == 1
+
+
+def test_an_account_whose_deletion_is_not_committed_is_not_gone(other: Session) -> None:
+    source, target = AccountFactory.create(balance=10), AccountFactory.create()
+    change = QueuedChange.transfer(source.pk, target.pk, 5)
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM accounts_account WHERE id = %s", [target.pk])
+        assert other.run(apply_batch, QueuedChange) == 0
+        transaction.set_rollback(True)
+    assert apply_batch(QueuedChange) == 1
+    assert change.wait().balance_after == 5
 
 
 def test_who_waits_gets_the_answer_or_his_time_is_over(other: Session) -> None:
@@ -214,11 +269,20 @@ def test_a_consumer_that_dies_at_any_point_loses_and_doubles_nothing() -> None:
             survived = pool.submit(killed_before, statement, size=100).result() < statement
         if survived:
             break
+        until(all_others_are_idle, "the server to have noticed")
         assert set(states()) == {State.PENDING}
         assert booked(account) == []
     assert statement > 4
     assert booked(account) == list(range(1, statement + 1))
     assert set(states()) == {State.APPLIED}
+
+
+def test_a_database_without_weaker_locks_takes_the_stronger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection.features, "has_select_for_no_key_update", False)
+    account = AccountFactory.create()
+    change = QueuedChange.deposit(account.pk, 5)
+    assert drain(QueuedChange) == 1
+    assert change.wait().balance_after == 5
 
 
 def test_it_runs_until_it_is_asked_to_stop(other: Session) -> None:
