@@ -12,6 +12,7 @@ from django.db.models import F, Q
 from accounts.changes import Applied, Change
 from accounts.errors import InsufficientFunds
 from accounts.locking.transactions import commits_each_statement
+from accounts.slotted.querysets import locked
 from accounts.slotted.spreading import size_of, slot_here, try_add
 
 __all__ = ["gather", "withdraw"]
@@ -64,8 +65,7 @@ def _gather(
 ) -> list[Applied]:
     wanted = Q(account=pk) if below is None else Q(account=pk, number__lt=below)
     # One statement, so that slots of two accounts are locked in one order.
-    locked = list(slots.filter(wanted | Q(pk=goal)).select_for_update(no_key=True).order_by("pk"))
-    own = [slot for slot in locked if slot.account_id == pk]
+    own = [slot for slot in locked(slots.filter(wanted | Q(pk=goal))) if slot.account_id == pk]
     parts = _parts(own, amount)
     if parts is None:
         # A slot that was made since the statement began is not among them, though money may have moved there.

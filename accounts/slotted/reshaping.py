@@ -11,6 +11,7 @@ from django.db import models, transaction
 from accounts.changes import Change
 from accounts.errors import InsufficientFunds
 from accounts.locking.rows import lock_row
+from accounts.slotted.querysets import locked
 from accounts.slotted.spreading import shares
 
 __all__ = ["reshape"]
@@ -23,11 +24,9 @@ def reshape(model: type[Any], pk: Any, *, size: int | None, overdraft_limit: Dec
     with transaction.atomic(using=using):
         # The account's row is for those who reshape, one after the other; who writes slots does not ask for it.
         account = lock_row(model, pk, using=using)
-        locked = list(slots.filter(account=pk).select_for_update(no_key=True).order_by("pk"))
-        balance = sum((slot.balance for slot in locked), Decimal(0))
-        limit = (
-            sum((slot.overdraft_limit for slot in locked), Decimal(0)) if overdraft_limit is None else overdraft_limit
-        )
+        held = locked(slots.filter(account=pk))
+        balance = sum((slot.balance for slot in held), Decimal(0))
+        limit = sum((slot.overdraft_limit for slot in held), Decimal(0)) if overdraft_limit is None else overdraft_limit
         if balance < -limit:
             raise InsufficientFunds(
                 f"Slotted account {pk!r} has {balance}: less than an overdraft limit of {limit} allows",
@@ -37,17 +36,20 @@ def reshape(model: type[Any], pk: Any, *, size: int | None, overdraft_limit: Dec
             )
         account.size = account.size if size is None else size
         balances, limits = (shares(each, account.size) for each in (balance, limit))
-        made = [slot_model(account=account, number=number, version=1) for number in range(len(locked), account.size)]
-        locked += slots.bulk_create(made)
-        _spread(slots, locked, balances, limits)
+        made = [slot_model(account=account, number=number, version=1) for number in range(len(held), account.size)]
+        if made:
+            slots.bulk_create(made)
+            # Not every database tells the keys of new rows; a plain SELECT may be older than the locks.
+            held = locked(slots.filter(account=pk))
+        _spread(slots, held, balances, limits)
         account.save(using=using, update_fields=["size"])
     return account
 
 
-def _spread(slots: models.QuerySet[Any], locked: list[Any], balances: list[Decimal], limits: list[Decimal]) -> None:
+def _spread(slots: models.QuerySet[Any], held: list[Any], balances: list[Decimal], limits: list[Decimal]) -> None:
     """Give each slot its share; those without one are emptied."""
-    none = [Decimal("0.00")] * (len(locked) - len(balances))
-    goals = list(zip(locked, balances + none, limits + none, strict=True))
+    none = [Decimal("0.00")] * (len(held) - len(balances))
+    goals = list(zip(held, balances + none, limits + none, strict=True))
     # In this order no slot is below its limit at any time: limits are raised, money is moved, limits are lowered.
     for slot, _, limit in goals:
         if limit > slot.overdraft_limit:

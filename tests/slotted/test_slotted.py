@@ -21,6 +21,11 @@ from tests.sessions import Session
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_known_of_accounts_that_are_gone() -> None:
+    spreading._sizes.clear()
+
+
 def opened(*balances: int, overdraft_limit: int = 0) -> SlottedAccount:
     """Open an account whose slots have these balances; the limit is the first one's."""
     account = SlottedAccount.open(UserFactory.create(), size=len(balances))
@@ -232,6 +237,7 @@ def test_money_in_a_slot_that_is_no_longer_needed_counts(own: Callable[[int], No
 def test_a_process_notices_new_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     account = opened(0)
     assert spreading.size_of(SlottedAccount, account.pk, using="default") == 1
+    monkeypatch.setattr(spreading, "SHELF_LIFE", float("inf"))
     SlottedAccount.reshape(account.pk, size=4)
     assert spreading.size_of(SlottedAccount, account.pk, using="default") == 1
     monkeypatch.setattr(spreading, "SHELF_LIFE", 0)
@@ -255,6 +261,25 @@ def test_the_database_keeps_entries_and_limits() -> None:
         Slot.objects.update(balance=-1)
     with connection.cursor() as cursor, pytest.raises(IntegrityError):
         cursor.execute("DELETE FROM accounts_slotted_slotentry")
+
+
+# Other databases.
+
+
+def test_a_database_without_weaker_locks_takes_the_stronger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection.features, "has_select_for_no_key_update", False)
+    account = opened(30, 30)
+    SlottedAccount.withdraw(account.pk, 50)
+    SlottedAccount.reshape(account.pk, size=1)
+    assert balances(account) == [10, 0]
+
+
+def test_a_database_that_does_not_tell_the_keys_of_new_rows_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection.features, "can_return_rows_from_bulk_insert", False)
+    account = opened(60, overdraft_limit=3)
+    SlottedAccount.reshape(account.pk, size=3)
+    assert (balances(account), account.totals()) == ([20, 20, 20], (60, 3))
+    assert not list(chain_breaks(Slot))
 
 
 def test_many_at_once_with_the_account_reshaped_between(open_session: Callable[[], Session]) -> None:
