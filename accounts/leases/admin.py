@@ -55,8 +55,10 @@ class LeaseAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     def force_release(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Take the selected leases from their holders, and log each."""
         count = 0
+        # Not queryset.db, which may be a replica.
+        leases = Lease.objects.using(queryset._db)  # type: ignore[attr-defined]
         for lease in queryset.order_by("pk"):
-            if Lease.objects.db_manager(queryset.db).filter(pk=lease.pk, token=lease.token).force_release():
+            if leases.filter(pk=lease.pk, token=lease.token).force_release():
                 self.log_change(request, lease, f"Force release: was held by {lease.owner}, token {lease.token}.")
                 count += 1
         text = ngettext("%d lease was released.", "%d leases were released.", count) % count

@@ -7,7 +7,7 @@
         ├── LeaseNotAcquired
         ├── LeaseLost
         ├── StaleToken
-        └── LeaseTimedOut      57014   (also django.db.OperationalError)
+        └── LeaseTimedOut      57014, 55P03   (also django.db.OperationalError)
 
 All carry ``key`` and ``token`` where they are known, and survive pickling.
 """

@@ -64,7 +64,8 @@ class LeaseQuerySet(models.QuerySet[Any]):
     def purge(self, older_than: Duration) -> int:
         """Delete rows whose lease ended longer ago than this; return how many. Their tokens never return."""
         # One DELETE, which looks at the expiry again after any wait; delete() may collect keys first.
-        deleted: int = self.ended(older_than).order_by()._raw_delete(self.db)
+        using: str = self._db or router.db_for_write(self.model)  # type: ignore[attr-defined]
+        deleted: int = self.using(using).ended(older_than).order_by()._raw_delete(using)
         return deleted
 
 

@@ -49,12 +49,16 @@ GUARD = """
 SELECT true FROM {table} WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL FOR KEY SHARE SKIP LOCKED
 """
 
-# The server grants advisory locks in the order in which they were asked for.
+# The server grants advisory locks in the order in which they were asked for. How long to wait is the caller's to say,
+# not the session's: its own limits are off until the end of the transaction.
 QUEUE = """
+SET LOCAL lock_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;
 SELECT pg_advisory_xact_lock(hashtextextended('accounts.leases:' || %(key)s, 0));
 SET LOCAL statement_timeout = %(after)s
 """
+# PostgreSQL 17 and later have one for the transaction as well; an unknown setting would be an error.
+_NO_TRANSACTION_TIMEOUT, _ITS_VERSION = "SET LOCAL transaction_timeout = 0; ", 170000
 
 
 # Waits for those who are just taking the lease.
@@ -88,7 +92,9 @@ class PostgresStore:
         Statements that follow in the transaction have ``after`` seconds each.
         """
         facts = {"key": key, "after": math.ceil(after * 1000)}
-        with self._executed(QUEUE, facts, timeout=timeout, begins=True):
+        has_limit = self._connection.pg_version >= _ITS_VERSION  # type: ignore[attr-defined]
+        sql = _NO_TRANSACTION_TIMEOUT + QUEUE if has_limit else QUEUE
+        with self._executed(sql, facts, timeout=timeout, begins=True):
             pass
 
     def insist(self, key: str, *, timeout: float) -> None:

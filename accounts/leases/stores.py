@@ -97,8 +97,9 @@ def on_own_connection(using: str, verb: Callable[[Store], R]) -> R:
 
 
 def _named(error: Exception) -> Exception:
-    if sqlstate_of(error) == "57014":
-        return LeaseTimedOut(sqlstate="57014")
+    sqlstate = sqlstate_of(error)
+    if sqlstate in ("57014", "55P03"):  # the statement's time limit, or the session's own for locks
+        return LeaseTimedOut(sqlstate=sqlstate)
     return translated(error)
 
 

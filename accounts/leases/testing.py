@@ -15,6 +15,9 @@ from accounts.leases.models import Lease
 
 __all__ = ["expire", "rob"]
 
+_TRIES = 5
+"""How often it is tried: a heartbeat may come right after the expiry."""
+
 
 def expire(key: str) -> None:
     """Let the lease expire now, as if its ttl had passed for the database; its holder is not told."""
@@ -26,8 +29,9 @@ def rob(key: str, ttl: float = 60, *, owner: str = "somebody else", data: Any = 
 
     Raises ``RuntimeError`` where a guard of another session keeps the lease.
     """
-    expire(key)
-    handle = Lease.objects.acquire(key, ttl, owner=owner, data=data)
-    if handle is None:
-        raise RuntimeError(f"Lease {key!r} could not be robbed: {Lease.objects.holder(key) or 'it is under guard'}")
-    return handle
+    for _ in range(_TRIES):
+        expire(key)
+        handle = Lease.objects.acquire(key, ttl, owner=owner, data=data)
+        if handle is not None:
+            return handle
+    raise RuntimeError(f"Lease {key!r} could not be robbed: {Lease.objects.holder(key) or 'it is under guard'}")

@@ -31,19 +31,19 @@ def _wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("_wrong_clock")
 def test_the_lease_is_held_and_expires_as_ever(other: Session) -> None:
     with lease("k", ttl=60) as handle:
-        assert 58 < handle.remaining < 60
+        assert 30 < handle.remaining < 60
         handle.refresh()
         handle.check()
         assert other.run(Lease.objects.acquire, "k", 60) is None
         holder = Lease.objects.holder("k")
         assert holder is not None
-        assert 58 < holder.remaining <= 60
+        assert 30 < holder.remaining <= 60
     assert other.run(Lease.objects.acquire, "k", 60) is not None
 
 
 @pytest.mark.usefixtures("_wrong_clock")
 def test_a_heartbeat_and_a_wait_go_on_as_ever(other: Session) -> None:
-    with lease("k", ttl=1.5, heartbeat=True) as handle:
+    with lease("k", ttl=4.5, heartbeat=True) as handle:
         first = Lease.objects.get().expires_at
         until(lambda: Lease.objects.get().expires_at > first, "a beat")
         handle.check()

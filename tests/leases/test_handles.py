@@ -46,7 +46,7 @@ def test_a_refresh_extends_and_keeps_the_token(handle: LeaseHandle) -> None:
     before = row()
     handle.refresh(120)
     assert row().token == handle.token == before.token
-    assert 118 < handle.remaining < 120 < (row().expires_at - before.acquired_at).total_seconds()
+    assert 60 < handle.remaining < 120 < (row().expires_at - before.acquired_at).total_seconds()
 
 
 def test_a_refresh_never_shortens(handle: LeaseHandle) -> None:
@@ -81,14 +81,18 @@ def test_ensure_asks_only_where_less_is_left(handle: LeaseHandle) -> None:
     assert handle.remaining >= 90
 
 
-def test_a_refresh_is_a_heap_only_update() -> None:
-    acquired().release()
+def test_a_refresh_is_a_heap_only_update(handle: LeaseHandle) -> None:
+    # Where somebody's old snapshot keeps a full page from being pruned, the next round has to show it.
+    until(lambda: refreshed(handle, times=100) == (100, 100), "refreshes of which each one is heap-only")
+
+
+def refreshed(handle: LeaseHandle, *, times: int) -> tuple[int, int]:
+    """Refresh so many times; return how many updates that was, and how many of them were heap-only."""
     before = updates()
-    handle = acquired()
-    for _ in range(100):
+    for _ in range(times):
         handle.refresh()
-    all_of_them, heap_only = (after - earlier for after, earlier in zip(updates(), before, strict=True))
-    assert (all_of_them, heap_only) == (101, 100)
+    now = updates()
+    return now[0] - before[0], now[1] - before[1]
 
 
 def updates() -> tuple[int, int]:
@@ -177,9 +181,9 @@ def test_a_release_that_fails_does_not_hide_the_blocks_error(
 
 
 def test_remaining_ends_before_the_database_lets_others_in(handle: LeaseHandle) -> None:
-    mine, theirs = handle.remaining, Lease.objects.holder("k")
+    theirs = Lease.objects.holder("k")
     assert theirs is not None
-    assert mine < theirs.remaining
+    assert handle.remaining < theirs.remaining
 
 
 def test_check_raises_when_the_own_deadline_has_passed(monkeypatch: pytest.MonkeyPatch, handle: LeaseHandle) -> None:
@@ -201,7 +205,7 @@ def test_inside_a_transaction_it_is_refused(handle: LeaseHandle, verb: str) -> N
 
 
 def test_no_statement_takes_longer_than_half_a_beat(other: Session) -> None:
-    handle = acquired(0.6)
+    handle = acquired(6.0)
     other.begin()
     other.run(lambda: list(Lease.objects.select_for_update().filter(key="k")))
     with pytest.raises(LeaseTimedOut) as caught:
@@ -209,6 +213,18 @@ def test_no_statement_takes_longer_than_half_a_beat(other: Session) -> None:
     other.end()
     assert caught.value.sqlstate == "57014"
     handle.refresh()
+
+
+@pytest.mark.parametrize("verb", ["refresh", "release"])
+def test_a_wait_that_the_session_limits_is_a_timeout_too(handle: LeaseHandle, other: Session, verb: str) -> None:
+    other.begin()
+    other.run(lambda: list(Lease.objects.select_for_update().filter(key="k")))
+    with session_with(lock_timeout="1ms"), pytest.raises(LeaseTimedOut) as caught:
+        getattr(handle, verb)()
+    other.end()
+    assert caught.value.sqlstate == "55P03"
+    assert Lease.objects.holder("k")
+    getattr(handle, verb)()
 
 
 def test_the_sessions_own_settings_stay(handle: LeaseHandle) -> None:
@@ -315,6 +331,7 @@ def test_a_forked_process_does_not_hold_it(handle: LeaseHandle, monkeypatch: pyt
     assert handle.release() is True
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_process_leaves_the_block_without_a_release(handle: LeaseHandle) -> None:
     with handle:
         child = os.fork()

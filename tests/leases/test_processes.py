@@ -60,7 +60,7 @@ def program(*args: str, **env: str) -> Iterator[Program]:
 
 
 def test_a_holder_that_was_paused_past_its_ttl_does_no_harm() -> None:
-    with program("writer", "1") as holder:
+    with program("writer", "3") as holder:
         token = holder.answer()["token"]
         holder.send("before")
         assert holder.answer() == {"written": "before"}
@@ -88,7 +88,7 @@ def test_a_killed_holder_is_followed_when_its_ttl_is_over() -> None:
     assert successor is not None
     assert successor.token > token
     # One look comes right after the expiry, whatever the pauses between looks have grown to.
-    assert 0 <= (successor.acquired_at - expiry).total_seconds() < 5
+    assert 0 <= (successor.acquired_at - expiry).total_seconds() < 20
 
 
 def test_eight_contending_processes_never_overlap() -> None:

@@ -14,7 +14,7 @@ from tests.leases.test_processes import Program, program
 from tests.sessions import until
 from tests.test_project import assert_clean, run
 
-TTL = 6.0
+TTL = 15.0
 
 
 @pytest.fixture

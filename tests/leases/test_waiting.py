@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 from accounts.leases import waiting
 from accounts.leases.models import Lease
@@ -106,6 +107,39 @@ def test_the_wait_ends_in_time() -> None:
     assert not connection.in_atomic_block
     assert queued() == 0
     release()
+
+
+@pytest.fixture
+def limited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Sessions of a project that has this time limit of its own, shorter than the waits of these tests."""
+    if request.param == "transaction_timeout" and connection.pg_version < 170000:  # type: ignore[attr-defined]
+        pytest.skip("PostgreSQL 17 and later have a transaction_timeout")
+    connection.close()
+    options = connection.settings_dict["OPTIONS"] | {"options": f"-c {request.param}=1s"}
+    with monkeypatch.context() as patch:
+        patch.setitem(connection.settings_dict, "OPTIONS", options)
+        yield
+    connection.close()
+
+
+@pytest.mark.parametrize("limited", ["lock_timeout", "transaction_timeout"], indirect=True)
+def test_limits_of_the_session_do_not_end_the_wait(first_in_the_queue: Session, limited: None) -> None:
+    hold()
+    assert Lease.objects.acquire("k", 60, wait=1.2) is None
+
+
+@pytest.mark.parametrize("limited", ["transaction_timeout"], indirect=True)
+def test_nor_that_of_the_first_in_the_queue(limited: None) -> None:
+    hold()
+    assert Lease.objects.acquire("k", 60, wait=1.2) is None
+
+
+def test_a_server_is_not_told_of_a_limit_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(connections["default"]), "pg_version", 160000)
+    with CaptureQueriesContext(connection) as sent, transaction.atomic():
+        store_of("default").queue("k", timeout=20, after=20)
+        assert query("SHOW lock_timeout") == "0"
+    assert not any("transaction_timeout" in each["sql"] for each in sent)
 
 
 def test_the_wait_ends_in_the_queue_too(other: Session) -> None:

@@ -16,3 +16,15 @@ class Note(models.Model):
 
     text = models.CharField(max_length=50, blank=True)
     token = models.BigIntegerField(default=0)
+
+
+class SignedReport(Report):
+    """A row in two tables, with the token in the parent's."""
+
+    signer = models.CharField(max_length=50, blank=True)
+
+
+class SignedNote(FencedModel, Note):
+    """A row in two tables, with the token in its own."""
+
+    signer = models.CharField(max_length=50, blank=True)
