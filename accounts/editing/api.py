@@ -10,6 +10,8 @@ ended, or the race was lost; 422 malformed; 423 refused, with the holders as a l
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from django.apps import apps
@@ -19,11 +21,11 @@ from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI, Router, Status
-from ninja.security import HttpBearer, SessionAuth
+from ninja.security import HttpBearer
 
 from accounts.editing import credentials
 from accounts.editing.conf import api_authenticator
-from accounts.editing.errors import EditingError, UnknownTable
+from accounts.editing.errors import EditingError, UnknownRecord, UnknownTable
 from accounts.editing.holds import checked_out
 from accounts.editing.operations import check_in, check_out, extend, status_of, take_over
 from accounts.editing.results import EditResult
@@ -31,6 +33,7 @@ from accounts.editing.schemas import CheckOutIn, ExtendIn, LockedOut, LostOut, P
 from accounts.editing.targets import Target, record, target_of
 from accounts.editing.transitions import transition
 from accounts.locking.errors import ConcurrencyError
+from accounts.locking.logins import SessionUser
 
 __all__ = ["api", "failed", "router"]
 
@@ -50,7 +53,7 @@ class SignedToken(HttpBearer):
         return None
 
 
-router = Router(tags=["edit locks"], auth=[SignedToken(), SessionAuth(csrf=True)])
+router = Router(tags=["edit locks"], auth=[SignedToken(), SessionUser()])
 
 _FAILURES = {401: Problem, 403: Problem, 404: Problem, 409: LostOut, 422: Any, 423: LockedOut}
 _RESPONSES: Any = {200: ResultOut, **_FAILURES}
@@ -99,8 +102,14 @@ def table_status(request: HttpRequest, name: str) -> Answer:
 
 @router.get("/tables/{name}/records", response={**_RESPONSES, 200: list[ResultOut]})
 def records_out(request: HttpRequest, name: str) -> Any:
-    """Tell the status of the table's records that somebody has checked out."""
-    return Status(200, [status_of(one).as_json() for one in checked_out(_table(request, name))])
+    """Tell the status of the table's records that somebody has checked out; not of those deleted since."""
+    return Status(200, list(_statuses(checked_out(_table(request, name)))))
+
+
+def _statuses(records: Iterable[Target]) -> Iterator[dict[str, Any]]:
+    for one in records:
+        with suppress(UnknownRecord):
+            yield status_of(one).as_json()
 
 
 @router.post("/tables/{name}/check-out", response=_RESPONSES)

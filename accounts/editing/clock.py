@@ -1,12 +1,13 @@
-"""The database's clock, which alone decides what has expired."""
+"""The database's clock, which alone decides what has expired, and how its times are told to people."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import DateTimeField, DurationField, Func, Value
 from django.db.models.functions import Now
+from django.utils import timezone
 
-__all__ = ["ClockTimestamp", "after", "before"]
+__all__ = ["ClockTimestamp", "after", "before", "time_of_day"]
 
 
 class ClockTimestamp(Func):
@@ -32,3 +33,9 @@ def after(duration: timedelta) -> Any:
 def before(duration: timedelta) -> Any:
     """Return the expression for the moment this long ago."""
     return ClockTimestamp() - Value(duration, output_field=DurationField())
+
+
+def time_of_day(moment: datetime) -> str:
+    """Return the time for a sentence, in the current time zone, as templates show it beside it."""
+    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
+    return f"{local:%H:%M:%S}"

@@ -16,9 +16,9 @@ from typing import Any
 from django.db import models
 
 from accounts.editing.errors import UnknownRecord
-from accounts.editing.targets import Target
+from accounts.editing.targets import Target, record
 
-__all__ = ["Closure", "closure_of", "own_targets"]
+__all__ = ["Closure", "closure_of", "own_records", "own_targets"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,19 @@ def own_targets(instance: models.Model) -> list[Target]:
     """Return the instance's rows in its own table and in those that its model inherits from; new ones have no key."""
     model = instance._meta.concrete_model or type(instance)
     return [Target(owner, _key_in(instance, owner)) for owner in (model, *model._meta.get_parent_list())]
+
+
+def own_records(model: type[models.Model], pks: Iterable[Any], *, using: str) -> list[Target]:
+    """Return what `own_targets` does for the records with these primary keys; one query at most reads their rows.
+
+    Of a record without a row there is the part in the model's own table alone. Raises `UnknownRecord` for what cannot
+    be a primary key of the model.
+    """
+    targets = [record(model, pk) for pk in pks]
+    if not model._meta.get_parent_list():
+        return targets
+    rows = model._base_manager.using(using).in_bulk([one.pk for one in targets])
+    return [part for one in targets for part in (own_targets(rows[one.pk]) if one.pk in rows else [one])]
 
 
 def _key_in(instance: models.Model, owner: type[models.Model]) -> Any:

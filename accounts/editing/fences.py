@@ -9,14 +9,16 @@ from typing import Any
 from django.db import connections, models, router, transaction
 from django.db.models.deletion import Collector
 from django.db.transaction import TransactionManagementError
+from django.utils.translation import gettext as _
 
-from accounts.editing.closure import closure_of, own_targets
+from accounts.editing.clock import time_of_day
+from accounts.editing.closure import closure_of, own_records, own_targets
 from accounts.editing.errors import EditLocked, EditLockLost
 from accounts.editing.guards import guard_writes
 from accounts.editing.holds import is_alive, locked_rows, overlaps
 from accounts.editing.models import CheckOut, EditLock, Status
 from accounts.editing.ownership import lost
-from accounts.editing.targets import Target, record, target_of
+from accounts.editing.targets import Target, target_of
 from accounts.editing.tokens import digest_of, matches
 from accounts.editing.writers import Writer, current_writer
 from accounts.locking.errors import translated_errors
@@ -35,10 +37,12 @@ def fence(what: Any, pks: Iterable[Any] | None = None, *, using: str | None = No
     ``what`` is an instance, or a model whose records ``pks`` are to be written (None: its whole table). Who is writing
     is what `writing` says; nobody may write what is only locked, because somebody needs it unchanged. Until the end of
     the transaction nobody can check out any of it. Put it before what no instance's ``save()`` sees, such as
-    ``queryset.update()``. Works at READ COMMITTED only.
+    ``queryset.update()``. Of ``pks``, those without a row are in nobody's way, and none at all need no fence. Works at
+    READ COMMITTED only.
 
-    Raises `EditLocked`; `EditLockLost` where the writer's own check-out has ended; ``TransactionManagementError``
-    outside a transaction, before any SQL; the lock errors of `accounts.locking`.
+    Raises `EditLocked`; `EditLockLost` where the writer's own check-out has ended; `UnknownRecord` for an instance
+    without a row; ``TransactionManagementError`` outside a transaction, before any SQL; the lock errors of
+    `accounts.locking`.
     """
     target = target_of(what)
     database = target.database(using)
@@ -46,9 +50,12 @@ def fence(what: Any, pks: Iterable[Any] | None = None, *, using: str | None = No
         raise TransactionManagementError(
             f"A fence needs a transaction on {database!r}: put it inside transaction.atomic()"
         )
-    records = [target] if pks is None else [record(target.model, pk) for pk in pks]
-    rows = [part for one in records for part in closure_of(one, depth=0, using=database).own]
-    _pass(rows, whole_tables=True, using=database)
+    if pks is None:
+        rows = list(closure_of(target, depth=0, using=database).own)
+    else:
+        rows = own_records(target.model, pks, using=database)
+    if rows:
+        _pass(rows, whole_tables=any(row.pk is None for row in rows), using=database)
 
 
 def fence_instance(instance: models.Model, *, using: str | None = None) -> None:
@@ -88,7 +95,7 @@ def _cascade(instance: models.Model, *, using: str) -> Iterator[Target]:
 def _pass(targets: list[Target], *, whole_tables: bool, using: str) -> None:
     writer = current_writer()
     digest = digest_of(writer.token) if writer and writer.token else ""
-    with translated_errors(model=targets[0].model, pk=targets[0].pk) if targets else nullcontext():
+    with translated_errors(model=targets[0].model, pk=targets[0].pk):
         # Also where nobody writes: the transaction may have had a writer before.
         told = {TOKEN_SETTING: writer.token if writer else "", EDITOR_SETTING: writer.key if writer else ""}
         guard_writes(targets, whole_tables=whole_tables, settings=told, using=using)
@@ -112,15 +119,19 @@ def _is_writers(lock: EditLock, writer: Writer | None) -> bool:
 
 def _lost(digest: str, *, using: str) -> EditLockLost:
     check_out = CheckOut.objects.using(using).filter(digest=digest).first()
-    return lost(check_out, using=using) if check_out else EditLockLost("The token belongs to no check-out")
+    return lost(check_out, using=using) if check_out else EditLockLost(_("The token belongs to no check-out"))
 
 
 def refusal(lock: EditLock) -> EditLocked:
     """Return the error that tells who has it."""
     holder, since, expires = lock.editor.get_username(), lock.since, lock.expires_at
-    verb = "checked out" if lock.status == Status.EDITING else f"locked, as {lock.locked_by} refers to it,"
+    if lock.status == Status.EDITING:
+        words = _("%(what)s is checked out by %(holder)s since %(since)s until %(expires)s")
+    else:
+        words = _("%(what)s is locked, as %(cause)s refers to it, by %(holder)s since %(since)s until %(expires)s")
+    times = {"since": time_of_day(since), "expires": time_of_day(expires)}
     return EditLocked(
-        f"{lock} is {verb} by {holder} since {since:%H:%M:%S} until {expires:%H:%M:%S}",
+        words % {"what": str(lock), "cause": lock.locked_by, "holder": holder, **times},
         model=target_of(lock.model).model,
         pk=lock.object_pk or None,
         holder=holder,

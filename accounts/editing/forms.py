@@ -30,6 +30,7 @@ def obeying_form(form: Any, visit: Visit | None) -> Any:
                 _ask(self.instance)
             return cleaned
 
+    ObeyingForm.base_fields = form.base_fields  # what was done to them since, and not the model's afresh
     ObeyingForm.__name__, ObeyingForm.__qualname__ = form.__name__, form.__qualname__
     return ObeyingForm
 

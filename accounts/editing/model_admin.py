@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
+from django.contrib.admin.options import TO_FIELD_VAR
+from django.contrib.admin.utils import quote, unquote
 from django.db import models, router, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.response import TemplateResponse
@@ -18,6 +19,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from accounts.editing.clock import time_of_day
 from accounts.editing.errors import EditingError, EditLocked, EditLockLost
 from accounts.editing.fences import fence
 from accounts.editing.forms import obeying_form, obeying_formset
@@ -57,7 +59,6 @@ class EditLockAdminMixin:
     """How long a check-out lasts without activity: a timedelta or seconds; None: ``ACCOUNTS_EDIT_TTL``."""
     edit_lock_free_actions: ClassVar[tuple[str, ...]] = ()
     """Names of actions that change nothing and may be run on what somebody else has."""
-    change_form_template: Any = "admin/editing/change_form.html"
 
     model: type[models.Model]
     opts: Any
@@ -82,13 +83,13 @@ class EditLockAdminMixin:
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> Any:
         """Show or save the form, under a check-out."""
-        instance = object_id and self.edit_lock_mode != "off" and self.get_object(request, unquote(object_id))  # type: ignore[attr-defined]
+        instance = object_id and self.edit_lock_mode != "off" and self._addressed(request, object_id)
         if not instance or not self.has_change_permission(request, instance):
             with writing(request.user):
                 return super().changeform_view(request, object_id, form_url, extra_context)  # type: ignore[misc]
         if "prefetch" in request.headers.get("Sec-Purpose", ""):
             return HttpResponse(status=503)  # the browser asks again when the person goes there
-        visit = Visit(request, instance, Options.of(self))
+        visit = Visit(request, instance, options=Options.of(self), url=self._address("edit_lock", instance))
         request.edit_visit = visit  # type: ignore[attr-defined]
         if "_take_over" in request.POST and not visit.take_over():
             return HttpResponseRedirect(request.get_full_path())
@@ -98,6 +99,18 @@ class EditLockAdminMixin:
         visit.open()
         return visit.shown(answer(request, object_id, form_url, extra_context))
 
+    def _addressed(self, request: HttpRequest, object_id: str) -> Any:
+        """Return the record as Django finds it, by the field that a popup's address may name; None without one."""
+        to_field = request.POST.get(TO_FIELD_VAR, request.GET.get(TO_FIELD_VAR))
+        if to_field and not self.to_field_allowed(request, to_field):  # type: ignore[attr-defined]
+            return None  # Django's own view refuses it
+        return self.get_object(request, unquote(object_id), to_field)  # type: ignore[attr-defined]
+
+    def _address(self, page: str, instance: Any) -> str:
+        """Return the address of one of the record's pages, by its primary key."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
+        return reverse(name, args=[quote(instance.pk)], current_app=self.admin_site.name)
+
     def _saved(self, visit: Visit, answer: Callable[[], Any]) -> Any:
         """Save in one transaction with the questions whether it may be saved and the check-in."""
         using = router.db_for_write(self.model)
@@ -105,7 +118,7 @@ class EditLockAdminMixin:
             try:
                 with transaction.atomic(using=using):
                     response = answer()
-                    if not isinstance(response, TemplateResponse):
+                    if not isinstance(response, TemplateResponse) or _closes_popup(response):
                         visit.close()
                         return response
             except _REFUSALS as error:
@@ -156,16 +169,15 @@ class EditLockAdminMixin:
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """Delete, unless somebody else has the record."""
-        instance = self.get_object(request, unquote(object_id))  # type: ignore[attr-defined]
+        instance = self._addressed(request, object_id)
         answer = super().delete_view  # type: ignore[misc]
         if instance is None or self.edit_lock_mode == "off":
             return answer(request, object_id, extra_context)
-        name = f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_change"
         return self._obeying(
             request,
             lambda: answer(request, object_id, extra_context),
-            guard=lambda: fence(instance),
-            back=reverse(name, args=[object_id]),
+            guard=lambda: fence(type(instance), [instance.pk]),
+            back=self._address("change", instance),
         )
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
@@ -223,7 +235,7 @@ class EditLockAdminMixin:
             return ""
         if lock.status == Status.NORMAL:
             return _("%(editor)s (is here)") % {"editor": lock.editor.get_username()}
-        title = _("since %(since)s, by %(cause)s") % {"since": f"{lock.since:%H:%M}", "cause": lock.locked_by}
+        title = _("since %(since)s, by %(cause)s") % {"since": time_of_day(lock.since), "cause": lock.locked_by}
         return format_html(
             '<span class="edit-lock-holder" title="{}">'
             '<span class="edit-lock-icon" aria-hidden="true"></span> {}</span>',
@@ -235,6 +247,11 @@ class EditLockAdminMixin:
 def _read_only(request: HttpRequest) -> bool:
     visit = visit_of(request)
     return visit is not None and visit.read_only
+
+
+def _closes_popup(response: TemplateResponse) -> bool:
+    """Whether it is the answer to a save in a popup, which is a page as a form with errors is."""
+    return "popup_response_data" in (response.context_data or {})
 
 
 def _asking_first(action: Any) -> Any:

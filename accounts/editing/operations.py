@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from accounts.editing.clock import ClockTimestamp, after
 from accounts.editing.conf import time_to_live
@@ -112,7 +113,9 @@ def take_over(
         obstacles = {lock.check_out_id: lock.check_out for lock in in_the_way(_current(plan), plan.wanted)}
         others = [check_out for check_out in obstacles.values() if check_out.editor_id != by.pk]
         if others and not allowed:
-            raise TakeOverNotAllowed(f"{by.get_username()} lacks {TAKE_OVER}, and {target.name} is not theirs")
+            words = _("%(editor)s lacks %(permission)s, and %(what)s is not theirs")
+            facts = {"editor": by.get_username(), "permission": TAKE_OVER, "what": target.name}
+            raise TakeOverNotAllowed(words % facts)
         end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=database)
         return obtain(plan, by, ttl=lasting, note=note)
 

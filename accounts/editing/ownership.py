@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils.translation import gettext as _
+
+from accounts.editing.clock import time_of_day
 from accounts.editing.errors import EditLockLost, NotTheEditor, WrongToken
 from accounts.editing.models import CheckOut
 from accounts.editing.targets import Target
@@ -29,13 +32,15 @@ def owned(target: Target, editor: Any, *, token: str | None, using: str) -> Chec
     if token is None:
         found = rows.filter(editor=editor, ended_at=None).first()
         if found is None:
-            raise NotTheEditor(f"{editor.get_username()} has not checked out {target.name}")
+            words = _("%(editor)s has not checked out %(what)s")
+            raise NotTheEditor(words % {"editor": editor.get_username(), "what": target.name})
         return found
     found = rows.filter(digest=digest_of(token)).first()
     if found is None or not matches(token, found.digest):
-        raise WrongToken(f"The token belongs to no check-out of {target.name}")
+        raise WrongToken(_("The token belongs to no check-out of %(what)s") % {"what": target.name})
     if found.editor_id != editor.pk:
-        raise NotTheEditor(f"{target.name} was checked out by somebody else than {editor.get_username()}")
+        words = _("%(what)s was checked out by somebody else than %(editor)s")
+        raise NotTheEditor(words % {"what": target.name, "editor": editor.get_username()})
     return found
 
 
@@ -45,5 +50,9 @@ def lost(check_out: CheckOut, *, using: str) -> EditLockLost:
     how = row.ended_how or CheckOut.End.EXPIRED.value
     by = row.ended_by.get_username() if row.ended_by else ""
     at = row.ended_at or row.expires_at
-    words = {"expired": "has expired", "taken over": f"was taken over by {by}", "checked in": "was checked in"}[how]
-    return EditLockLost(f"The check-out of {row.target_name} {words} at {at:%H:%M:%S}", how=how, by=by, at=at)
+    words = {
+        "expired": _("The check-out of %(what)s has expired at %(at)s"),
+        "taken over": _("The check-out of %(what)s was taken over by %(by)s at %(at)s"),
+        "checked in": _("The check-out of %(what)s was checked in at %(at)s"),
+    }[how]
+    return EditLockLost(words % {"what": row.target_name, "by": by, "at": time_of_day(at)}, how=how, by=by, at=at)

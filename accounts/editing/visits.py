@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
 
 from accounts.editing.conf import idle_after, time_to_live
 from accounts.editing.errors import EditingError, EditLocked, EditLockLost
@@ -44,21 +46,22 @@ def visit_of(request: HttpRequest) -> Visit | None:
 
 
 class Visit:
-    """A person at a change page."""
+    """A person at a change page, whose script calls ``url``."""
 
-    def __init__(self, request: HttpRequest, instance: Any, options: Options) -> None:
+    def __init__(self, request: HttpRequest, instance: Any, *, options: Options, url: str) -> None:
         self.request = request
         self.instance = instance
         self.token = request.POST.get(TOKEN_FIELD, "")
         self._options = options
+        self._url = url
         self._result: EditResult | None = None
         self._refusal: Exception | None = None
         self._taken_over = False
 
     @property
     def writes_as(self) -> str:
-        """The token to write under; presence counts for nothing there."""
-        return "" if self._options.presence else self.token
+        """The token to write under; presence counts for nothing there, and a copy is another record."""
+        return "" if self._options.presence or "_saveasnew" in self.request.POST else self.token
 
     @property
     def read_only(self) -> bool:
@@ -67,7 +70,7 @@ class Visit:
 
     def is_of(self, instance: Any) -> bool:
         """Whether it is the record of this visit."""
-        return instance.pk is not None and target_of(instance) == target_of(self.instance)
+        return not instance._state.adding and target_of(instance) == target_of(self.instance)
 
     def open(self) -> None:
         """Check out, or go on with the check-out that was taken over a moment ago."""
@@ -110,7 +113,7 @@ class Visit:
     def ask(self) -> None:
         """Raise ``ValidationError`` unless the record may be saved under this visit's check-out, now."""
         if self._taken_over:
-            raise ValidationError("You have it now. Look at what is saved, and save again.", code="edit_taken_over")
+            raise ValidationError(_("You have it now. Look at what is saved, and save again."), code="edit_taken_over")
         try:
             fence(self.instance)
             if not self._options.presence:
@@ -118,8 +121,9 @@ class Visit:
         except (EditLocked, EditLockLost, EditingError) as error:
             self.refuse(error)
         if self._refusal is not None:
-            message = f"Not saved: {self._refusal}. What you typed is still here."
-            raise ValidationError(message, code="edit_locked") from self._refusal
+            message = _("Not saved: %(reason)s. What you typed is still here.")
+            facts = {"reason": str(self._refusal)}
+            raise ValidationError(message, code="edit_locked", params=facts) from self._refusal
 
     def refuse(self, error: Exception) -> None:
         """Let every save of this visit fail with this error."""
@@ -139,9 +143,12 @@ class Visit:
         return response
 
     def shown(self, response: Any) -> Any:
-        """Tell the page's template what to say."""
-        if isinstance(response, TemplateResponse) and response.context_data is not None:
-            response.context_data["edit_lock"] = self._context(response.context_data.get("adminform"))
+        """Put what is to be said on the change page, whatever template that has."""
+        context = response.context_data or {} if isinstance(response, TemplateResponse) else {}
+        if "adminform" in context:
+            page = response.resolve_template(response.template_name)
+            context["edit_lock"] = {**self._context(context["adminform"]), "page": page}
+            response.template_name = "admin/editing/change_page.html"
         return response
 
     def _context(self, adminform: Any) -> dict[str, Any]:
@@ -150,6 +157,7 @@ class Visit:
             "result": result,
             "presence": self._options.presence,
             "name": target_of(self.instance).name,
+            "url": self._url,
             "token": self.token,
             "field": TOKEN_FIELD,
             "refused": self._refusal is not None or self._taken_over,
@@ -157,12 +165,17 @@ class Visit:
             "own": bool(result.must_end) and all(self._is_mine(hold.editor) for hold in result.must_end),
             "may_take_over": self.request.user.has_perm(TAKE_OVER),
             "differs": list(_differences(adminform)) if self._refusal or self._taken_over else [],
-            "ttl": int(time_to_live(self._options.ttl).total_seconds()),
-            "idle": int(idle_after().total_seconds()),
+            "ttl": _seconds(time_to_live(self._options.ttl)),
+            "idle": _seconds(idle_after()),
         }
 
     def _is_mine(self, editor: str) -> bool:
         return editor == self.request.user.get_username()
+
+
+def _seconds(duration: timedelta) -> str:
+    """Return whole seconds for a script: as text, to which no template adds separators."""
+    return str(int(duration.total_seconds()))
 
 
 def _differences(adminform: Any) -> Any:

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from accounts.editing.admin import CheckOutAdmin, EditLockAdmin, EditLockAdminMixin
 from accounts.editing.models import CheckOut, EditLock
-from tests.press.models import Article, Author, Comment, Review, Tag
+from tests.press.models import Article, Author, City, Comment, LongRead, Review, Tag
 
 site = admin.AdminSite(name="admin")
 
@@ -41,6 +41,24 @@ class ArticleAdmin(EditLockAdminMixin, admin.ModelAdmin):  # type: ignore[type-a
     edit_lock_free_actions = ("count",)
 
 
+class TitleFixed(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Restricts its form by what it does to the form's fields."""
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change=change, **kwargs)
+        form.base_fields["title"].disabled = True
+        form.base_fields.pop("text", None)
+        return form
+
+
+@admin.register(LongRead, site=site)
+class LongReadAdmin(EditLockAdminMixin, TitleFixed):
+    """Can be saved as a new one."""
+
+    save_as = True
+    exclude = ("tags",)
+
+
 @admin.register(Author, site=site)
 class AuthorAdmin(EditLockAdminMixin, admin.ModelAdmin):  # type: ignore[type-arg]
     fields = ("name",)
@@ -57,6 +75,13 @@ class ReviewAdmin(EditLockAdminMixin, admin.ModelAdmin):  # type: ignore[type-ar
 @admin.register(Tag, site=site)
 class TagAdmin(EditLockAdminMixin, admin.ModelAdmin):  # type: ignore[type-arg]
     """Of a model that knows nothing of edit locks."""
+
+    save_as = True
+
+
+@admin.register(City, site=site)
+class CityAdmin(EditLockAdminMixin, admin.ModelAdmin):  # type: ignore[type-arg]
+    """Refers to authors by their code."""
 
 
 @admin.register(Group, site=site)

@@ -8,57 +8,14 @@ from django.test import Client
 
 from accounts.editing import announce, check_out, status_of, take_over
 from accounts.editing.models import CheckOut
+from tests.editing.people import Person, ada, article, bob, change, fresh
 from tests.editing.story import expire, held
 from tests.factories import UserFactory
-from tests.press.models import Article, Author, Comment, Review, Tag
+from tests.press.models import Article, Comment, Review, Tag
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.editing.urls")]
 
-
-class Person:
-    """Somebody at the admin."""
-
-    def __init__(self, name: str, *permissions: str) -> None:
-        self.user = UserFactory.create(username=name, is_staff=True)
-        press = Permission.objects.filter(content_type__app_label="press")
-        self.user.user_permissions.add(*press, *Permission.objects.filter(codename__in=permissions))
-        self.client = Client()
-        self.client.force_login(self.user)
-
-    def opens(self, instance: Any) -> Any:
-        return self.client.get(change(instance))
-
-    def saves(self, page: Any, instance: Any, **values: Any) -> Any:
-        form = page.context["adminform"].form
-        data = {name: form[name].value() or "" for name in form.fields}
-        for formset in page.context["inline_admin_formsets"]:
-            counts = {"TOTAL": formset.formset.total_form_count(), "INITIAL": formset.formset.initial_form_count()}
-            data |= {f"comment_set-{name}_FORMS": count for name, count in counts.items()}
-        data["_edit_token"] = page.context["edit_lock"]["token"]
-        return self.client.post(change(instance), {**data, **values})
-
-
-def change(instance: Any) -> str:
-    return f"/admin/press/{instance._meta.model_name}/{instance.pk}/change/"
-
-
-@pytest.fixture
-def ada() -> Person:
-    return Person("ada")
-
-
-@pytest.fixture
-def bob() -> Person:
-    return Person("bob")
-
-
-@pytest.fixture
-def article(db: None) -> Article:
-    return Article.objects.create(title="Old", author=Author.objects.create(name="Lovelace"))
-
-
-def fresh(article: Article) -> Article:
-    return Article.objects.get(pk=article.pk)
+__all__ = ["ada", "article", "bob"]
 
 
 def test_opening_checks_out(ada: Person, article: Article) -> None:
@@ -233,8 +190,8 @@ LIST = "/admin/press/article/"
 
 def rows(*articles: Article, **titles: str) -> dict[str, Any]:
     data: dict[str, Any] = {"form-TOTAL_FORMS": len(articles), "form-INITIAL_FORMS": len(articles), "_save": "Save"}
-    for number, article in enumerate(sorted(articles, key=lambda one: -one.pk)):
-        data |= {f"form-{number}-id": article.pk, f"form-{number}-title": titles.get(article.title, article.title)}
+    for number, row in enumerate(sorted(articles, key=lambda one: -one.pk)):
+        data |= {f"form-{number}-id": row.pk, f"form-{number}-title": titles.get(row.title, row.title)}
     return data
 
 

@@ -106,6 +106,15 @@ def test_records_do_the_same(rival: Any, make: Any, path: str) -> None:
     assert caller.post(f"/tables/{path}/records/{key}/check-in").json()["current_status"] == "normal"
 
 
+def test_records_that_were_deleted_are_left_out_of_the_list(rival: Any) -> None:
+    gone, there = (Tag.objects.create(slug=slug) for slug in ("gone", "there"))
+    for tag in (gone, there):
+        check_out(tag, rival)
+    gone.delete()
+    listed = Caller(rival).get("/tables/press.tag/records")
+    assert (listed.status_code, [one["record"] for one in listed.json()]) == (200, ["there"])
+
+
 def test_taking_over(editor: Any, rival: Any) -> None:
     token = check_out(Article, editor).token
     assert Caller(rival).post("/tables/press.article/take-over").status_code == 403
@@ -135,6 +144,15 @@ def test_a_transition(editor: Any, rival: Any) -> None:
     back |= {"fk_current_status": ["locked"], "fk_target_status": ["normal"]}
     assert Caller(rival).post("/transition", **back).status_code == 403
     assert Caller(editor).post("/transition", **back).status_code == 200
+
+
+def test_a_transition_locks_nothing_that_the_table_does_not_refer_to(bob: Any) -> None:
+    wanted = {"current_status": "normal", "target_status": "editing"}
+    references = {"fk_tables": ["press.article"], "fk_current_status": ["normal"], "fk_target_status": ["locked"]}
+    refused = Caller(allow(bob, "change_tag", "view_article")).post(
+        "/transition", table="press.tag", **wanted, **references
+    )
+    assert (refused.status_code, held()) == (422, set())
 
 
 def test_a_transition_from_another_status_is_a_lost_race(editor: Any) -> None:
@@ -181,6 +199,19 @@ def test_nobody_is_let_in_by_default(client: Client) -> None:
     assert client.get(f"{API}/tables").status_code == 401
     assert client.post(f"{API}/tables/press.article/check-out", {}, "application/json").status_code == 401
     assert client.get(f"{API}/docs").status_code == 302
+
+
+@pytest.mark.parametrize("sent", ["nothing", "a forged token", "an expired token", "a session that has ended"])
+def test_nobody_is_401_whatever_is_sent_in_place_of_a_user(editor: Any, settings: Any, sent: str) -> None:
+    client, headers = Client(enforce_csrf_checks=True), {}
+    if sent.endswith("token"):
+        headers["Authorization"] = f"Bearer {'forged' if 'forged' in sent else issue(editor)}"
+        settings.ACCOUNTS_EDIT_API_TOKEN_AGE = 1e-9
+    elif sent.startswith("a session"):
+        client.force_login(editor)
+        client.session.delete()
+    answer = client.post(f"{API}/tables/press.article/check-out", {}, "application/json", headers=headers)
+    assert answer.status_code == 401
 
 
 def test_a_session_needs_the_csrf_token(editor: Any) -> None:

@@ -143,4 +143,4 @@ def test_the_status_page_is_live(logged_in: Enter, article: Article) -> None:
     root.goto("/editing/")
     expect(root.get_by_text("Nobody has anything checked out.")).to_be_visible()
     check_out(article, user("ada"))
-    expect(root.get_by_text(f"press.article:{article.pk}")).to_be_visible(timeout=10_000)
+    expect(root.get_by_text(f"press.article:{article.pk}")).to_be_visible()

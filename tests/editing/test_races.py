@@ -216,7 +216,7 @@ def test_the_expected_status_form(race: RaceFixture) -> None:
 
 def test_who_is_being_extended_does_not_expire_meanwhile(other: Session) -> None:
     press = Press()
-    token = check_out(Article, press.ada, ttl=0.3).token
+    token = check_out(Article, press.ada, ttl=3).token
     with transaction.atomic():
         extend(Article, press.ada, token=token, ttl=60)
         until(lambda: other.run(_seems_expired), "the old time to be over")

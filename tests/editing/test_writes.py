@@ -11,7 +11,9 @@ from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from accounts.editing import EditLocked, EditLockLost, check_in, check_out, fence, take_over, writing
+from accounts.editing.errors import UnknownRecord
 from accounts.editing.writers import EditLockMiddleware, current_writer
+from accounts.lab.explorer import Scenario, explore
 from accounts.locking import StaleVersionError
 from tests.editing.story import expire
 from tests.press.models import Article, Author, Comment, LongRead
@@ -184,6 +186,73 @@ def test_a_fence_for_very_many_guards_the_table(author: Author) -> None:
     assert "ARRAY" not in captured[-1]["sql"]
     guards = [entry["sql"] for entry in captured if "pg_advisory" in entry["sql"]]
     assert guards[-1].count("press.author") == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_those_who_write_different_records_do_not_wait_for_each_other() -> None:
+    def behind_a_fence(number: int) -> Any:
+        def act(articles: list[Article]) -> None:
+            with transaction.atomic():
+                fence(articles[number])
+
+        return act
+
+    def two() -> list[Article]:
+        author = Author.objects.create(name="Ada")
+        return [Article.objects.create(title=title, author=author) for title in "AB"]
+
+    found = explore(
+        Scenario(set_up=two, actors=[behind_a_fence(0), behind_a_fence(1)], invariant=lambda articles: True)
+    )
+    assert (found.verdict, found.deadlocks, found.waits) == ("holds", 0, {})
+
+
+def test_a_fence_for_nothing_asks_nothing(ada: Any, article: Article) -> None:
+    check_out(Article, ada)
+    with transaction.atomic():
+        fence(Article, [])
+
+
+@pytest.mark.parametrize("model", [Author, LongRead])
+def test_a_fence_for_many_passes_over_what_is_gone(
+    ada: Any, author: Author, model: type[Author] | type[LongRead]
+) -> None:
+    gone, there = (model.objects.create(**({} if model is Author else {"author": author})) for _ in range(2))
+    pks = [gone.pk, there.pk]
+    gone.delete()
+    with transaction.atomic():
+        fence(model, pks)
+        check_out(there, ada)
+        with pytest.raises(EditLocked):
+            fence(model, pks)
+
+
+def test_a_fence_for_one_needs_its_row(author: Author) -> None:
+    pk = author.pk
+    author.delete()
+    author.pk = pk
+    with transaction.atomic(), pytest.raises(UnknownRecord):
+        fence(author)
+
+
+def test_a_fence_for_many_reads_no_rows_where_none_are_needed(author: Author) -> None:
+    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
+        fence(Author, [author.pk])
+    assert not [entry for entry in captured if 'FROM "press_author"' in entry["sql"]]
+
+
+def test_a_fence_for_many_reads_inherited_rows_at_once(author: Author) -> None:
+    pks = [LongRead.objects.create(author=author).pk for _ in range(3)]
+    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
+        fence(LongRead, pks)
+    assert len([entry for entry in captured if 'FROM "press_longread"' in entry["sql"]]) == 1
+
+
+def test_a_fence_for_many_guards_the_rows_that_they_inherit_from(ada: Any, author: Author) -> None:
+    long = LongRead.objects.create(author=author)
+    check_out(Article.objects.get(pk=long.pk), ada)
+    with transaction.atomic(), pytest.raises(EditLocked):
+        fence(LongRead, [long.pk])
 
 
 @pytest.mark.django_db(transaction=True)
