@@ -17,11 +17,12 @@ from ninja.throttling import BaseThrottle
 from accounts.abstract import AbstractAccount
 from accounts.api.bank import Bank
 from accounts.api.schemas import AccountOut, EntryOut, ProblemOut, TransferOut
-from accounts.api.tokens import SessionUser, TokenUser
+from accounts.api.tokens import TokenUser
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.http import Problem
 from accounts.http.ninja import answer_with_problems
 from accounts.http.problems import MEDIA_TYPE
+from accounts.locking.logins import SessionUser
 
 __all__ = ["account_api"]
 

@@ -16,7 +16,7 @@ from accounts.api.idempotency import idempotency_key, one_at_a_time
 from accounts.api.schemas import AccountIn, ChangeIn, TransferIn
 from accounts.http import check_preconditions, etag, not_modified, require_match, seen_elsewhere
 from accounts.http.errors import PreconditionFailed
-from accounts.locking import DeadlockDetected, SerializationFailure, retry_on_conflict
+from accounts.locking import DeadlockDetected, SerializationFailure, lock_rows, retry_on_conflict
 
 __all__ = ["Bank"]
 
@@ -72,16 +72,20 @@ class Bank:
         return self._change(request, response, pk, kind="withdraw", amount=body.amount)
 
     def transfer(self, request: HttpRequest, response: HttpResponse, body: TransferIn) -> Any:
-        """Move an amount from one of the client's accounts to any other one."""
+        """Move an amount from one of the client's accounts to any other one; with ``If-Match`` from that version."""
         source, key = self._find(request, body.source), idempotency_key(request)
         self._require(request, "transfer", account=source)
         target = self._lookup(self.model._default_manager.all(), body.target)
         if target is None or target.pk == source.pk:
             raise HttpError(422, "The target is no other account")
-        check_preconditions(request, source)
+        conditional = "If-Match" in request.headers or "If-None-Match" in request.headers
+        if conditional:
+            self._check(request, source, key)
 
         def move() -> Any:
             with one_at_a_time(key, scope=self._scope(source), using=self._alias):
+                if conditional:
+                    self._check(request, self._locked(source, target), key)
                 return self.model.transfer(source.pk, target.pk, parse_amount(body.amount), idempotency_key=key)
 
         source, _ = self._retried(move)
@@ -92,8 +96,8 @@ class Bank:
         account, key = self._find(request, pk), idempotency_key(request)
         self._require(request, kind, account=account)
         optimistic = "If-Match" in request.headers
-        if optimistic and not self._was_done(account, key):
-            check_preconditions(request, account)
+        if optimistic:
+            self._check(request, account, key)
 
         def change() -> Any:
             with one_at_a_time(key, scope=self._scope(account), using=self._alias):
@@ -145,8 +149,15 @@ class Bank:
             return change()  # a retry has to begin a transaction of its own
         return retry_on_conflict(on=(DeadlockDetected, SerializationFailure))(change)()
 
-    def _was_done(self, account: Any, key: str | None) -> bool:
-        return key is not None and account.entries.filter(idempotency_key=key).exists()
+    def _check(self, request: HttpRequest, account: Any, key: str | None) -> None:
+        """Check the preconditions; not of what was done before, which is answered as the first time."""
+        if key is None or not account.entries.using(self._alias).filter(idempotency_key=key).exists():
+            check_preconditions(request, account)
+
+    def _locked(self, source: Any, target: Any) -> Any:
+        """Lock both rows of a transfer, in the order that it keeps; return the source as nobody else changes it now."""
+        rows = lock_rows(self.model, [source.pk, target.pk], using=self._alias)
+        return next(row for row in rows if row.pk == source.pk)
 
     def _scope(self, account: Any) -> str:
         return f"{self.model._meta.label_lower} {account.pk}"

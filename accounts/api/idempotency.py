@@ -7,6 +7,7 @@ leaves no key, so that it is simply tried again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,20 +18,29 @@ from ninja.errors import HttpError
 __all__ = ["idempotency_key", "one_at_a_time"]
 
 _LONGEST = 255
+_QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
+"""A string as structured fields have it (RFC 9651, section 3.3.3)."""
 
 
 def idempotency_key(request: HttpRequest) -> str | None:
     """Return the request's key, with or without the quotes that the draft demands; None if it sends none.
 
-    Raises ``HttpError`` 400 for one that is empty, longer than 255 characters or not printable ASCII.
+    Raises ``HttpError`` 400 for one that is empty, longer than 255 characters or not printable ASCII, and for quotes
+    that make no string.
     """
     header = request.headers.get("Idempotency-Key")
     if header is None:
         return None
-    key = header[1:-1] if len(header) > 1 and header[0] == header[-1] == '"' else header
+    key = _unquoted(header) if '"' in header else header
     if not (0 < len(key) <= _LONGEST and key.isascii() and key.isprintable()):
-        raise HttpError(400, f"Idempotency-Key has 1 to {_LONGEST} printable ASCII characters")
+        raise HttpError(400, f"Idempotency-Key has 1 to {_LONGEST} printable ASCII characters, in quotes or without")
     return key
+
+
+def _unquoted(header: str) -> str:
+    """Return what stands between the quotes; nothing where they make no string."""
+    quoted = _QUOTED.fullmatch(header)
+    return re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else ""
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from django.contrib.auth import get_user_model
 from django.core import signing
 from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare
-from ninja.security import HttpBearer, SessionAuth
+from ninja.security import HttpBearer
 
-__all__ = ["SessionUser", "TokenUser", "make_token", "user_of_token"]
+__all__ = ["TokenUser", "make_token", "user_of_token"]
 
 _SALT = "accounts.api.token"
 LIFETIME = timedelta(days=30)
@@ -43,13 +43,3 @@ class TokenUser(HttpBearer):
         if user is not None:
             request.user = user
         return user
-
-
-class SessionUser(SessionAuth):
-    """Whoever is logged in; what changes something needs a CSRF token."""
-
-    def __call__(self, request: HttpRequest) -> Any | None:
-        """Return the user, or None for a request without a session: that is 401, not a failed CSRF check."""
-        if self.param_name not in request.COOKIES:
-            return None
-        return super().__call__(request)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.views import exception_handler, set_rollback
 
+from accounts.http.preconditions import is_conflict_of
 from accounts.http.problems import Problem, problem_of
 
 __all__ = ["problem_handler"]
@@ -16,9 +17,13 @@ __all__ = ["problem_handler"]
 def problem_handler(error: Exception, context: dict[str, Any]) -> Any:
     """Answer errors of concurrent work, and the framework's own, with problem details (RFC 9457).
 
-    For ``REST_FRAMEWORK = {"EXCEPTION_HANDLER": "accounts.http.drf.problem_handler"}``. Rolls back what the request
-    wrote under ``ATOMIC_REQUESTS``.
+    For ``REST_FRAMEWORK = {"EXCEPTION_HANDLER": "accounts.http.drf.problem_handler"}``. A serializer's errors are the
+    member ``errors``. Rolls back what the request wrote under ``ATOMIC_REQUESTS``. A conflict of the object that
+    `require_if_match` checked is left to that decorator, which answers 412.
     """
+    seen = getattr(context.get("request"), "matched", None)
+    if seen is not None and is_conflict_of(seen, error):
+        return None
     problem = problem_of(error)
     if problem is not None:
         set_rollback()
@@ -29,11 +34,12 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Any:
 
 def _as_problem(error: Exception, response: Any) -> HttpResponse:
     code = error.default_code if isinstance(error, APIException) else ""
-    data = response.data if isinstance(response.data, dict) else {"errors": response.data}
-    members = {name: value for name, value in data.items() if name != "detail"}
+    # The names in a serializer's errors are those of its fields, which may be any.
+    of_fields = isinstance(error, ValidationError) or not isinstance(response.data, dict)
+    told = {"errors": response.data} if of_fields else response.data
     return Problem(
         status=response.status_code,
-        detail=str(data.get("detail", "")),
-        members={**members, **({"code": code} if code else {})},
+        detail=str(told.get("detail", "")),
+        members={**told, **({"code": code} if code else {})},
         headers={name: value for name, value in response.headers.items() if name != "Content-Type"},
     ).to_response()

@@ -13,7 +13,7 @@ from accounts.http.errors import MalformedPrecondition, PreconditionFailed, Prec
 from accounts.http.etags import etag, parse_tags, same_strong, same_weak
 from accounts.locking.errors import StaleVersionError, translated
 
-__all__ = ["check_preconditions", "not_modified", "require_match", "seen_elsewhere"]
+__all__ = ["check_preconditions", "is_conflict_of", "not_modified", "require_match", "seen_elsewhere"]
 
 
 def check_preconditions(request: HttpRequest, obj: models.Model | None) -> None:
@@ -59,12 +59,13 @@ def seen_elsewhere(obj: models.Model) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not _is_of(obj, error):
+        if not is_conflict_of(obj, error):
             raise
         raise PreconditionFailed(etag=_current(obj)) from error
 
 
-def _is_of(obj: models.Model, error: Exception) -> bool:
+def is_conflict_of(obj: models.Model, error: Exception) -> bool:
+    """Whether the error says that this object was changed or deleted since it was read."""
     found = translated(error)
     gone: Any = vars(type(obj))["DoesNotExist"]
     return isinstance(error, gone) or (

@@ -45,13 +45,14 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of the answer, such as ETag and Retry-After."""
     members: Mapping[str, Any] = field(default_factory=dict)
-    """Further members of the JSON object, under other names than those above: plain values."""
+    """Further members of the JSON object, plain values; one that has the name of a member above is left out."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object."""
         title = self.title or HTTPStatus(self.status).phrase
         told = {"type": self.type, "title": title, "status": self.status, "detail": self.detail}
-        return {**{name: value for name, value in told.items() if value}, **self.members}
+        more = {name: value for name, value in self.members.items() if name not in told}
+        return {**{name: value for name, value in told.items() if value}, **more}
 
     def to_response(self, request: HttpRequest | None = None) -> HttpResponse:
         """Return the answer: JSON, unless the request prefers a page."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.test import Client
 
 from accounts.api import account_api
@@ -59,6 +59,13 @@ class TestWhoIsLetIn:
         body = {"amount": "1"}
         refused = client.post(f"/api/accounts/{account.pk}/deposit", body, content_type="application/json")
         assert (refused.status_code, Entry.objects.count()) == (403, 0)
+
+    def test_a_session_that_has_ended_is_nobodys(self, account: Account) -> None:
+        client = Client(enforce_csrf_checks=True)
+        client.force_login(account.user)
+        client.session.delete()
+        response = client.post(f"/api/accounts/{account.pk}/deposit", {"amount": "1"}, content_type="application/json")
+        assert response.status_code == 401
 
     def test_the_documentation_is_for_staff(self) -> None:
         assert Client().get("/api/openapi.json").status_code == 302
@@ -157,6 +164,26 @@ class TestMoving:
         response = answer.result(20)
         assert (response.status_code, response.headers["ETag"]) == (412, etag(now))
 
+    @pytest.mark.parametrize(("header", "status"), [("*", 200), ('"other.1"', 412), ("1", 400), ('W/"other.1"', 400)])
+    def test_a_transfer_reads_the_tag_of_its_source(self, header: str, status: int, account: Account, api: Api) -> None:
+        body = {"source": str(account.pk), "target": str(AccountFactory.create().pk), "amount": "30"}
+        assert api.post("/transfers", body, **{"If-Match": header}).status_code == status
+        assert Entry.objects.exists() == (status == 200)
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("left", [80, 10], ids=["enough is left", "too little is left"])
+    def test_a_change_between_check_and_transfer_is_412_and_nothing_is_moved(self, left: int, other: Session) -> None:
+        source, target = AccountFactory.create(balance=100), AccountFactory.create(balance=5)
+        body = {"source": str(source.pk), "target": str(target.pk), "amount": "30"}
+        with transaction.atomic():
+            now = Account.withdraw(source.pk, 100 - left)
+            answer = other.start(lambda: Api(source.user).post("/transfers", body, **{"If-Match": etag(source)}))
+            other.wait_until_blocked()
+        response = answer.result(20)
+        target.refresh_from_db()
+        assert (response.status_code, response.headers.get("ETag")) == (412, etag(now))
+        assert (Entry.objects.get().balance_after, target.balance) == (left, 5)
+
 
 class TestPut:
     def test_staff_set_the_limit_in_the_version_they_saw(self, account: Account) -> None:
@@ -200,13 +227,48 @@ class TestIdempotencyKey:
         assert [answer.status_code for answer in answers] == [200, 200]
         assert Entry.objects.count() == 1
 
+    @pytest.mark.parametrize("retried_with", [True, False], ids=["the tag of then", "the tag of now"])
+    def test_a_transfer_is_answered_again_whatever_its_tag(
+        self, retried_with: bool, account: Account, api: Api
+    ) -> None:
+        body = {"source": str(account.pk), "target": str(AccountFactory.create().pk), "amount": "30"}
+        tag, key = etag(account), {"Idempotency-Key": "k1"}
+        first = api.post("/transfers", body, **key, **{"If-Match": tag})
+        again = api.post("/transfers", body, **key, **{"If-Match": tag if retried_with else first.headers["ETag"]})
+        assert (again.status_code, again.json(), again.headers["ETag"]) == (200, first.json(), first.headers["ETag"])
+        assert Entry.objects.filter(account=account).count() == 1
+
     def test_another_request_with_the_key_is_422(self, account: Account, api: Api) -> None:
         path, key = f"/accounts/{account.pk}", {"Idempotency-Key": "k1"}
         api.post(f"{path}/deposit", {"amount": "1"}, **key)
         assert api.post(f"{path}/deposit", {"amount": "2"}, **key).status_code == 422
         assert api.post(f"{path}/withdraw", {"amount": "1"}, **key).status_code == 422
 
-    @pytest.mark.parametrize("key", ["", '""', "k" * 256, "ä"])
+    @pytest.mark.parametrize(("quoted", "bare"), [('"k 1"', "k 1"), (r'"a\\b"', r"a\b"), (f'"{"k" * 255}"', "k" * 255)])
+    def test_quotes_do_not_make_another_key(self, quoted: str, bare: str, account: Account, api: Api) -> None:
+        for key in (quoted, bare):
+            response = api.post(f"/accounts/{account.pk}/deposit", {"amount": "1"}, **{"Idempotency-Key": key})
+            assert response.status_code == 200
+        assert Entry.objects.get().idempotency_key == bare
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "",
+            '""',
+            "k" * 256,
+            f'"{"k" * 256}"',
+            "ä",
+            "\tk",
+            '"',
+            '"k1',
+            'k1"',
+            '"k"1"',
+            '"k1", "k2"',
+            r'"k\1"',
+            r'"k1\"',
+        ],
+    )
     def test_what_is_no_key_is_400(self, key: str, account: Account, api: Api) -> None:
         response = api.post(f"/accounts/{account.pk}/deposit", {"amount": "1"}, **{"Idempotency-Key": key})
         assert response.status_code == 400

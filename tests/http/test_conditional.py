@@ -15,8 +15,8 @@ from tests.shop.models import OddSeat, Seat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.http.views")]
 
-KINDS = ["plain", "class", "rest", "ninja/seats"]
-READABLE = ["plain", "class", "rest"]
+READABLE = ["plain", "class", "rest", "problems"]
+KINDS = [*READABLE, "ninja/seats"]
 
 
 @pytest.fixture
@@ -139,6 +139,10 @@ class TestBetweenCheckAndWrite:
         response = answer.result(20)
         seat = Seat.objects.get(pk=seat.pk)
         assert (response.status_code, response.headers["ETag"], seat.guest) == (412, etag(seat), "Eve")
+
+    def test_a_conflict_of_another_row_is_none_of_the_condition(self, seat: Seat) -> None:
+        response = put(f"/elsewhere/{seat.pk}", **{"If-Match": etag(seat)})
+        assert (response.status_code, "ETag" in response.headers) == (409, False)
 
     @pytest.mark.django_db(transaction=True)
     def test_the_request_is_rolled_back(self, monkeypatch: pytest.MonkeyPatch) -> None:

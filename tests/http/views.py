@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from accounts.http import etag, require_if_match, require_match, seen_elsewhere
+from accounts.http.drf import problem_handler
 from accounts.http.ninja import answer_with_problems
 from tests.shop.models import OddSeat, Seat
 
@@ -75,6 +76,20 @@ class Rest(APIView):  # type: ignore[misc]
         return Response(body(request.matched))
 
 
+class RestWithProblems(Rest):
+    def get_exception_handler(self) -> Any:
+        return problem_handler
+
+
+class RestCareless(RestWithProblems):
+    def put(self, request: Any, pk: int) -> Response:
+        """Meet a conflict of another row than the matched one."""
+        elsewhere = Seat.objects.create()
+        Seat.objects.filter(pk=elsewhere.pk).update(guest="somebody else")
+        elsewhere.save()
+        return Response({})
+
+
 @require_if_match(find)
 def careless(request: Any, pk: int) -> HttpResponse:
     """Write something else before the conflict is met."""
@@ -103,6 +118,8 @@ urlpatterns = [
     path("async/<int:pk>", plain_async),
     path("class/<int:pk>", ClassBased.as_view()),
     path("rest/<int:pk>", Rest.as_view()),
+    path("problems/<int:pk>", RestWithProblems.as_view()),
+    path("elsewhere/<int:pk>", RestCareless.as_view()),
     path("careless/<int:pk>", careless),
     path("ninja/", api.urls),
 ]
