@@ -34,13 +34,13 @@ class Comparison:
         """Whether the person typed nothing new."""
         return not self.deletes and all(self.mine[name] == before for name, before in self.base.items())
 
-    def is_undecided(self, decisions: Mapping[str, str | None]) -> bool:
+    def is_undecided(self, decisions: Mapping[str, str]) -> bool:
         """Whether saving would overwrite a change of theirs that the person said nothing about."""
         changed = [name for name, before in self.base.items() if self.theirs[name] != before]
         overwritten = [name for name in changed if self.mine[name] != self.theirs[name]]
         if self.deletes and changed:
             overwritten.append(DELETE)
-        return any(decisions.get(name) is None for name in overwritten)
+        return any(name not in decisions for name in overwritten)
 
     def rows(self, fields: list[models.Field[Any, Any]], *, label: Callable[[str], str]) -> tuple[Row, ...]:
         """Return the fields of which the sides know different values."""

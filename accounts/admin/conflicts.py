@@ -53,11 +53,13 @@ class Conflict:
     seen: Seen
     """What the form was made from."""
     now: Seen | None
-    """What it would be made from now, with the base of ``seen``; None if the object is deleted."""
+    """What it would be made from now, with the base of ``seen``; None if the object is not found."""
+    gone: bool = False
+    """Whether the object is deleted; one that is not found otherwise is hidden from this person."""
     rows: tuple[Row, ...] = ()
     """The fields that differ."""
     typed: tuple[tuple[str, str], ...] = ()
-    """What was typed, for an object that is deleted."""
+    """What was typed, for an object that is not found."""
 
     @property
     def kind(self) -> str:
@@ -94,6 +96,8 @@ class Collected:
     """The names of the objects that were saved."""
     listed: Mapping[str, Seen] = field(default_factory=dict)
     """The tokens of a list's rows, by primary key."""
+    pk: Any = None
+    """The primary key of the page's own object, once it was found."""
     missing: bool = False
     """Whether the page's own object was not found."""
 

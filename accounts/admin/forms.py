@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -88,7 +88,7 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
             return
         seen, now = self._posted, self._now
         if now and seen and seen.version == now.version:
-            self._follow({name: decision for name in self.fields if (decision := self._decision(name))})
+            self._follow(self._decided)
         name = str(self.instance) if now else ""
         super().full_clean()
         if now is None:
@@ -112,17 +112,27 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
         decision = self.data.get(CHOICE + self.add_prefix(name))
         return decision if decision in (MINE, THEIRS) else None
 
+    @property
+    def _decided(self) -> dict[str, str]:
+        """The decisions about what a conflict page asks, whatever else was sent."""
+        asked = (name for name in (*self._theirs, DELETE) if name in self.fields)
+        return {name: decision for name in asked if (decision := self._decision(name))}
+
     def _follow(self, decisions: dict[str, str]) -> None:
-        """Make fields keep what the database has: Django takes a disabled field's value from the instance."""
+        """Make fields keep what the database has: Django takes a disabled field's value from the instance.
+
+        A field that was disabled before stays so: opening it is not for the request to decide.
+        """
         for name, decision in decisions.items():
-            self.fields[name].disabled = decision == THEIRS
+            if decision == THEIRS:
+                self.fields[name].disabled = True
         if FIELD in self.fields:
             # Disabled fields are not sent: were the form shown again, they would come back empty and undecided.
             shown = {self.add_prefix(name): decision for name, decision in decisions.items()}
             self.fields[FIELD].widget.decisions = shown
 
     def _look_for_deletion(self, seen: Seen | None) -> None:
-        """Tell of a row whose object is gone: it was shown, and is no longer there to be changed."""
+        """Tell of a row whose object is not found: it was shown, and is no longer there to be changed."""
         if seen is None or not self.is_row or self.collected is None:
             return
         self._left_alone = True
@@ -130,9 +140,9 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
         if self._decision(FIELD) == THEIRS:
             return
         typed = tuple((str(field.label), str(field.data)) for field in self.visible_fields() if field.data)
-        self._tell(Conflict(**self._facts(seen), pk=seen.pk, name="", now=None, typed=typed))
+        self._tell(Conflict(**self._facts(seen), pk=seen.pk, name="", now=None, gone=seen.is_gone(), typed=typed))
         if not self.is_listed:
-            self.add_error(None, _("This object was deleted since the form was opened."))
+            self.add_error(None, _("This object is not there any more."))
 
     def _refuse_token(self) -> None:
         """Refuse; what is sent next is compared field by field, as nobody knows what was shown."""
@@ -156,7 +166,7 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
         stale = seen.version != now.version
         if stale and self.is_row and sides.mine_is_untouched and not set(self.changed_data) - set(self._theirs):
             self._take_now()
-        elif stale or sides.is_undecided({field: self._decision(field) for field in self.fields}):
+        elif stale or sides.is_undecided(self._decided):
             self._tell_of_change(seen, now, sides, name=name)
 
     def _mine(self, field: models.Field[Any, Any]) -> Any:
@@ -190,10 +200,18 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
             self.collected.conflicts.append(conflict)
 
 
-def seen_form(form: type[Any], collected: Collected | None, *, is_row: bool = False, is_listed: bool = False) -> Any:
-    """Return the form class with what `SeenForm` adds, for one request."""
+def seen_form(
+    form: type[Any],
+    collected: Collected | None,
+    *,
+    is_row: bool = False,
+    is_listed: bool = False,
+    without: Iterable[Any] = (),
+) -> Any:
+    """Return the form class with what `SeenForm` adds, for one request; ``without`` what it declares by these names."""
     bases = (form,) if issubclass(form, SeenForm) else (SeenForm, form)
     facts: dict[str, Any] = {"collected": collected, "is_row": is_row, "is_listed": is_listed}
+    facts |= {name: None for name in without if name in form.declared_fields}
     if is_listed:
         facts[FIELD] = None
     metaclass: Any = type(form)

@@ -87,7 +87,8 @@ class ListMixin(_Base):
         """Run the action if every object is as it was listed; otherwise answer 409, and it does not begin.
 
         The objects are locked ``FOR NO KEY UPDATE`` in primary-key order, from the comparison to the action's end. Of
-        "all, also on other pages" those are compared that were listed.
+        "all, also on other pages" those are compared that were listed. Objects that are not in ``get_queryset`` are
+        neither locked nor told from those that do not exist.
         """
         across = request.POST.get("select_across") == "1"
         pks: list[Any] = (
@@ -95,7 +96,7 @@ class ListMixin(_Base):
         )
         using = router.db_for_write(self.model)
         with translated_errors(model=self.model), transaction.atomic(using=using):
-            rows = {str(row.pk): row for row in _locked(self.model, pks, using=using)}
+            rows = {str(row.pk): row for row in _locked(self.get_queryset(request), pks, using=using)}
             found = outdated(pks, listed=self._listed(request), rows=rows, complete=not across)
             if not found:
                 return self._with_tokens(super().response_action(request, queryset, *args, **kwargs))
@@ -177,11 +178,15 @@ def _is_key(model: type[models.Model], text: str) -> bool:
     return True
 
 
-def _locked(model: type[models.Model], pks: Iterable[Any], *, using: str) -> list[models.Model]:
-    """Lock those of the rows that there are."""
-    rows = model._base_manager.using(using).filter(pk__in=list(pks))
+def _locked(visible: models.QuerySet[Any], pks: Iterable[Any], *, using: str) -> list[models.Model]:
+    """Lock those of the rows that the query set gives, and return those that it still gives then."""
+    model = visible.model
+    # By their keys alone: not every query set can be locked, or has each row once.
+    keys = visible.using(using).filter(pk__in=list(pks)).values_list("pk", flat=True)
     while True:
         try:
-            return lock_rows(model._base_manager, rows.values_list("pk", flat=True), using=using)
-        except model.DoesNotExist:  # type: ignore[attr-defined]
+            rows = lock_rows(model._base_manager, keys.all(), using=using)
+        except model.DoesNotExist:
             continue  # one was deleted while we waited for it: the others are still to be had
+        left = set(keys.all())
+        return [row for row in rows if row.pk in left]

@@ -23,12 +23,17 @@ class Outdated:
     seen: Seen | None
     """What was shown of it; None where the request does not say."""
     now: models.Model | None
-    """What it is; None if it is deleted."""
+    """What it is; None if it is not found."""
 
     @property
     def version_now(self) -> int | None:
-        """Its version; None if it is deleted."""
+        """Its version; None if it is not found."""
         return version_of(self.now) if self.now else None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was shown and is deleted since; one that is not found otherwise may be hidden, or never was."""
+        return self.now is None and self.seen is not None and self.seen.is_gone()
 
     @property
     def differences(self) -> list[tuple[str, str | None, str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -19,7 +18,7 @@ from django.utils.translation import gettext as _
 from accounts.admin.conflicts import CHOICE, THEIRS, Collected, Conflict
 from accounts.admin.history import Change, changes_since
 from accounts.admin.outdated import Outdated
-from accounts.admin.tokens import FIELD
+from accounts.admin.tokens import FIELD, Seen
 
 __all__ = ["conflict_page", "gone_page", "outdated_page", "replayed", "replayed_rows", "respond"]
 
@@ -40,7 +39,7 @@ def respond(request: HttpRequest, admin: ModelAdmin[Any], name: str, **context: 
 
 
 def conflict_page(
-    request: HttpRequest, admin: ModelAdmin[Any], collected: Collected, *, inputs: Inputs, pk: str | None = None
+    request: HttpRequest, admin: ModelAdmin[Any], collected: Collected, *, inputs: Inputs, pk: object = None
 ) -> TemplateResponse:
     """Show each conflict with the three sides, and a form that sends again all that was typed.
 
@@ -101,42 +100,60 @@ def _tokens(conflict: Conflict) -> Inputs:
     return [(conflict.html_name(FIELD), conflict.seen.sign()), (conflict.choice_name(FIELD), THEIRS)]
 
 
-def _changes(conflict: Conflict, admin: ModelAdmin[Any], pk: str | None) -> list[Change]:
+def _changes(conflict: Conflict, admin: ModelAdmin[Any], pk: object) -> list[Change]:
+    if conflict.now is None and not conflict.gone:
+        return []
     since = conflict.seen.made_at
     own = changes_since(conflict.model, conflict.pk, since)
-    return own or (changes_since(admin.model, pk, since) if pk and conflict.prefix else [])
+    return own or (changes_since(admin.model, pk, since) if pk is not None and conflict.prefix else [])
 
 
 def gone_page(request: HttpRequest, admin: ModelAdmin[Any], object_id: str) -> TemplateResponse:
-    """Tell that the object was deleted meanwhile, with what was typed."""
-    list(messages.get_messages(request))  # Django's own words about it, of which ours say more
+    """Tell that the object is not found, with what was typed.
+
+    That it was deleted, and by whom, is said where the form had shown it and its row is gone; of any other, Django's
+    message tells that it does not exist.
+    """
+    seen = Seen.read(request.POST.get(FIELD, ""), admin.model)
+    deleted = seen if seen and seen.is_gone() else None
+    if deleted:
+        list(messages.get_messages(request))  # Django's own words about it, of which ours say more
+    return respond(
+        request,
+        admin,
+        "gone",
+        title=_("Not saved: deleted meanwhile") if deleted else _("Not saved"),
+        kind=str(admin.opts.verbose_name),
+        deleted=deleted,
+        object_id=deleted.pk if deleted else unquote(object_id),
+        typed=_typed(request, admin),
+        changes=changes_since(admin.model, deleted.pk, deleted.made_at)[:1] if deleted else [],
+    )
+
+
+def _typed(request: HttpRequest, admin: ModelAdmin[Any]) -> Inputs:
+    """Return what was typed into the form, by label."""
     form = admin.get_form(request, None)(request.POST)
     labels = {field.html_name: str(field.label) for field in form.visible_fields()}
-    typed = [
+    return [
         (labels.get(name, name), value)
         for name, values in request.POST.lists()
         for value in values
         if value and not name.startswith("_") and not _NOT_TYPED.search(name)
     ]
-    return respond(
-        request,
-        admin,
-        "gone",
-        title=_("Not saved: deleted meanwhile"),
-        kind=str(admin.opts.verbose_name),
-        object_id=unquote(object_id),
-        typed=typed,
-        changes=changes_since(admin.model, unquote(object_id), _LONG_AGO)[:1],
-    )
 
 
 _NOT_TYPED = re.compile(rf"^csrfmiddlewaretoken$|^{CHOICE}|_FORMS$|-{FIELD}$")
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def outdated_page(
     request: HttpRequest, admin: ModelAdmin[Any], objects: Iterable[Outdated], **context: Any
 ) -> TemplateResponse:
     """Tell which objects are not what they were when the person decided; nothing was done to any."""
-    described = [{"it": it, "changes": it.changes(admin.model)} for it in objects]
+    described = [_described(it, admin) for it in objects]
     return respond(request, admin, "outdated", objects=described, **context)
+
+
+def _described(it: Outdated, admin: ModelAdmin[Any]) -> dict[str, Any]:
+    gone = it.is_gone
+    return {"it": it, "gone": gone, "changes": it.changes(admin.model) if it.now or gone else []}

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Self
 
+from django.apps import apps
 from django.core import signing
-from django.db import models
+from django.db import models, router
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -108,6 +109,11 @@ class Seen:
     def is_about(self, instance: models.Model) -> bool:
         """Whether the token was made for this object."""
         return self.pk == str(instance.pk)
+
+    def is_gone(self) -> bool:
+        """Whether the object's row is deleted, and not merely out of somebody's sight."""
+        model = apps.get_model(self.label)
+        return not model._base_manager.using(router.db_for_write(model)).filter(pk=self.pk).exists()
 
     def is_current(self, instance: models.Model) -> bool:
         """Whether the instance has the version that was shown."""

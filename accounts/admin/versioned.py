@@ -33,9 +33,12 @@ class ChangeFormMixin(_Base):
     """The change form and its inlines: compared with what was shown when they are saved."""
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Return Django's form with the token, and with the comparison while something is being saved."""
-        kwargs["form"] = seen_form(kwargs.get("form", self.form), collected_of(request))
-        return super().get_form(request, obj, change, **kwargs)
+        """Return Django's form; of an object that is there, with the token, and compared while it is being saved."""
+        if obj is not None:
+            # Of the class's own form Django leaves out what it declares and the page only shows; of one given, nothing.
+            shown = () if "form" in kwargs else self.get_readonly_fields(request, obj)
+            kwargs["form"] = seen_form(kwargs.get("form", self.form), collected_of(request), without=shown)
+        return super().get_form(request, obj, change=change, **kwargs)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return Django's, and the version."""
@@ -49,11 +52,11 @@ class ChangeFormMixin(_Base):
         return _with_token(fieldsets, wanted=self.has_change_permission(request, obj))
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Return Django's, and note where there is none."""
+        """Return Django's, and note its primary key, or that there is none."""
         found = super().get_object(request, object_id, from_field)
         collected = collected_of(request)
-        if collected and found is None:
-            collected.missing = True
+        if collected and collected.pk is None:
+            collected.pk, collected.missing = getattr(found, "pk", None), found is None
         return found
 
     def changeform_view(
@@ -85,9 +88,8 @@ class ChangeFormMixin(_Base):
             if not collected.conflicts:
                 raise
         if collected.conflicts:
-            return conflict_page(
-                request, self, collected, inputs=replayed(request.POST, collected.conflicts), pk=object_id
-            )
+            inputs = replayed(request.POST, collected.conflicts)
+            return conflict_page(request, self, collected, inputs=inputs, pk=collected.pk)
         return gone_page(request, self, object_id) if collected.missing else response
 
 

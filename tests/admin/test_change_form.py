@@ -170,6 +170,12 @@ class TestDeletedMeanwhile:
         assert "was deleted after you opened it" in text_of(response)
         assert "Guest Bob" in text_of(response)
 
+    def test_it_tells_who_deleted_it(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        question = admin_client.get(url(seat, "delete")).headers["Location"]
+        admin_client.post(question, fill(admin_client.get(question)))
+        assert ", admin: Deletion" in text_of(admin_client.post(url(seat), fill(page, guest="Bob")))
+
     def test_without_permission_nothing_is_shown(self, client: Client, seat: Seat, django_user_model: Any) -> None:
         client.force_login(django_user_model.objects.create(username="clerk", is_staff=True))
         seat.delete()
@@ -241,6 +247,34 @@ def test_related_objects_are_shown_by_name(admin_client: Client, seat: Seat) -> 
     assert f"Seat - Seat object ({seat.pk}) -" in text_of(conflict)
     admin_client.post(url(poster), fill(conflict))
     assert (stored(poster).seat, stored(poster).caption) == (seat, "mine")
+
+
+@pytest.mark.usefixtures("named_by_guest")
+class TestNamedByAnotherField:
+    @pytest.fixture
+    def address(self, seat: Seat) -> str:
+        return f"/admin/shop/seat/{seat.guest}/change/?_to_field=guest"
+
+    def test_it_is_compared_and_saved(self, admin_client: Client, seat: Seat, address: str) -> None:
+        page = admin_client.get(address)
+        change(Seat, seat.pk, price="12.00")
+        conflict = admin_client.post(address, fill(page, guest="Bob"))
+        assert conflict.status_code == 409
+        assert admin_client.post(address, fill(conflict)).status_code == 302
+        assert (stored(seat).guest, stored(seat).price) == ("Bob", 12)
+
+    def test_who_changed_a_row_of_it_is_told(self, admin_client: Client, seat: Seat, address: str) -> None:
+        Order.objects.create(seat=seat, dish="soup")
+        page = admin_client.get(address)
+        admin_client.post(address, fill(page, order_set__0__dish="stew"))
+        conflict = admin_client.post(address, fill(page, order_set__0__dish="broth"))
+        assert ", admin: Changed Dish for order “stew”." in text_of(conflict)
+
+    def test_who_deleted_it_is_told(self, admin_client: Client, seat: Seat, address: str) -> None:
+        page = admin_client.get(address)
+        question = admin_client.get(url(seat, "delete")).headers["Location"]
+        admin_client.post(question, fill(admin_client.get(question)))
+        assert ", admin: Deletion" in text_of(admin_client.post(address, fill(page, guest="Bob")))
 
 
 def test_a_key_that_is_typed_over_makes_a_copy_as_in_djangos(admin_client: Client, db: None) -> None:

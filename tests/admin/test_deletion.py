@@ -114,3 +114,47 @@ def test_addresses_tell_no_values(admin_client: Client, seat: Seat) -> None:
     assert seen is not None
     assert seen.base.keys() == {"row", "guest", "price"}
     assert "Ada" not in seen.base.values()
+
+
+@pytest.mark.usefixtures("named_by_guest")
+class TestNamedByAnotherField:
+    """As links beside a related field name an object, where the relation is not to the primary key."""
+
+    def address(self, guest: str, field: str = "guest") -> str:
+        return f"/admin/shop/seat/{guest}/delete/?_to_field={field}&_popup=1"
+
+    def confirmation(self, client: Client, guest: str) -> tuple[str, Any]:
+        address = client.get(self.address(guest)).headers["Location"]
+        return address, client.get(address)
+
+    def test_it_is_deleted(self, admin_client: Client, seat: Seat) -> None:
+        address, page = self.confirmation(admin_client, "Ada")
+        assert "Are you sure" in text_of(page)
+        assert (
+            b'data-popup-response="{&quot;action&quot;: &quot;delete' in admin_client.post(address, fill(page)).content
+        )
+        assert Seat.objects.count() == 0
+
+    def test_what_was_changed_since_is_shown_instead(self, admin_client: Client, seat: Seat) -> None:
+        address, page = self.confirmation(admin_client, "Ada")
+        change(Seat, seat.pk, price=12)
+        refused: Any = admin_client.post(address, fill(page))
+        assert (refused.status_code, Seat.objects.count()) == (409, 1)
+        assert "It was shown in version 1 and has version 2 now." in text_of(refused)
+        again = refused.context_data["again"]
+        admin_client.post(again, fill(admin_client.get(again)))
+        assert Seat.objects.count() == 0
+
+    def test_who_changed_it_is_told(self, admin_client: Client, seat: Seat) -> None:
+        address, page = self.confirmation(admin_client, "Ada")
+        admin_client.post(url(seat), fill(admin_client.get(url(seat)), price="12"))
+        assert ", admin: Changed Price." in text_of(admin_client.post(address, fill(page)))
+
+    def test_another_object_that_has_the_value_as_its_key_is_not_meant(self, admin_client: Client, seat: Seat) -> None:
+        named = Seat.objects.create(guest=str(seat.pk))
+        address, page = self.confirmation(admin_client, named.guest)
+        admin_client.post(address, fill(page))
+        assert list(Seat.objects.all()) == [seat]
+
+    def test_by_a_field_that_nothing_refers_to_it_is_refused(self, admin_client: Client, seat: Seat) -> None:
+        assert admin_client.get(self.address("A", field="row")).status_code == 400
