@@ -59,7 +59,7 @@ class Controller:
         settings = f"SET deadlock_timeout = '{self._victims.at_first}'; SET synchronous_commit = off; {_ONE_PLAN}"
         self.actors = [Actor(index, name, events=self.events, settings=settings) for index, name in enumerate(names)]
         self._server = server
-        self._patience = patience
+        self.patience = patience
         self._lost: list[str] = []
         self._cancelled: set[tuple[str, int]] = set()
         self._interrupted = False
@@ -273,7 +273,7 @@ class Controller:
 
     def _await(self, index: int) -> None:
         """Let one actor reach its next gate; no SQL is sent on the way."""
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self.patience
         while index in self._running:
             self._take(self._next_event(deadline), held=set())
 
@@ -283,7 +283,7 @@ class Controller:
         ``pause`` is how many seconds pass before the server is asked whether they wait.
         """
         held: set[int] = set()
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self.patience
         patient = bool(self._running)
         while True:
             if self._receive(held, timeout=pause if patient else None):
@@ -374,7 +374,7 @@ class Controller:
         self.contended = self.contended or len(self._waiting) > 1
 
     def _stuck_report(self, unsettled: Collection[int]) -> str:
-        lines = [f"A step took longer than {self._patience:g} s without waiting for another actor:"]
+        lines = [f"A step took longer than {self.patience:g} s without waiting for another actor:"]
         for index in sorted(unsettled):
             begun = self._current.get(index)
             doing = f"after {begun.operation.template!r}" if begun else "before its first statement"

@@ -125,10 +125,15 @@ class Actor:
     def _work(self) -> None:
         try:
             while (task := self._tasks.get()) is not None:
-                self._play(*task)
-                self._leave()
-                self._events.put((self.index, "done", None))
-        except Abandoned:  # interrupted too late, between two tasks
+                try:
+                    self._play(*task)
+                    self._leave()
+                except Abandoned:  # interrupted once more on the way out
+                    self._leave()
+                    raise
+                finally:
+                    self._events.put((self.index, "done", None))
+        except Abandoned:  # or too late, between two tasks
             self._leave()
         finally:
             for hooks in self.hooks.values():

@@ -14,15 +14,12 @@ from accounts.lab.explorer.errors import Nondeterminism, Overtaken, ScheduleErro
 from accounts.lab.explorer.results import Exploration, Outcome, Run, Verdict
 from accounts.lab.explorer.schedules import Follow, parse_schedule
 from accounts.lab.explorer.search import Search
-from accounts.lab.explorer.stage import Stage, stage
+from accounts.lab.explorer.stage import PATIENCE, Stage, stage
 from accounts.lab.explorer.trace import Trace
 from accounts.lab.scenario import Scenario
 from accounts.locking.errors import sqlstate_of
 
 __all__ = ["explore", "replay"]
-
-PATIENCE = 10.0
-"""Seconds that one step may take without waiting for another actor."""
 
 _TURNS = 50
 """How often a schedule is tried until those who waited for one row go on in the order they came.

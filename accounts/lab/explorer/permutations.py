@@ -18,7 +18,7 @@ __all__ = ["SCHEMA", "Permutation", "block"]
 SCHEMA = "race"
 """The schema that a spec makes for its tables, so that it can run in any database."""
 _WORD = re.compile(r"[A-Za-z]\w*")
-_CLOSES_AT_ONCE, _LOSES_LATER, _NEVER_LOSES = "1ms", "1s", "100s"
+_CLOSES_AT_ONCE, _LOSES_LATER, _NEVER_LOSES = "1ms", "3s", "100s"
 """``deadlock_timeout`` of a victim that closes the cycle, of one that waited before, and of everybody else."""
 
 

@@ -21,12 +21,10 @@ from accounts.lab.explorer.permutations import SCHEMA, Permutation, block
 from accounts.lab.explorer.results import Run
 from accounts.lab.explorer.schedules import Follow, parse_schedule
 from accounts.lab.explorer.sql import understood
-from accounts.lab.explorer.stage import Stage, stage
+from accounts.lab.explorer.stage import PATIENCE, Stage, stage
 from accounts.lab.scenario import Scenario
 
 __all__ = ["SCHEMA", "Spec", "write_spec"]
-
-PATIENCE = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,10 @@ from accounts.lab.explorer.watch import Watch
 from accounts.lab.scenario import Scenario
 from accounts.locking.errors import sqlstate_of
 
-__all__ = ["Stage", "stage"]
+__all__ = ["PATIENCE", "Stage", "stage"]
+
+PATIENCE = 10.0
+"""Seconds that one step may take without waiting for another actor."""
 
 _PLAIN = (bool, int, Decimal, type(None))
 
@@ -177,7 +180,8 @@ def stage(scenario: Scenario, *, database: str, patience: float, victim: str) ->
     """
     _require_committed_data(connections[database])
     with ExitStack() as stack:
-        place = Stage(scenario, database=database, patience=patience, victim=victim)
+        # A step's patience is not for connecting, which is no step and comes before any verdict.
+        place = Stage(scenario, database=database, patience=max(patience, PATIENCE), victim=victim)
         stack.callback(_close_servers, place)
         connection_created.connect(place.connected, weak=False)
         stack.callback(connection_created.disconnect, place.connected)
@@ -188,6 +192,7 @@ def stage(scenario: Scenario, *, database: str, patience: float, victim: str) ->
         place.watch = Watch(place.server)
         stack.callback(place.watch.close)
         await_actors()
+        place.controller.patience = patience
         yield place
 
 

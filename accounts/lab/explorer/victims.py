@@ -9,8 +9,11 @@ from accounts.lab.explorer.operations import Operation
 
 __all__ = ["Victims"]
 
-_FIRST_LOSES_MS = 50
-"""Milliseconds after which the first one to wait looks for a cycle, where it is to lose."""
+_FIRST_LOSES_MS = 500
+"""Milliseconds after which the first one to wait looks for a cycle, where it is to lose.
+
+It looks only once: until then the others have to have begun the steps that close the cycle, on a busy machine as well.
+"""
 _TIMER_PASSES = 0.005
 """Seconds after which a session with a time-out of 1 ms has looked for a cycle, also on a busy machine."""
 
@@ -39,7 +42,7 @@ class Victims:
             return None
         local = "LOCAL " if operation.in_transaction else ""
         if not self._last_loses:  # longer for each later one, so that a busy machine changes no order
-            return f"SET {local}deadlock_timeout = '{_FIRST_LOSES_MS * 2 ** len(waiting)}ms'"
+            return f"SET {local}deadlock_timeout = '{_FIRST_LOSES_MS * (1 + len(waiting))}ms'"
         if not any(chosen in blockers for blockers in waiting.values()):
             return None
         # Whoever waits with such a time-out already has to have looked before this step, or it might lose instead.

@@ -207,7 +207,7 @@ def endless(pk: int) -> None:
 
 @pytest.mark.parametrize(("actor", "at"), [(sleeper, "pg_sleep"), (endless, "test_explore.py")])
 def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Step, at: str) -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), patience=0.3)
+    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), patience=1.0)
 
     assert found.verdict == "stuck"
     assert at in found.reason
@@ -229,7 +229,7 @@ def lock(pk: int) -> None:
 
 
 def test_a_lock_of_somebody_else_is_reported_with_the_session(taken: int, other: Session) -> None:
-    found = explore(Scenario(set_up=lambda: taken, actors=[lock], invariant=bool), patience=0.2)
+    found = explore(Scenario(set_up=lambda: taken, actors=[lock], invariant=bool), patience=1.0)
 
     assert found.verdict == "stuck"
     assert f"session {other.pid}" in found.reason
@@ -239,7 +239,7 @@ def test_rows_that_cannot_be_put_back_are_an_error(taken: int, monkeypatch: pyte
     monkeypatch.setattr("accounts.lab.explorer.server._PATIENCE", "50ms")
 
     with pytest.raises(ExplorerError, match="could not be put back"):
-        explore(Scenario(set_up=lambda: taken, actors=[stories.naive], invariant=bool), patience=0.2)
+        explore(Scenario(set_up=lambda: taken, actors=[stories.naive], invariant=bool), patience=1.0)
 
 
 def interrupting(pk: int) -> bool:

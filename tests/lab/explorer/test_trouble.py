@@ -4,14 +4,18 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
 from django.db.models import F
 
 from accounts.lab.explorer import Scenario, explore, replay
+from accounts.lab.explorer.controller import Controller
+from accounts.lab.explorer.crew import Actor
+from accounts.lab.explorer.errors import Abandoned
 from tests.lab.explorer import stories
-from tests.sessions import query, until
+from tests.sessions import PATIENCE, query, until
 from tests.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -123,7 +127,7 @@ def calls_out(pk: int) -> None:
 def test_who_waits_for_something_else_is_reported_and_loses_its_session(actor: stories.Step, line: str) -> None:
     before = sessions()
 
-    found = explore(beside(actor), patience=0.2)
+    found = explore(beside(actor), patience=1.0)
 
     until(lambda: sessions() <= before, "the server to end the sessions")
     assert found.verdict == "stuck"
@@ -152,8 +156,39 @@ def goes_on_for_ever(pk: int) -> None:
     ("actor", "line"), [(catches_everything, "pg_sleep"), (goes_on_for_ever, "in goes_on_for_ever: ")]
 )
 def test_who_never_comes_back_is_stopped(actor: stories.Step, line: str) -> None:
-    found = explore(beside(actor), patience=0.2)
+    found = explore(beside(actor), patience=1.0)
 
     assert found.verdict == "stuck"
     assert line in found.reason
     assert "still wait" not in found.reason
+
+
+def test_who_is_interrupted_once_more_on_the_way_out_has_come_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave, late = Actor._leave, iter([Abandoned()])
+
+    def interrupted(self: Actor) -> None:
+        if self.abandoned and (error := next(late, None)):
+            raise error
+        leave(self)
+
+    monkeypatch.setattr(Actor, "_leave", interrupted)
+    found = explore(beside(goes_on_for_ever), patience=1.0)
+
+    assert next(late, None) is None
+    assert "still wait" not in found.reason
+
+
+def test_connecting_may_take_longer_than_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected, is_blocked, missed = Actor.connected, Controller._still_blocked, threading.Event()
+
+    def connected_late(self: Actor, wrapper: Any) -> None:
+        missed.wait(PATIENCE)
+        connected(self, wrapper)
+
+    def missing(self: Controller, unsettled: set[int]) -> bool:
+        missed.set()
+        return is_blocked(self, unsettled)
+
+    monkeypatch.setattr(Actor, "connected", connected_late)
+    monkeypatch.setattr(Controller, "_still_blocked", missing)
+    assert explore(beside(goes_on_for_ever), patience=1e-9).verdict == "stuck"
