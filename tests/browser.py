@@ -9,7 +9,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
-from tests.sessions import query, until
+from tests.sessions import all_others_are_idle, until
 
 FLAGS = [
     "--no-sandbox",
@@ -65,13 +65,7 @@ def logged_in(live_server: Any, chromium: Browser) -> Iterator[Callable[..., Pag
         for page in context.pages:
             page.evaluate("navigator.sendBeacon = () => true")
         context.close()
-    until(lambda: not query(_BUSY), "the server to have answered")
-
-
-_BUSY = """
-SELECT count(*) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
-"""
+    until(all_others_are_idle, "the server to have answered")
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck, settings
 
 from accounts.models import Account
 from tests.emptying import Emptying
@@ -12,6 +13,10 @@ from tests.factories import AccountFactory
 from tests.sessions import Session
 
 pytest_plugins = ["accounts.lab.pytest_plugin"]
+
+# A busy machine makes examples slow, not wrong.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,7 +14,7 @@ _KEPT = ("django_content_type", "auth_permission")
 """What ``post_migrate`` makes; it stays unless a test changed it."""
 _NEVER = ("django_migrations",)
 _LARGE = 1_000_000
-"""Bytes of a table above which it is truncated, with all that deleted rows have left in it."""
+"""Bytes of a table above which it is truncated, with all that deleted rows have left in it, also if none is left."""
 
 
 class Emptying:
@@ -55,7 +55,11 @@ def _may_skip_triggers(cursor: CursorWrapper) -> bool:
 def _deleted(connection: BaseDatabaseWrapper, cursor: CursorWrapper) -> bool:
     names = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
     tables = [connection.ops.quote_name(name) for name in sorted(names.difference(_KEPT, _NEVER))]
-    sizes = (f"SELECT '{table}', pg_relation_size('{table}') WHERE EXISTS (SELECT FROM {table})" for table in tables)
+    sizes = (
+        f"SELECT '{table}', pg_relation_size('{table}') "
+        f"WHERE EXISTS (SELECT FROM {table}) OR pg_relation_size('{table}') > {_LARGE}"
+        for table in tables
+    )
     cursor.execute(" UNION ALL ".join(sizes))
     full = dict(cursor.fetchall())
     if any(size > _LARGE for size in full.values()):

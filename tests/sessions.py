@@ -101,5 +101,11 @@ def query(sql: str, *params: Any) -> Any:
         return cursor.fetchone()[0]
 
 
+def all_others_are_idle() -> bool:
+    """Whether no other session of this database does something, or has a transaction open."""
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    return not query(f"SELECT count(*) {others} AND backend_type = 'client backend' AND state <> 'idle'")
+
+
 def _backend_pid() -> int:
     return int(query("SELECT pg_backend_pid()"))

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def emptying() -> Emptying:
+def emptying(monkeypatch: pytest.MonkeyPatch) -> Emptying:
+    monkeypatch.setattr("tests.emptying._LARGE", 2**40)
     emptying = Emptying()
     emptying.remember("default")
     return emptying
@@ -33,6 +34,16 @@ def test_a_changed_permission_is_left_to_flush(emptying: Emptying) -> None:
 
     assert not emptying.empty("default")
     assert Account.objects.count() == 1
+
+
+def test_a_large_table_is_left_to_flush_even_when_its_rows_are_gone(
+    emptying: Emptying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Account.objects.filter(pk=AccountFactory.create().pk).delete()
+    assert emptying.empty("default")
+    monkeypatch.setattr("tests.emptying._LARGE", 0)
+
+    assert not emptying.empty("default")
 
 
 def test_what_nobody_has_remembered_is_left_to_flush() -> None:

@@ -66,7 +66,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: dict[str, bytes], s
 
 
 def test_every_file_of_the_package_is_released(sdist: dict[str, bytes]) -> None:
-    files = [path for path in (ROOT / "accounts").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    files = [path for path in (ROOT / "accounts").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert {path.relative_to(ROOT).as_posix() for path in files} == of_package(sdist)
 
 

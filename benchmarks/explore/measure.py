@@ -131,5 +131,6 @@ def present() -> dict[str, int]:
 _OTHERS = """
 SELECT count(DISTINCT activity.pid), count(locks.pid)
 FROM pg_stat_activity AS activity LEFT JOIN pg_locks AS locks USING (pid)
-WHERE activity.datname = current_database() AND activity.pid <> pg_backend_pid()
+WHERE activity.datname = current_database() AND activity.backend_type = 'client backend'
+    AND activity.pid <> pg_backend_pid()
 """

@@ -1,6 +1,7 @@
 """Deposits, withdrawals and transfers by hand."""
 
 from concurrent.futures import ThreadPoolExecutor
+from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ class TestBooking:
 
         def send(_: int) -> int:
             client = Client()
-            client.cookies = admin_client.cookies
+            client.cookies = SimpleCookie(admin_client.cookies)
             try:
                 return client.post(address, data).status_code
             finally:

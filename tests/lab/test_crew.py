@@ -93,15 +93,15 @@ def test_an_error_in_a_task_is_told() -> None:
 
 
 def test_a_silent_worker_counts_as_stuck() -> None:
-    with crew(patience=1.0) as two:
+    with crew(patience=3.0) as two:
         finish = two.race([tasks.hang, tasks.start])
     assert [str(casualty) for casualty in finish.casualties] == [
-        "worker 1 was stuck: nothing finished for 1 s, so it was killed"
+        "worker 1 was stuck: nothing finished for 3 s, so it was killed"
     ]
 
 
 def test_a_stopped_process_is_stuck_too() -> None:
-    with crew(patience=1.0) as two:
+    with crew(patience=3.0) as two:
         os.kill(two.members[0].process.pid or 0, signal.SIGSTOP)
         finish = two.race([tasks.start] * 2)
     assert [casualty.worker for casualty in finish.casualties] == [0]
@@ -121,7 +121,7 @@ def test_an_interrupt_stops_work_and_starts_none() -> None:
 
 
 def test_who_does_not_stop_in_time_is_killed() -> None:
-    with crew(grace=0.2) as two:
+    with crew(grace=2.0) as two:
 
         def interrupt() -> None:
             if two.beats and not two.interrupt.requested:

@@ -45,7 +45,7 @@ def load(
         return run_load(scene(*names, keep=keep), plan=plan, field=field, interrupt=interrupt, terminal=None)
 
 
-def story(name: str, *names: str, rounds: int = 20) -> StoryReport:
+def story(name: str, *names: str, rounds: int = 40) -> StoryReport:
     with Interrupt() as interrupt:
         return run_story(scene(*names), story=STORIES[name], rounds=rounds, interrupt=interrupt, terminal=None)
 
@@ -133,7 +133,7 @@ class Race:
 
     def _crew(self) -> Crew:
         post = Post(alias="default", database=connection.settings_dict["NAME"], session="race-of-a-test")
-        return Crew(post, workers=self.workers, interrupt=self.interrupt)
+        return Crew(post, workers=self.workers, interrupt=self.interrupt, grace=20.0)
 
     def stop(self) -> None:
         if not self.interrupt.requested:
@@ -159,10 +159,10 @@ def test_a_killed_worker_is_reported_and_the_rest_counts() -> None:
     killed: list[int] = []
 
     def watch() -> None:
-        if race.crew.beats > 50 and not killed:
+        if race.crew.beats > 200 and not killed:
             killed.append(race.crew.members[1].process.pid or 0)
             os.kill(killed[0], signal.SIGKILL)
-        elif killed and race.crew.members[1].casualty and race.crew.beats > 200:
+        elif killed and race.crew.members[1].casualty and race.crew.beats > 400:
             race.stop()
 
     row = race.run(watch)
@@ -213,7 +213,7 @@ def test_lost_update_ends_at_120_with_every_safe_strategy() -> None:
     report = story("lost-update")
     rows = {row.strategy: row for row in report.rows}
     for name in SAFE:
-        assert [(end.observed, end.rounds) for end in rows[name].endings] == [("120.00", 20)]
+        assert [(end.observed, end.rounds) for end in rows[name].endings] == [("120.00", 40)]
         assert rows[name].status == "correct"
     for name in ("naive", "naive_atomic"):
         assert rows[name].status == "lost"
@@ -238,7 +238,7 @@ def test_a_story_ends_with_its_actor() -> None:
     ground = Ground.make(Account, using="default", name=new_name())
     cast = STORIES["lost-update"].cast(STRATEGIES["pessimistic"].bound(using="default"), ground=ground)
     post = Post(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
-    with Interrupt() as interrupt, Crew(post, workers=2, interrupt=interrupt) as crew:
+    with Interrupt() as interrupt, Crew(post, workers=2, interrupt=interrupt, grace=20.0) as crew:
 
         def kill() -> None:
             if crew.beats > 10 and not crew.members[0].casualty:
@@ -255,7 +255,7 @@ def test_an_interrupted_story_tells_the_rounds_it_had() -> None:
     ground = Ground.make(Account, using="default", name=new_name())
     cast = STORIES["overdraft"].cast(STRATEGIES["pessimistic"].bound(using="default"), ground=ground)
     post = Post(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
-    with Interrupt() as interrupt, Crew(post, workers=2, interrupt=interrupt) as crew:
+    with Interrupt() as interrupt, Crew(post, workers=2, interrupt=interrupt, grace=20.0) as crew:
 
         def stop() -> None:
             if crew.beats > 10 and not interrupt.requested:

@@ -274,7 +274,7 @@ def test_a_database_without_row_locks_is_refused(tmp_path: Path) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_real_run_checks_out_and_leaves_nothing() -> None:
     data = json.loads(
-        run(**{**SMALL, "strategies": ["naive", "pessimistic"], "operations": 60}, format="json", check=True)
+        run(**{**SMALL, "strategies": ["naive", "pessimistic"], "operations": 400}, format="json", check=True)
     )
     assert [(row["strategy"], row["verdict"]) for row in data["strategies"]] == [
         ("naive", "lost"),
@@ -309,7 +309,7 @@ def test_any_account_model_can_race() -> None:
 def test_ctrl_c_tells_what_was_measured_and_leaves_nothing() -> None:
     with simulating("--format", "json", "--duration", "60", "--workers", "3", "--strategies", "pessimistic") as process:
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert process.returncode == 130
         until(lambda: not any_left(process.pid), "the end of all processes")
     data = json.loads(out)

@@ -26,7 +26,8 @@ def there() -> bool:
 
 
 def sessions() -> int:
-    return int(query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"))
+    clients = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    return int(query(f"{clients} AND datname = current_database()"))
 
 
 def found(*anomalies: str, **columns: Any) -> AnomalyReport:
@@ -42,7 +43,7 @@ def test_nothing_is_left_behind() -> None:
     before = sessions()
     found("P4", levels=["read committed"])
     assert not there()
-    until(lambda: sessions() == before, "the server to have noticed closed connections")
+    until(lambda: sessions() <= before, "the server to have noticed closed connections")
     assert query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
 
 
@@ -112,4 +113,4 @@ def test_ctrl_c_drops_the_table(name: str) -> None:
         _, complaint = process.communicate()
     assert (process.returncode, "Interrupted" in complaint) == (130, True)
     assert not there()
-    until(lambda: sessions() == before, "its connections to be closed")
+    until(lambda: sessions() <= before, "its connections to be closed")

@@ -60,43 +60,43 @@ def agree(scenario: Scenario, *, most: int = MOST) -> None:
     assert reduced.schedules <= full.schedules
 
 
-@examples(50)
+@examples(30)
 @given(one=programs, other=programs)
 def test_reduced_and_full_search_find_the_same_outcomes(one: Program, other: Program) -> None:
     agree(race(one, other))
 
 
-@examples(15)
+@examples(9)
 @given(one=serializable, other=serializable)
 def test_they_agree_on_serializable_transactions_with_a_retry(one: Program, other: Program) -> None:
     agree(among([retried(one), retried(other)]))
 
 
-@examples(10)
+@examples(6)
 @given(one=short, other=short, third=short)
 def test_they_agree_on_three_actors(one: Program, other: Program, third: Program) -> None:
     agree(race(one, other, third), most=2 * MOST)
 
 
-@examples(20)
+@examples(12)
 @given(one=briefly_serializable, other=briefly_serializable, third=briefly_serializable)
 def test_they_agree_on_three_serializable_actors(one: Program, other: Program, third: Program) -> None:
     agree(race(one, other, third), most=2 * MOST)
 
 
-@examples(20)
+@examples(12)
 @given(one=inserting_last(most=2), other=inserting_last(most=2))
 def test_they_agree_on_serializable_transactions_that_insert_last(one: Program, other: Program) -> None:
     agree(among([retried(one), retried(other)]))
 
 
-@examples(5)
+@examples(3)
 @given(one=inserting_last(most=1), other=briefly_serializable, third=briefly_serializable)
 def test_they_agree_on_three_of_which_one_inserts_last(one: Program, other: Program, third: Program) -> None:
     agree(race(one, other, third), most=2 * MOST)
 
 
-@examples(60)
+@examples(36)
 @given(raced=st.lists(programs, min_size=2, max_size=3), seed=st.integers(0, 9999))
 def test_a_random_schedule_comes_out_as_in_isolationtester(raced: list[Program], seed: int) -> None:
     scenario = race(*raced, observe=lambda pks: tables("shop_seat", "shop_ticket"))

@@ -71,7 +71,7 @@ def running(actors: str) -> Iterator[subprocess.Popen[bytes]]:
         ("sleeps_with_the_row, stories.computed", lambda: "PgSleep" in others()),
         ("stories.computed, sleeps_with_the_row", lambda: "PgSleep" in others()),
         ("loops", lambda: Seat.objects.filter(guest="Ada").exists()),
-        ("*[stories.serializable] * 4", lambda: len(others()) == 6),
+        ("*[stories.serializable] * 4", lambda: len(others()) >= 6),
     ],
 )
 def test_ctrl_c_ends_it_and_leaves_nothing_behind(actors: str, reached: object) -> None:

@@ -51,7 +51,7 @@ def test_transactions_have_a_beginning_and_an_end() -> None:
 
 
 def test_what_is_set_is_shown_in_short() -> None:
-    drawn = timeline(replay(stories.raising(stories.computed), ""))
+    drawn = timeline(replay(stories.raising(stories.computed), ""), width=60)
 
     assert "UPDATE shop_seat id=" in drawn
     assert ": price=price+10" in drawn

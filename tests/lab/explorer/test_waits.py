@@ -55,7 +55,7 @@ def test_waiters_that_race_for_another_lock_meet_by_chance(before: Any, after: A
 @pytest.mark.django_db(transaction=True)
 def test_a_schedule_is_run_until_waiters_go_on_in_turn(monkeypatch: Any) -> None:
     """As on a machine so busy that they do not for a long time."""
-    busy = iter([True] * 40)
+    busy = iter([True] * 25)
     asked = []
     play = Stage.play
 
