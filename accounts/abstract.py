@@ -242,7 +242,7 @@ class AbstractAccount(VersionedModel):
 
     def _try_change(self, amount: Decimal, *, idempotency_key: str | None) -> bool:
         key = checked_key(idempotency_key)
-        using = self._writer()
+        using = self._write_alias()
         # One statement that is a transaction by itself needs no other around it.
         ledger = ledger_of(type(self), using)
         alone = key is None and ledger is not None and commits_each_statement(connections[using])
@@ -297,7 +297,7 @@ class AbstractAccount(VersionedModel):
 
     def _book(self, amount: Decimal, **entry: Any) -> None:
         """Change the balance of a row that is locked, with its entry."""
-        ledger = ledger_of(type(self), self._writer())
+        ledger = ledger_of(type(self), self._write_alias())
         if not self._write(amount, self.balance_after(amount), ledger=ledger, **entry):
             raise StaleVersionError(model=type(self), pk=self.pk, expected=self.version, target=self)
 
@@ -318,7 +318,7 @@ class AbstractAccount(VersionedModel):
         return cls._meta.get_field("entries").related_model  # type: ignore[return-value]
 
     def _entries(self) -> models.QuerySet[Any]:
-        return self.entry_model()._base_manager.using(self._writer())
+        return self.entry_model()._base_manager.using(self._write_alias())
 
     def _is_replay(self, amount: Decimal, key: str | None, *, to: Self | None = None) -> bool:
         """Whether the key's operation was done before; if so, put the accounts into the state that it left.
@@ -417,5 +417,5 @@ class AbstractEntry(models.Model):
         Raises ``DoesNotExist`` where the account is gone.
         """
         # With a newer version than its other values were read with, the instance could overwrite what changed since.
-        account.refresh_from_db(using=account._writer())
+        account.refresh_from_db(using=account._write_alias())
         account.balance, account.version = self.balance_after, self.version_after

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.contrib.admin.exceptions import DisallowedModelAdminToField
-from django.contrib.admin.options import TO_FIELD_VAR
 from django.contrib.admin.utils import flatten_fieldsets, unquote
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
@@ -14,6 +12,7 @@ from django.utils.translation import gettext as _
 from accounts.admin.outdated import Outdated
 from accounts.admin.pages import outdated_page
 from accounts.admin.tokens import FIELD, Seen, version_of
+from accounts.locking.addresses import addressed
 from accounts.locking.errors import StaleVersionError
 
 __all__ = ["DeletionMixin"]
@@ -36,7 +35,7 @@ class DeletionMixin(_Base):
         seen = Seen.read(request.GET.get(FIELD, ""), self.model)
         setattr(request, _ATTRIBUTE, seen)
         if request.method == "GET":
-            obj = self._addressed(request, object_id)
+            obj = addressed(self, request, object_id)
             if obj is not None and self.has_delete_permission(request, obj):
                 if FIELD not in request.GET:
                     return HttpResponseRedirect(self._confirmation(request, obj))
@@ -53,18 +52,8 @@ class DeletionMixin(_Base):
             raise StaleVersionError(model=self.model, pk=obj.pk, found=version_of(obj), target=obj)
         super().delete_model(request, obj)
 
-    def _addressed(self, request: HttpRequest, object_id: str) -> Any:
-        """Return the object that the address names, by its key or as links beside a related field do; None without one.
-
-        Raises ``DisallowedModelAdminToField``, as Django's view, for a field that nothing refers to.
-        """
-        field = request.POST.get(TO_FIELD_VAR, request.GET.get(TO_FIELD_VAR))
-        if field and not self.to_field_allowed(request, field):
-            raise DisallowedModelAdminToField(f"The field {field} cannot be referenced.")
-        return self.get_object(request, unquote(object_id), field)
-
     def _refuse(self, request: HttpRequest, object_id: str, seen: Seen | None) -> HttpResponse:
-        obj = self._addressed(request, object_id)
+        obj = addressed(self, request, object_id)
         told = seen if obj is None else obj
         it = Outdated(pk=unquote(object_id) if told is None else str(told.pk), seen=seen, now=obj)
         return outdated_page(

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.options import TO_FIELD_VAR
 from django.contrib.admin.utils import quote, unquote
 from django.db import models, router, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
@@ -29,6 +28,7 @@ from accounts.editing.operations import check_in, extend
 from accounts.editing.targets import key_text
 from accounts.editing.visits import Options, Visit, visit_of
 from accounts.editing.writers import TOKEN_FIELD, writing
+from accounts.locking.addresses import addressed
 from accounts.locking.durations import Duration
 from accounts.locking.errors import ConcurrencyError, DeadlockDetected
 
@@ -83,7 +83,7 @@ class EditLockAdminMixin:
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> Any:
         """Show or save the form, under a check-out."""
-        instance = object_id and self.edit_lock_mode != "off" and self._addressed(request, object_id)
+        instance = object_id and self.edit_lock_mode != "off" and addressed(self, request, object_id)
         if not instance or not self.has_change_permission(request, instance):
             with writing(request.user):
                 return super().changeform_view(request, object_id, form_url, extra_context)  # type: ignore[misc]
@@ -98,13 +98,6 @@ class EditLockAdminMixin:
             return self._saved(visit, lambda: answer(request, object_id, form_url, extra_context))
         visit.open()
         return visit.shown(answer(request, object_id, form_url, extra_context))
-
-    def _addressed(self, request: HttpRequest, object_id: str) -> Any:
-        """Return the record as Django finds it, by the field that a popup's address may name; None without one."""
-        to_field = request.POST.get(TO_FIELD_VAR, request.GET.get(TO_FIELD_VAR))
-        if to_field and not self.to_field_allowed(request, to_field):  # type: ignore[attr-defined]
-            return None  # Django's own view refuses it
-        return self.get_object(request, unquote(object_id), to_field)  # type: ignore[attr-defined]
 
     def _address(self, page: str, instance: Any) -> str:
         """Return the address of one of the record's pages, by its primary key."""
@@ -169,7 +162,7 @@ class EditLockAdminMixin:
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """Delete, unless somebody else has the record."""
-        instance = self._addressed(request, object_id)
+        instance = addressed(self, request, object_id)
         answer = super().delete_view  # type: ignore[misc]
         if instance is None or self.edit_lock_mode == "off":
             return answer(request, object_id, extra_context)

@@ -62,7 +62,7 @@ class VersionedModel(models.Model):
         Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row is gone,
         ``ValueError`` before any SQL for an instance without its version; above READ COMMITTED `SerializationFailure`.
         """
-        using = using or self._writer()
+        using = using or self._write_alias()
         names = None if update_fields is None else list(update_fields)
         if force_insert or self._is_new() or using != self._state.db:
             self._save_new(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
@@ -112,7 +112,7 @@ class VersionedModel(models.Model):
         """
         if self.pk is None:
             return super().delete(using=using, keep_parents=keep_parents)
-        using = using or self._writer()
+        using = using or self._write_alias()
         seen = seen_version(self)
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
             found = self._locked_version(using)
@@ -146,7 +146,7 @@ class VersionedModel(models.Model):
 
         Errors are those of `update_if_unchanged`.
         """
-        model, seen, using = type(self), seen_version(self), self._writer()
+        model, seen, using = type(self), seen_version(self), self._write_alias()
         undo = undo_on_rollback(self, using)
         with translated_errors(model=model, pk=self.pk):
             written = write(seen, using)
@@ -167,7 +167,7 @@ class VersionedModel(models.Model):
         """
         seen_version(self)
         version = version_field(type(self))
-        using = self._writer()
+        using = self._write_alias()
         theirs: Any = type(self)._base_manager.using(using).get(pk=self.pk)
         fields = [field.attname for field in self._meta.concrete_fields if _can_merge(field, version)]
         base, mine = (
@@ -192,7 +192,7 @@ class VersionedModel(models.Model):
         versions = rows.select_for_update().values_list(version_field(type(self)).attname, flat=True)
         return versions.first()
 
-    def _writer(self) -> str:
+    def _write_alias(self) -> str:
         """Return the database that this instance is written to."""
         return getattr(self._state, _PINNED, None) or router.db_for_write(type(self), instance=self)
 

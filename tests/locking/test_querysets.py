@@ -9,6 +9,7 @@ from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from accounts.locking import LockNotAvailable
+from tests.locking.looks import fresh
 from tests.sessions import Session
 from tests.shop.models import BoxSeat, OddSeat, Seat, StampedSeat, Ticket, UuidSeat
 
@@ -16,10 +17,6 @@ from tests.shop.models import BoxSeat, OddSeat, Seat, StampedSeat, Ticket, UuidS
 @pytest.fixture
 def seats(transactional_db: None) -> list[Seat]:
     return [Seat.objects.create(row=name) for name in "ABC"]
-
-
-def fresh(seat: Any) -> Any:
-    return type(seat).objects.get(pk=seat.pk)
 
 
 def hold(session: Session, seat: Seat) -> None:

@@ -2,16 +2,16 @@
 
 import asyncio
 import uuid
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import IntegrityError, connection, connections, models, transaction
+from django.db import IntegrityError, connections, models, transaction
 from django.db.models import F
-from django.test.utils import CaptureQueriesContext
 
 from accounts.locking import SerializationFailure, StaleVersionError
 from accounts.locking import transaction as isolated_transaction
+from tests.locking.looks import fresh, statements
 from tests.sessions import Session
 from tests.shop.models import BoxSeat, CheapSeat, OddSeat, Place, Seat, Stage, StampedSeat, Ticket, UuidSeat
 
@@ -27,19 +27,9 @@ MAKERS: dict[str, Any] = {
 every_kind = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
-def fresh(seat: Any) -> Any:
-    return type(seat).objects.get(pk=seat.pk)
-
-
 @pytest.fixture
 def seat(db: None) -> Seat:
     return Seat.objects.create()
-
-
-def statements(function: Any, *args: Any, **kwargs: Any) -> list[str]:
-    with CaptureQueriesContext(connection) as captured:
-        function(*args, **kwargs)
-    return [entry["sql"].split()[0] for entry in captured]
 
 
 # Every kind of model
@@ -308,99 +298,6 @@ def test_an_unsaved_instance_cannot_be_deleted(db: None) -> None:
 def test_a_delete_takes_along_what_refers_to_the_row(seat: Seat) -> None:
     Ticket.objects.create(seat=seat)
     assert seat.delete() == (2, {"shop.Ticket": 1, "shop.Seat": 1})
-
-
-# Rollbacks
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_savepoint_takes_back_what_it_held_and_no_more() -> None:
-    seat = Seat.objects.create()
-    with transaction.atomic():
-        seat.guest = "Ada"
-        seat.save()
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
-            seat.guest = "Bob"
-            seat.save()
-            assert seat.update_if_unchanged(row="B")
-            assert seat.version == 4
-            _ = 1 / 0
-        assert seat.version == fresh(seat).version == 2
-        seat.guest = "Eve"
-        seat.save()
-    assert (seat.version, fresh(seat).version, fresh(seat).guest) == (3, 3, "Eve")
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_outer_rollback_takes_back_all() -> None:
-    seat = Seat.objects.create()
-    with transaction.atomic():
-        for guest in ("Ada", "Bob"):
-            with transaction.atomic():
-                seat.guest = guest
-                seat.save()
-        assert seat.update_if_unchanged(row="B")
-        transaction.set_rollback(True)
-    assert (seat.version, fresh(seat).version) == (1, 1)
-    assert seat.row == fresh(seat).row == "A"
-    seat.save()
-    assert (fresh(seat).guest, fresh(seat).row) == ("Bob", "A")
-
-
-@pytest.mark.django_db(transaction=True)
-def test_what_was_assigned_after_a_rolled_back_update_stays() -> None:
-    seat = Seat.objects.create()
-    with transaction.atomic():
-        assert seat.update_if_unchanged(row="B", guest="Ada")
-        seat.row = "C"
-        transaction.set_rollback(True)
-    assert (seat.row, seat.guest, seat.version) == ("C", "", 1)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_of_several_updates_that_are_rolled_back_the_first_counts() -> None:
-    seat = Seat.objects.create(price=1)
-    with transaction.atomic():
-        for price in (2, 3):
-            with transaction.atomic():
-                assert seat.update_if_unchanged(price=price)
-        transaction.set_rollback(True)
-    assert (seat.price, seat.version) == (1, 1)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_rolled_back_insert_can_be_repeated() -> None:
-    seat = Seat(guest="Ada")
-    with transaction.atomic():
-        seat.save()
-        transaction.set_rollback(True)
-    assert (seat.version, seat._state.adding) == (0, True)
-    seat.save()
-    assert fresh(seat).version == 1
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("known", [True, False])
-def test_a_save_that_fails_in_its_second_table_can_be_repeated(known: bool) -> None:
-    seat = BoxSeat.objects.create() if known else BoxSeat()
-    before = seat.version
-    seat.guest, seat.champagne = "Ada", cast("bool", None)
-    with pytest.raises(IntegrityError):
-        seat.save()
-    assert seat.version == before
-    seat.champagne = True
-    seat.save()
-    assert (fresh(seat).guest, fresh(seat).version, seat.version) == ("Ada", before + 1, before + 1)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_commit_keeps_everything() -> None:
-    seat = Seat.objects.create()
-    with transaction.atomic():
-        seat.guest = "Ada"
-        seat.save()
-    assert seat.version == fresh(seat).version == 2
-    assert statements(seat.save) == ["SELECT"]
 
 
 # Concurrency

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.locking import SerializationFailure
 from accounts.locking import transaction as isolated_transaction
+from tests.locking.looks import fresh
 from tests.sessions import Session
 from tests.shop.models import BoxSeat, Seat, StampedSeat, Ticket
 
@@ -20,10 +21,6 @@ from tests.shop.models import BoxSeat, Seat, StampedSeat, Ticket
 @pytest.fixture
 def seat(db: None) -> Seat:
     return Seat.objects.create()
-
-
-def fresh(seat: Seat) -> Seat:
-    return type(seat).objects.get(pk=seat.pk)
 
 
 def test_versions_start_at_one(seat: Seat) -> None:
