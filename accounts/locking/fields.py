@@ -90,9 +90,11 @@ def parents_of(model: type[models.Model]) -> dict[type[models.Model], models.Fie
     return dict(concrete._meta.parents)
 
 
-def tables_of(model: type[models.Model]) -> list[type[models.Model]]:
+@functools.cache
+def tables_of(model: type[models.Model]) -> tuple[type[models.Model], ...]:
     """Return the models whose tables hold a row of this one, in the order in which ``save()`` writes them."""
-    return [each for parent in parents_of(model) for each in tables_of(parent)] + [model._meta.concrete_model or model]
+    inherited = (each for parent in parents_of(model) for each in tables_of(parent))
+    return (*inherited, model._meta.concrete_model or model)
 
 
 def attnames_of(model: type[models.Model], names: Iterable[str] | None) -> list[str]:

@@ -22,19 +22,22 @@ SELECT {values} WHERE {are_there}
 ON CONFLICT DO NOTHING RETURNING {id}"""
 _IS_THERE = "EXISTS (SELECT FROM {accounts} WHERE {pk} = %s)"
 _SAVED_BY = ("save", "save_base")
+_SIGNALS = (pre_save, post_save)
 
 
 def append(change: Any, *, using: str) -> Any:
     """Insert the change, or find the one with its key; return it. Raises as `AbstractQueuedChange.deposit` does."""
-    if is_psycopg(using) and not _is_saved_otherwise(type(change)) and _inserted(change, using):
+    model: Any = type(change)
+    plain = not _overrides_saving(model) and not any(signal.has_listeners(model) for signal in _SIGNALS)
+    # One statement would not do what a project made of saving, nor tell those who listen.
+    if plain and is_psycopg(using) and _inserted(change, using):
         return change
     return _append_in_steps(change, using)
 
 
-def _is_saved_otherwise(model: type[models.Model]) -> bool:
-    """Whether a project changed what saving means, or listens to it: one statement would not do the same."""
-    changed = any(getattr(model, step) is not getattr(models.Model, step) for step in _SAVED_BY)
-    return changed or any(signal.has_listeners(model) for signal in (pre_save, post_save))
+@functools.cache
+def _overrides_saving(model: type[models.Model]) -> bool:
+    return any(getattr(model, step) is not getattr(models.Model, step) for step in _SAVED_BY)
 
 
 def _inserted(change: Any, using: str) -> bool:
