@@ -22,12 +22,12 @@ from accounts.batches import apply_many
 from accounts.changes import LONGEST_KEY, Applied, Change, checked_key, reused
 from accounts.checks import account_checks, check_append_only
 from accounts.errors import EntryIsFinal, InsufficientFunds, InvalidAmount
-from accounts.locking.durations import Duration
-from accounts.locking.errors import StaleVersionError, translated_errors
-from accounts.locking.rows import lock_rows
-from accounts.locking.transactions import commits_each_statement
-from accounts.locking.versions import VersionedModel
 from accounts.statements import Ledger, ledger_of
+from django_lockstep.errors import StaleVersionError, translated_errors
+from django_lockstep.locking.durations import Duration
+from django_lockstep.locking.rows import lock_rows
+from django_lockstep.locking.transactions import commits_each_statement
+from django_lockstep.locking.versions import VersionedModel
 
 __all__ = ["AbstractAccount", "AbstractEntry"]
 

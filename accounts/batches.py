@@ -12,13 +12,13 @@ from django.db.models import F
 
 from accounts.changes import Applied, Change, distinct, parse_changes, require_same
 from accounts.errors import AccountError
-from accounts.locking.errors import StaleVersionError, translated_errors
-from accounts.locking.rows import lock_rows
-from accounts.locking.transactions import commits_each_statement
-from accounts.locking.writes import touched
 from accounts.statements import ledger_of
 from accounts.statements.batches import Batches, batches_of
 from accounts.statements.obstacles import customisations, has_listeners
+from django_lockstep.errors import StaleVersionError, translated_errors
+from django_lockstep.locking.rows import lock_rows
+from django_lockstep.locking.transactions import commits_each_statement
+from django_lockstep.locking.writes import touched
 
 __all__ = ["Plan", "apply_many"]
 

@@ -12,8 +12,8 @@ from django.db import models
 from django.template import TemplateDoesNotExist, TemplateSyntaxError
 from django.template.loader import get_template
 
-from accounts.locking.checks import missing_trigger
 from accounts.operations import AppendOnly
+from django_lockstep.locking.checks import missing_trigger
 
 __all__ = ["account_checks", "check_append_only", "check_conflict_page"]
 

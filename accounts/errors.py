@@ -8,7 +8,7 @@
     ├── IdempotencyKeyReused
     └── EntryIsFinal
 
-All survive pickling. Conflicts between concurrent changes are `accounts.locking.errors`.
+All survive pickling. Conflicts between concurrent changes are `django_lockstep.errors`.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from typing import Any
 from django.db import NotSupportedError, connections, transaction
 
 from accounts.abstract import AbstractAccount
-from accounts.locking.contention import Contention
-from accounts.locking.errors import StaleVersionError
-from accounts.locking.memory import take_over
-from accounts.locking.retry import retry_on_conflict, tell
-from accounts.locking.transactions import transaction as isolated_transaction
 from accounts.statements import Ledger
+from django_lockstep.errors import StaleVersionError
+from django_lockstep.locking.contention import Contention
+from django_lockstep.locking.memory import take_over
+from django_lockstep.locking.retry import retry_on_conflict, tell
+from django_lockstep.locking.transactions import transaction as isolated_transaction
 
 __all__ = ["FAST", "advisory_lock", "retried"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models import Model
 
-from accounts.locking.triggers import RowTrigger
+from django_lockstep.locking.triggers import RowTrigger
 
 __all__ = ["AppendOnly"]
 

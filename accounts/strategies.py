@@ -22,12 +22,12 @@ from django.utils import timezone
 from accounts.abstract import AbstractAccount
 from accounts.amounts import TOO_LARGE, parse_amount
 from accounts.fast import FAST, advisory_lock, contention, retried
-from accounts.locking.errors import StaleVersionError
-from accounts.locking.fields import save_as_django_concurrency
-from accounts.locking.retry import tell
-from accounts.locking.transactions import commits_each_statement
-from accounts.locking.transactions import transaction as isolated_transaction
 from accounts.statements import ledger_of
+from django_lockstep.errors import StaleVersionError
+from django_lockstep.locking.fields import save_as_django_concurrency
+from django_lockstep.locking.retry import tell
+from django_lockstep.locking.transactions import commits_each_statement
+from django_lockstep.locking.transactions import transaction as isolated_transaction
 
 __all__ = ["STRATEGIES", "Strategy"]
 

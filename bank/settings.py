@@ -27,12 +27,13 @@ INSTALLED_APPS = [
     "concurrency",
     "ninja",  # the documentation pages of the API from here instead of from somebody's network
     "django_htmx",
+    "django_lockstep",
+    "django_lockstep.editing",
+    "django_lockstep.lab",
+    "django_lockstep.leases",
     "accounts",
-    "accounts.editing",
-    "accounts.lab",
-    "accounts.leases",
-    "accounts.queued",
-    "accounts.slotted",
+    "accounts.contrib.queued",
+    "accounts.contrib.slotted",
 ]
 
 MIDDLEWARE = [
@@ -43,7 +44,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "accounts.http.ConcurrencyMiddleware",
+    "django_lockstep.http.ConcurrencyMiddleware",
 ]
 
 ROOT_URLCONF = "bank.urls"
@@ -92,8 +93,6 @@ TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True
 
-LOGIN_URL = "admin:login"
-
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / ".bank" / "static"
 
@@ -105,4 +104,6 @@ SESSION_COOKIE_SECURE = not DEBUG
 CSRF_COOKIE_SECURE = not DEBUG
 
 # The demo's tables belong to nobody else: simulate may bring them up to date by itself.
-ACCOUNTS_SIMULATE_MIGRATES = True
+LOCKSTEP_LAB_MIGRATES = True
+
+LOCKSTEP_LAB_RACES = ["accounts.races.ready_made.RACES"]

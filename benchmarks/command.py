@@ -12,8 +12,8 @@ import django
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
 
-from accounts.lab.simulator.errors import SimulationError
 from benchmarks.suite import SUITES, Options, Section, Suite, chosen, load
+from django_lockstep.lab.simulator.errors import SimulationError
 
 __all__ = ["main", "options_of"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 
-from accounts.lab.simulator.database import environment
+from django_lockstep.lab.simulator.database import environment
 
 __all__ = ["described", "scratch_database"]
 

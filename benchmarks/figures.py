@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from accounts.lab.simulator.report import jain
-from accounts.lab.simulator.tally import Tally
+from django_lockstep.lab.simulator.report import jain
+from django_lockstep.lab.simulator.tally import Tally
 
 __all__ = ["Figures", "Sample", "combined", "measured", "middle", "ratio"]
 

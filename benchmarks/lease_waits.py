@@ -1,7 +1,7 @@
 """Three ways to wait for a lease: how long those wait who wait longest.
 
 ``python -m benchmarks.lease_waits``: processes hold one lease for a moment each, again and again, and wait for it by a
-queue of advisory locks (what `accounts.leases` does), by LISTEN/NOTIFY, or by polling with jitter.
+queue of advisory locks (what `django_lockstep.leases` does), by LISTEN/NOTIFY, or by polling with jitter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEY, TTL = "the one", 60.0
 
 def queue() -> Wait:
     """Return what the package does."""
-    from accounts.leases.models import Lease
+    from django_lockstep.leases.models import Lease
 
     return partial(Lease.objects.acquire, KEY, TTL, wait=60)
 
@@ -50,7 +50,7 @@ def notified() -> Wait:
 
 
 def _again(pause: Callable[[float], None]) -> Wait:
-    from accounts.leases.models import Lease
+    from django_lockstep.leases.models import Lease
 
     def wait() -> Any:
         begun = time.monotonic()

@@ -18,14 +18,14 @@ __all__ = ["CONTENDERS", "SUITE", "count", "measure"]
 Hold = Callable[[str], None]
 """Acquires the lease of this key, waiting if need be, and releases it."""
 
-OURS, BARE = "accounts.leases", "accounts.leases, no session limit"
+OURS, BARE = "django_lockstep.leases", "django_lockstep.leases, no session limit"
 TTL, WAIT = 60.0, 60.0
 LIMIT = 10_000
-"""Milliseconds that a statement may take: those of accounts.leases at this ttl, and every session's own limit."""
+"""Milliseconds that a statement may take: of our leases at this ttl, and every session's own limit."""
 _START = 2.0
 """Seconds that one worker process takes at most to start, beside all others."""
 _SUMMARY = """\
-Every operation acquires one lease and releases it. `leases / it` is the rate of accounts.leases by that of the \
+Every operation acquires one lease and releases it. `leases / it` is the rate of django_lockstep.leases by that of the \
 contender in the same round, the median of the rounds. raw psycopg sends the same SQL without Django. django-db-mutex \
 does not wait: who is refused tries again after 5 ms. An advisory lock is no lease, it has no time to live and no \
 token and writes nothing; it is the floor. All sessions have a statement_timeout, except those with no session limit: \
@@ -37,7 +37,7 @@ PAUSE = 0.005
 
 def lease() -> Hold:
     """Return how this package does it."""
-    from accounts.leases.models import Lease
+    from django_lockstep.leases.models import Lease
 
     def hold(key: str) -> None:
         handle = Lease.objects.acquire(key, TTL, wait=WAIT)
@@ -53,10 +53,10 @@ def raw() -> Hold:
     from psycopg import ClientCursor
     from psycopg.sql import Identifier
 
-    from accounts.leases import postgresql as sql
-    from accounts.leases.models import Lease
-    from accounts.leases.operations import quoted_names
-    from accounts.leases.waiting import SLICE, pauses
+    from django_lockstep.leases import postgresql as sql
+    from django_lockstep.leases.models import Lease
+    from django_lockstep.leases.operations import quoted_names
+    from django_lockstep.leases.waiting import SLICE, pauses
 
     session = _connect()
     names = quoted_names(Lease._meta.db_table, lambda name: Identifier(name).as_string())

@@ -16,19 +16,19 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection
 
-from accounts.lab.scenarios.ground import Ground
-from accounts.lab.scenarios.load import AccountClient, AccountLoad, LoadContender
-from accounts.lab.scenarios.mix import Mix
-from accounts.lab.scenarios.remains import new_name
-from accounts.lab.simulator.crew import Crew
-from accounts.lab.simulator.desk import Desk, Task, idle
-from accounts.lab.simulator.measure import Client, Load, Shift
-from accounts.lab.simulator.tally import Operation, Tally
 from accounts.models import Account
+from accounts.races.ground import Ground
+from accounts.races.load import AccountClient, AccountLoad, LoadContender
+from accounts.races.mix import Mix
+from accounts.races.remains import new_name
 from accounts.strategies import STRATEGIES
 from benchmarks.figures import middle
 from benchmarks.suite import Options, Say, Section, Table, chosen
 from benchmarks.workers import Metered, WorkersError, crew_of, require_no_errors
+from django_lockstep.lab.simulator.crew import Crew
+from django_lockstep.lab.simulator.desk import Desk, Task, idle
+from django_lockstep.lab.simulator.measure import Client, Load, Shift
+from django_lockstep.lab.simulator.tally import Operation, Tally
 
 __all__ = ["NOTHING", "SUITE", "Inside", "InsideLoad", "around", "bare", "kept", "one_shift"]
 

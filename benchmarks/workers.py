@@ -10,12 +10,12 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection
 
-from accounts.lab.simulator.crew import Crew
-from accounts.lab.simulator.desk import Desk, idle
-from accounts.lab.simulator.interrupt import Interrupt
-from accounts.lab.simulator.measure import Load, Shift
-from accounts.lab.simulator.tally import Tally
-from accounts.lab.simulator.worker import Post
+from django_lockstep.lab.simulator.crew import Crew
+from django_lockstep.lab.simulator.desk import Desk, idle
+from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.measure import Load, Shift
+from django_lockstep.lab.simulator.tally import Tally
+from django_lockstep.lab.simulator.worker import Post
 
 __all__ = ["Metered", "WorkersError", "crew_of", "race", "require_no_errors"]
 

@@ -8,11 +8,11 @@ from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 
 from accounts.models import Account
-from tests.emptying import Emptying
-from tests.factories import AccountFactory
-from tests.sessions import Session
+from tests.support.emptying import Emptying
+from tests.support.factories import AccountFactory
+from tests.support.sessions import Session
 
-pytest_plugins = ["accounts.lab.pytest_plugin"]
+pytest_plugins = ["django_lockstep.lab.pytest_plugin"]
 
 # A busy machine makes examples slow, not wrong.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

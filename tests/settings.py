@@ -3,7 +3,13 @@
 from bank.settings import *  # noqa: F403
 from bank.settings import INSTALLED_APPS as BANK_APPS
 
-INSTALLED_APPS = [*BANK_APPS, "tests.press", "tests.shop", "tests.leases.reports", "tests.statements.purses"]
+INSTALLED_APPS = [
+    *BANK_APPS,
+    "tests.testapps.press",
+    "tests.testapps.shop",
+    "tests.testapps.reports",
+    "tests.testapps.purses",
+]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 SECURE_SSL_REDIRECT = False
 SESSION_COOKIE_SECURE = False

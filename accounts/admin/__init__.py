@@ -1,4 +1,4 @@
-"""The admin: `accounts.admin.versioned` for any versioned model, and the bank's own pages.
+"""The admin of accounts: their pages, their entries, and what can be booked by hand.
 
 Importing a module of this package needs none of our tables; ours are registered where the app is installed.
 """
@@ -6,4 +6,4 @@ Importing a module of this package needs none of our tables; ours are registered
 from django.apps import apps
 
 if apps.models_ready and any(config.name == "accounts" for config in apps.get_app_configs()):
-    import accounts.admin.bank.account  # noqa: F401 - registers
+    import accounts.admin.account  # noqa: F401 - registers

@@ -19,10 +19,10 @@ from accounts.api.bank import Bank
 from accounts.api.schemas import AccountOut, EntryOut, ProblemOut, TransferOut
 from accounts.api.tokens import TokenUser
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
-from accounts.http import Problem
-from accounts.http.ninja import answer_with_problems
-from accounts.http.problems import MEDIA_TYPE
-from accounts.locking.logins import SessionUser
+from django_lockstep.contrib.logins import SessionUser
+from django_lockstep.http import Problem
+from django_lockstep.http.ninja import answer_with_problems
+from django_lockstep.http.problems import MEDIA_TYPE
 
 __all__ = ["account_api"]
 

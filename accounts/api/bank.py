@@ -14,9 +14,9 @@ from accounts.abstract import AbstractAccount
 from accounts.amounts import PLACES, parse_amount
 from accounts.api.idempotency import idempotency_key, one_at_a_time
 from accounts.api.schemas import AccountIn, ChangeIn, TransferIn
-from accounts.http import check_preconditions, etag, not_modified, require_match, seen_elsewhere
-from accounts.http.errors import PreconditionFailed
-from accounts.locking import DeadlockDetected, SerializationFailure, lock_rows, retry_on_conflict
+from django_lockstep.http import check_preconditions, etag, not_modified, require_match, seen_elsewhere
+from django_lockstep.http.errors import PreconditionFailed
+from django_lockstep.locking import DeadlockDetected, SerializationFailure, lock_rows, retry_on_conflict
 
 __all__ = ["Bank"]
 

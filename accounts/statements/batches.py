@@ -11,9 +11,9 @@ from django.db import connections, models
 
 from accounts.amounts import TOO_LARGE
 from accounts.changes import Change
-from accounts.locking.compiled import Compiled, array_literal, fetch, filled_in, parameter, plain
-from accounts.locking.writes import place_type, touched
 from accounts.statements.ledger import Ledger
+from django_lockstep.locking.compiled import Compiled, array_literal, fetch, filled_in, parameter, plain
+from django_lockstep.locking.writes import place_type, touched
 
 __all__ = ["Batches", "batches_of"]
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from django.db import connections, models
 from django.db.models import F
 
-from accounts.locking.compiled import Compiled, Parameter, compile_select, compile_update, parameter
-from accounts.locking.fields import version_field
-from accounts.locking.writes import auto_now_fields
+from django_lockstep.locking.compiled import Compiled, Parameter, compile_select, compile_update, parameter
+from django_lockstep.locking.fields import version_field
+from django_lockstep.locking.writes import auto_now_fields
 
 __all__ = ["GIVEN", "Sign", "Statements", "Wait"]
 

@@ -16,11 +16,11 @@ from typing import Any, Generic, TypeVar
 from django.db import connections, models
 
 from accounts.amounts import TOO_LARGE
-from accounts.locking.compiled import Compiled, fetch, write
-from accounts.locking.writes import touched
 from accounts.statements.compiling import GIVEN, Sign, Statements, Wait
 from accounts.statements.conf import compiled_sql
 from accounts.statements.obstacles import has_listeners, obstacles
+from django_lockstep.locking.compiled import Compiled, fetch, write
+from django_lockstep.locking.writes import touched
 
 __all__ = ["Ledger", "ledger_of", "queue_key"]
 

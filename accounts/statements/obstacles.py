@@ -12,8 +12,8 @@ from django.db import models
 from django.db.models.manager import BaseManager
 from django.db.models.signals import post_init, post_save, pre_init, pre_save
 
-from accounts.locking.compiled import is_psycopg
-from accounts.locking.fields import parents_of
+from django_lockstep.locking.compiled import is_psycopg
+from django_lockstep.locking.fields import parents_of
 
 __all__ = ["customisations", "has_listeners", "obstacles"]
 
@@ -71,4 +71,4 @@ def _has_plain_managers(model: type[models.Model]) -> bool:
 
 
 def _is_known(module: str) -> bool:
-    return module.partition(".")[0] in ("accounts", "django")
+    return module.partition(".")[0] in ("accounts", "django", "django_lockstep")

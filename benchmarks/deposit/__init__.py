@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 
-from accounts.lab.simulator.crew import Crew
 from benchmarks.contest import Contender, Contest, bound
 from benchmarks.deposit.contender import WorkerContender
 from benchmarks.deposit.pgbench import SCRIPTS
 from benchmarks.suite import Options, Say, Section, chosen
 from benchmarks.workers import crew_of
+from django_lockstep.lab.simulator.crew import Crew
 
 __all__ = ["SUITE", "YARDSTICK"]
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from accounts.lab.simulator.crew import Crew
 from benchmarks.contest import Cell
 from benchmarks.cpu import server_seconds
 from benchmarks.deposit.books import check
 from benchmarks.deposit.ways import Way, WayLoad
 from benchmarks.figures import Sample, measured
 from benchmarks.workers import race, require_no_errors
+from django_lockstep.lab.simulator.crew import Crew
 
 __all__ = ["WorkerContender"]
 

@@ -13,9 +13,9 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db import connection
 
-from accounts.queued.consuming import drain
-from accounts.queued.models import QueuedChange
-from accounts.slotted.models import SLOTS, Slot, SlotEntry, SlottedAccount
+from accounts.contrib.queued.consuming import drain
+from accounts.contrib.queued.models import QueuedChange
+from accounts.contrib.slotted.models import SLOTS, Slot, SlotEntry, SlottedAccount
 from benchmarks.deposit.books import AMOUNT, OPENING, open_books
 from benchmarks.deposit.ways import Part, Way
 

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from accounts.locking.retry import retrying
 from accounts.models import Account
 from accounts.strategies import STRATEGIES
 from benchmarks.deposit.books import AMOUNT
 from benchmarks.deposit.pgbench import BATCH_SIZE
 from benchmarks.deposit.ways import Part, Way
+from django_lockstep.locking.retry import retrying
 
 __all__ = ["WAYS"]
 

@@ -16,14 +16,14 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
 
-from accounts.lab.simulator.tally import Tally
-from accounts.slotted.models import SLOTS
+from accounts.contrib.slotted.models import SLOTS
 from bank.embedded import binaries
 from benchmarks.contest import Cell
 from benchmarks.cpu import server_seconds
 from benchmarks.deposit.books import AMOUNT, check, open_books
 from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UPDATE, WRITE, filled
 from benchmarks.figures import Sample, measured
+from django_lockstep.lab.simulator.tally import Tally
 
 __all__ = ["BATCH_SIZE", "SCRIPTS", "Pgbench", "PgbenchError", "processed", "tallies"]
 

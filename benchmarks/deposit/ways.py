@@ -11,9 +11,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from accounts.lab.simulator.tally import Operation
 from accounts.models import Account, Entry
 from benchmarks.deposit.books import open_books
+from django_lockstep.lab.simulator.tally import Operation
 
 __all__ = ["Part", "Way", "WayLoad"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accounts.lab.scenarios.races import Race
+from accounts.races.ready_made import Race
 from benchmarks.explore.cases import BESIDE, THREE, TWO
 from benchmarks.explore.measure import Found, Repetition, left_behind, measured, present
 from benchmarks.explore.with_frontrun import explored, missing

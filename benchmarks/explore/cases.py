@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
-from accounts.lab.races import Race
-from accounts.lab.scenarios.races import RACES
-from accounts.lab.scenarios.races.by_strategy import story_race
-from accounts.lab.scenarios.stories import Story
+from accounts.races.by_strategy import story_race
+from accounts.races.ready_made import RACES
+from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES
+from django_lockstep.lab.races import Race
 
 __all__ = ["BESIDE", "THREE", "TWO"]
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from django.contrib.auth import get_user_model
 from django.db import connection
 
-from accounts.lab.explorer import Exploration, explore
-from accounts.lab.scenarios.races import Race
 from accounts.models import Account, Entry
+from accounts.races.ready_made import Race
+from django_lockstep.lab.explorer import Exploration, explore
 
 __all__ = ["Found", "Repetition", "ends", "left_behind", "measured", "present"]
 

@@ -87,8 +87,8 @@ def _explore(name: str, seconds: float) -> Foreign:
     from django.db import connection
     from frontrun.contrib.django import django_dpor
 
-    from accounts.lab.scenarios.races import RACES
     from accounts.models import Account, Entry
+    from accounts.races.ready_made import RACES
 
     scenario = RACES[name].scenario
     tables = ", ".join(connection.ops.quote_name(model._meta.db_table) for model in (get_user_model(), Account, Entry))

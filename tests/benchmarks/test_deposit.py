@@ -6,7 +6,6 @@ from types import ModuleType
 
 import pytest
 
-from accounts.lab.simulator.crew import Crew
 from benchmarks.contest import Cell
 from benchmarks.deposit import SUITE, YARDSTICK, hot, others, ours, raw
 from benchmarks.deposit.books import check, open_books
@@ -14,6 +13,7 @@ from benchmarks.deposit.contender import WorkerContender
 from benchmarks.deposit.pgbench import SCRIPTS
 from benchmarks.suite import Options
 from benchmarks.workers import WorkersError, crew_of
+from django_lockstep.lab.simulator.crew import Crew
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

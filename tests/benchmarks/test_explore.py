@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from accounts.lab.explorer import explore
-from accounts.lab.scenarios.races import RACES
+from accounts.races.ready_made import RACES
 from benchmarks.explore import SUITE
 from benchmarks.explore.measure import Repetition, left_behind, measured, present
 from benchmarks.explore.with_frontrun import explored, found_in, missing
 from benchmarks.suite import Options
-from tests.factories import AccountFactory
+from django_lockstep.lab.explorer import explore
+from tests.support.factories import AccountFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from accounts.lab.simulator.tally import Operation, Tally
 from benchmarks.figures import Sample, combined, measured, middle, ratio
+from django_lockstep.lab.simulator.tally import Operation, Tally
 
 SAMPLE = Sample(
     operations=100,

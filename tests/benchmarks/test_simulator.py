@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from accounts.lab.simulator.measure import Shift
 from benchmarks.simulator import NOTHING, Inside, InsideLoad, bare, kept, one_shift
+from django_lockstep.lab.simulator.measure import Shift
 
 LOAD = bare(NOTHING, range(1, 5))
 
@@ -47,7 +47,7 @@ def test_operations_are_counted_as_without_the_clock_inside() -> None:
 def test_an_error_inside_goes_on_to_who_counts_it() -> None:
     class Failing:
         def draw(self) -> Any:
-            from accounts.lab.simulator.tally import Operation
+            from django_lockstep.lab.simulator.tally import Operation
 
             return Operation(perform=self.fail, changes=((1, Decimal(1)),))
 

@@ -12,7 +12,11 @@ from django.db import transaction as db_transaction
 
 from accounts.abstract import AbstractAccount, AbstractEntry
 from accounts.changes import Applied, Change
-from accounts.editing import (
+from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
+from accounts.models import Account, Entry
+from accounts.operations import AppendOnly
+from accounts.strategies import STRATEGIES, Strategy
+from django_lockstep.editing import (
     AddEditGuard,
     EditLockedModel,
     EditLockLost,
@@ -25,13 +29,12 @@ from accounts.editing import (
     take_over,
     writing,
 )
-from accounts.editing import (
+from django_lockstep.editing import (
     transition as change_status,
 )
-from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
-from accounts.leases import FencedModel, Holder, LeaseHandle, exclusive, guard, lease
-from accounts.leases.models import Lease
-from accounts.locking import (
+from django_lockstep.leases import FencedModel, Holder, LeaseHandle, exclusive, guard, lease
+from django_lockstep.leases.models import Lease
+from django_lockstep.locking import (
     AddVersionGuard,
     ConcurrencyError,
     LockNotAvailable,
@@ -50,9 +53,6 @@ from accounts.locking import (
     transaction,
     translated_errors,
 )
-from accounts.models import Account, Entry
-from accounts.operations import AppendOnly
-from accounts.strategies import STRATEGIES, Strategy
 
 
 class Seat(VersionedModel):

@@ -1,1 +1,0 @@
-"""The bank's own pages: accounts, entries, and what can be booked by hand."""

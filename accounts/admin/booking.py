@@ -1,0 +1,165 @@
+"""Deposits, withdrawals and transfers by hand: small forms, each books once, with the locking that is chosen."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from django import forms
+from django.db import connections, router, transaction
+from django.utils.translation import gettext_lazy as _
+
+from accounts.abstract import AbstractAccount
+from django_lockstep.admin.tokens import FIELD, Seen
+from django_lockstep.errors import StaleVersionError
+
+__all__ = ["FORMS", "Booking", "BookingForm"]
+
+OPTIMISTIC, PESSIMISTIC = "optimistic", "pessimistic"
+
+WAIT = 5
+"""Seconds for which a page waits for an account that somebody else has locked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """One operation on one account, as it was ordered."""
+
+    operation: str
+    """``deposit``, ``withdraw`` or ``transfer``."""
+    account: AbstractAccount
+    """The account; of a transfer the one that gives."""
+    amount: Decimal
+    """How much, greater than zero."""
+    key: str
+    """The idempotency key."""
+    version: int
+    """The version of the account that was shown."""
+    target: AbstractAccount | None = None
+    """Who gets a transfer."""
+
+    def book(self, locking: str) -> AbstractAccount:
+        """Do it, or find it done; return the account as it is after it.
+
+        ``pessimistic`` waits for the row, at most `WAIT` seconds. ``optimistic`` raises `StaleVersionError` if the
+        account is not as it was shown; of a transfer it is so much of it that is compared, under the locks of both
+        rows. Raises what `AbstractAccount.withdraw` and `AbstractAccount.transfer` raise.
+        """
+        if self.target is not None:
+            return self._transfer(self.target, expected=self.version if locking == OPTIMISTIC else None)
+        if locking == OPTIMISTIC:
+            return self._try()
+        change = getattr(self.model, self.operation)
+        account: AbstractAccount = change(self.account.pk, self.amount, idempotency_key=self.key, timeout=self._wait)
+        return account
+
+    @property
+    def model(self) -> type[AbstractAccount]:
+        """The model of the accounts."""
+        return type(self.account)
+
+    @property
+    def _wait(self) -> float | None:
+        """How long to wait: other databases than PostgreSQL have limits of their own."""
+        return WAIT if connections[router.db_for_write(self.model)].vendor == "postgresql" else None
+
+    def _try(self) -> AbstractAccount:
+        account = self.model._default_manager.get(pk=self.account.pk)
+        # Not the version just read: the person decided on the one that was shown.
+        account.version = self.version
+        if not getattr(account, f"try_{self.operation}")(self.amount, idempotency_key=self.key):
+            raise StaleVersionError(model=self.model, pk=account.pk, expected=self.version, target=account)
+        return account
+
+    def _transfer(self, target: AbstractAccount, *, expected: int | None) -> AbstractAccount:
+        with transaction.atomic(using=router.db_for_write(self.model)):
+            source, _target = self.model.transfer(
+                self.account.pk, target.pk, self.amount, idempotency_key=self.key, timeout=self._wait
+            )
+            if expected is not None and source.version != expected + 1:
+                raise StaleVersionError(model=self.model, pk=source.pk, expected=expected, target=source)
+        return source
+
+    def entries(self) -> list[Any]:
+        """Return what was written, the account's own entry first."""
+        entries: Any = self.model.entry_model()._default_manager
+        own = entries.get(account_id=self.account.pk, idempotency_key=self.key)
+        return [own, *entries.filter(transfer=own.transfer, transfer__isnull=False).exclude(pk=own.pk)]
+
+
+class BookingForm(forms.Form):
+    """An amount, and how to lock."""
+
+    amount = forms.DecimalField(label=_("Amount"), decimal_places=2, min_value=Decimal("0.01"), localize=True)
+    locking = forms.ChoiceField(
+        label=_("Locking"),
+        initial=PESSIMISTIC,
+        widget=forms.RadioSelect,
+        choices=[
+            (PESSIMISTIC, _("Pessimistic: wait for the account, and book whatever was changed meanwhile")),
+            (OPTIMISTIC, _("Optimistic: book only if the account is still in the version shown here")),
+        ],
+    )
+    idempotency_key = forms.CharField(widget=forms.HiddenInput, max_length=255)
+    _seen: Any = forms.CharField(widget=forms.HiddenInput, required=False)  # its name is FIELD
+
+    def __init__(self, *args: Any, account: AbstractAccount, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.account = account
+        self.fields["idempotency_key"].initial = uuid.uuid4
+        self.fields[FIELD].initial = Seen.of(account).sign
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a form that does not say which version it showed."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        seen = Seen.read(cleaned.get(FIELD, ""), type(self.account))
+        if seen is None or not seen.is_about(self.account):
+            raise forms.ValidationError(_("Nothing was booked, because the form did not say what it had shown."))
+        cleaned["version"] = seen.version
+        return cleaned
+
+    def booking(self, operation: str) -> Booking:
+        """Return what was ordered."""
+        data = self.cleaned_data
+        return Booking(
+            operation=operation,
+            account=self.account,
+            amount=data["amount"],
+            key=data["idempotency_key"],
+            version=data["version"],
+            target=data.get("target"),
+        )
+
+    def shown_anew(self, account: AbstractAccount) -> BookingForm:
+        """Return the form with what was typed, over the account as it is now."""
+        data: Any = self.data.copy()  # type: ignore[attr-defined]
+        data[FIELD] = Seen.of(account).sign()
+        return type(self)(data, account=account)
+
+
+class TransferForm(BookingForm):
+    """The same with somebody who gets it."""
+
+    target: Any = forms.ModelChoiceField(None, label=_("To account number"), widget=forms.TextInput)
+    field_order = ("target", "amount", "locking")
+
+    def __init__(self, *args: Any, account: AbstractAccount, **kwargs: Any) -> None:
+        super().__init__(*args, account=account, **kwargs)
+        self.fields["target"].queryset = type(account)._default_manager.all()  # type: ignore[attr-defined]
+
+    def clean_target(self) -> AbstractAccount:
+        """Refuse the account itself."""
+        target: AbstractAccount = self.cleaned_data["target"]
+        if target.pk == self.account.pk:
+            raise forms.ValidationError(_("A transfer needs two accounts."))
+        return target
+
+
+FORMS: Mapping[str, type[BookingForm]] = MappingProxyType(
+    {"deposit": BookingForm, "withdraw": BookingForm, "transfer": TransferForm}
+)
+"""By operation."""

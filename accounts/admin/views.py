@@ -1,0 +1,148 @@
+"""The pages of deposits, withdrawals and transfers, for the admin of accounts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.options import get_content_type_for_model
+from django.contrib.admin.utils import quote, unquote
+from django.contrib.auth import get_permission_codename
+from django.core.exceptions import PermissionDenied
+from django.db import router, transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from accounts.abstract import AbstractAccount
+from accounts.admin.booking import FORMS, Booking, BookingForm
+from accounts.errors import AccountError
+from django_lockstep.errors import ConcurrencyError
+
+__all__ = ["BookingMixin"]
+
+_TITLES = {
+    "deposit": gettext_lazy("Deposit"),
+    "withdraw": gettext_lazy("Withdraw"),
+    "transfer": gettext_lazy("Transfer"),
+}
+
+if TYPE_CHECKING:
+    _Base = admin.ModelAdmin[Any]
+else:
+    _Base = object
+
+
+class BookingMixin(_Base):
+    """Adds a page for each operation; each has a permission of its own, apart from ``change``."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return Django's, and one for each operation."""
+        views = [
+            path(
+                f"<path:object_id>/{operation}/",
+                self.admin_site.admin_view(partial(self.booking_view, operation=operation)),
+                name=self._url_name(operation),
+            )
+            for operation in FORMS
+        ]
+        return [*views, *super().get_urls()]
+
+    def may_book(self, request: HttpRequest, operation: str) -> bool:
+        """Whether the user has the operation's permission."""
+        codename = get_permission_codename(operation, self.opts)
+        return request.user.has_perm(f"{self.opts.app_label}.{codename}")
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Render Django's form, with links to what the user may do with the account."""
+        account = kwargs.get("obj")
+        context["bookings"] = [
+            {"title": title, "url": self._url(account, operation)}
+            for operation, title in _TITLES.items()
+            if account is not None and self.may_book(request, operation)
+        ]
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def booking_view(self, request: HttpRequest, object_id: str, operation: str) -> HttpResponse:
+        """Show the form, or book what it says: once, however often it is sent.
+
+        A conflict, of versions or for a lock, is 409: nothing was booked, and the form stands there again, over the
+        account as it is now.
+        """
+        if not self.may_book(request, operation):
+            raise PermissionDenied
+        account = self.get_object(request, unquote(object_id))
+        if account is None:
+            raise Http404
+        form = FORMS[operation](request.POST or None, account=account)
+        if not form.is_valid():
+            return self._booking_page(request, form, operation)
+        try:
+            booked = self._book(request, form.booking(operation), form.cleaned_data["locking"])
+        except (AccountError, ValueError) as error:
+            form.add_error(None, str(error))
+            return self._booking_page(request, form, operation)
+        except ConcurrencyError as error:
+            return self._overtaken(request, form, operation, error)
+        self.message_user(request, _("Done: the balance is %s.") % booked.balance, messages.SUCCESS)
+        return HttpResponseRedirect(self._after(request, account, operation))
+
+    def _book(self, request: HttpRequest, booking: Booking, locking: str) -> AbstractAccount:
+        """Book and log in one transaction, so that there is never one without the other."""
+        with transaction.atomic(using=router.db_for_write(self.model)):
+            booked = booking.book(locking)
+            for entry in booking.entries():
+                done = f"{_TITLES[booking.operation]} ({locking}) as entry {entry.pk}: {entry}"
+                # A form that was sent twice finds its entries, and what was logged with them.
+                if not _is_logged(entry.account, done):
+                    self.log_change(request, entry.account, done)
+        return booked
+
+    def _overtaken(
+        self, request: HttpRequest, form: BookingForm, operation: str, error: ConcurrencyError
+    ) -> HttpResponse:
+        account = self.get_object(request, str(form.account.pk))
+        if account is None:
+            raise Http404
+        again = form.shown_anew(account)
+        again.add_error(None, _("Nothing was booked. Look at the account as it is now, and book again if it is right."))
+        return self._booking_page(request, again, operation, status=409, before=form.account, error=error)
+
+    def _booking_page(
+        self, request: HttpRequest, form: BookingForm, operation: str, *, status: int = 200, **context: Any
+    ) -> HttpResponse:
+        request.current_app = self.admin_site.name
+        facts = {"opts": self.opts, "media": self.media + form.media, "form": form, "account": form.account}
+        title = {
+            "title": _TITLES[operation],
+            "subtitle": str(form.account),
+            "change_url": self._change_url(form.account),
+        }
+        everywhere = self.admin_site.each_context(request)
+        return TemplateResponse(
+            request, "admin/accounts/booking.html", {**everywhere, **facts, **title, **context}, status=status
+        )
+
+    def _after(self, request: HttpRequest, account: AbstractAccount, operation: str) -> str:
+        if self.has_view_or_change_permission(request, account):
+            return self._change_url(account)
+        return self._url(account, operation)
+
+    def _change_url(self, account: AbstractAccount) -> str:
+        return self._url(account, "change")
+
+    def _url(self, account: Any, page: str) -> str:
+        return reverse(f"admin:{self._url_name(page)}", args=[quote(account.pk)], current_app=self.admin_site.name)
+
+    def _url_name(self, page: str) -> str:
+        return f"{self.opts.app_label}_{self.opts.model_name}_{page}"
+
+
+def _is_logged(account: AbstractAccount, message: str) -> bool:
+    content_type = get_content_type_for_model(account)
+    entries = LogEntry.objects.filter(content_type=content_type, object_id=str(account.pk))
+    return entries.filter(change_message=message).exists()

@@ -1,0 +1,18 @@
+"""The queue for `Account` in the admin, to look at."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from accounts.contrib.queued.model_admin import AnyQueuedChangeAdmin
+from accounts.contrib.queued.models import QueuedChange
+
+__all__ = ["QueuedChangeAdmin"]
+
+
+@admin.register(QueuedChange)
+class QueuedChangeAdmin(AnyQueuedChangeAdmin):
+    """What waits for a consumer, and what the rest came to."""
+
+    class Media:
+        css = {"all": ("django_lockstep/admin.css",)}

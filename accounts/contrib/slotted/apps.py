@@ -1,0 +1,13 @@
+"""The app's configuration."""
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class SlottedConfig(AppConfig):
+    """Slotted accounts: three tables of their own; ``accounts`` itself need not be installed."""
+
+    name = "accounts.contrib.slotted"
+    label = "accounts_slotted"
+    verbose_name = _("Slotted accounts")
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,64 @@
+"""More slots or fewer, another overdraft limit: everything spread anew, while others go on."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+from typing import Any
+
+from django.db import models, transaction
+
+from accounts.changes import Change
+from accounts.contrib.slotted.querysets import locked
+from accounts.contrib.slotted.spreading import shares
+from accounts.errors import InsufficientFunds
+from django_lockstep.locking.rows import lock_row
+
+__all__ = ["reshape"]
+
+
+def reshape(model: type[Any], pk: Any, *, size: int | None, overdraft_limit: Decimal | None, using: str) -> Any:
+    """Lock the account and all its slots, and spread balance and limit evenly over so many of them."""
+    slot_model = model._meta.get_field("slots").related_model
+    slots = slot_model._base_manager.using(using)
+    with transaction.atomic(using=using):
+        # The account's row is for those who reshape, one after the other; who writes slots does not ask for it.
+        account = lock_row(model, pk, using=using)
+        held = locked(slots.filter(account=pk))
+        balance = sum((slot.balance for slot in held), Decimal(0))
+        limit = sum((slot.overdraft_limit for slot in held), Decimal(0)) if overdraft_limit is None else overdraft_limit
+        if balance < -limit:
+            raise InsufficientFunds(
+                f"Slotted account {pk!r} has {balance}: less than an overdraft limit of {limit} allows",
+                balance=balance,
+                overdraft_limit=limit,
+                amount=Decimal(0),
+            )
+        account.size = account.size if size is None else size
+        balances, limits = (shares(each, account.size) for each in (balance, limit))
+        made = [slot_model(account=account, number=number, version=1) for number in range(len(held), account.size)]
+        if made:
+            slots.bulk_create(made)
+            # Not every database tells the keys of new rows; a plain SELECT may be older than the locks.
+            held = locked(slots.filter(account=pk))
+        _spread(slots, held, balances, limits)
+        account.save(using=using, update_fields=["size"])
+    return account
+
+
+def _spread(slots: models.QuerySet[Any], held: list[Any], balances: list[Decimal], limits: list[Decimal]) -> None:
+    """Give each slot its share; those without one are emptied."""
+    none = [Decimal("0.00")] * (len(held) - len(balances))
+    goals = list(zip(held, balances + none, limits + none, strict=True))
+    # In this order no slot is below its limit at any time: limits are raised, money is moved, limits are lowered.
+    for slot, _, limit in goals:
+        if limit > slot.overdraft_limit:
+            slots.filter(pk=slot.pk).update(overdraft_limit=limit)
+    moved = uuid.uuid4()
+    changes = [
+        Change(slot.pk, balance - slot.balance, transfer=moved) for slot, balance, _ in goals if balance != slot.balance
+    ]
+    slots.model.apply_many(changes, using=slots.db)
+    for slot, _, limit in goals:
+        if limit < slot.overdraft_limit:
+            slots.filter(pk=slot.pk).update(overdraft_limit=limit)

@@ -1,1 +1,0 @@
-"""Ready-made scenarios: the only room of the lab that imports accounts."""

@@ -1,7 +1,0 @@
-"""Reports as JSON, CSV, tables and plots. Nothing is computed here."""
-
-from accounts.lab.simulator.render.data import Report, as_csv, as_json
-from accounts.lab.simulator.render.plot import FORMATS, as_plot, require_matplotlib
-from accounts.lab.simulator.render.table import as_table, require_rich
-
-__all__ = ["FORMATS", "Report", "as_csv", "as_json", "as_plot", "as_table", "require_matplotlib", "require_rich"]

@@ -1,8 +1,0 @@
-"""The app's settings, read when they are needed and never written back."""
-
-from django.conf import settings
-
-
-def lease_waits() -> bool:
-    """``ACCOUNTS_LEASE_WAITS`` (default True): False makes every ``wait`` a single attempt, for tests."""
-    return bool(getattr(settings, "ACCOUNTS_LEASE_WAITS", True))

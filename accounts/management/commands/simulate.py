@@ -1,0 +1,148 @@
+"""``manage.py simulate``: real processes race for an account, with every strategy in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from accounts.management.simulation import add_arguments, run_of, scene_of
+from accounts.races.ground import PurgeError
+from accounts.races.remains import Remains
+from django_lockstep.lab.management.output import require_writable, write_atomically
+from django_lockstep.lab.management.tables import width
+from django_lockstep.lab.simulator.errors import SimulationError
+from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.render import (
+    Report,
+    as_csv,
+    as_json,
+    as_plot,
+    as_table,
+    require_matplotlib,
+    require_rich,
+)
+from django_lockstep.lab.simulator.sweep import SweepReport
+
+
+class Command(BaseCommand):
+    """Reads options, prints a report, and turns what it says into an exit status."""
+
+    help = (
+        "Let worker processes race for an account on the configured PostgreSQL, with each way of changing a balance "
+        "in turn, and show which of them lose money and what the others cost; with --sweep, how both grow with the "
+        "number of workers. All rows that it writes are its own, and are removed at the end; --clean removes those of "
+        "runs that were killed. Exit status: 0; 1 if --check found a broken promise; 2 for wrong usage; 130 after "
+        "Ctrl-C."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the options; what they become checks their values."""
+        add_arguments(parser)
+        add = parser.add_argument
+        add("--model", default="accounts.Account", metavar="APP.MODEL", help="account model (default: %(default)s)")
+        add("--database", metavar="ALIAS", help="where the accounts are made (default: where the model is written)")
+        add("--format", choices=["table", "json", "csv"], default="table", help="of the report (default: %(default)s)")
+        add("--output", type=Path, metavar="FILE", help="write the report there instead of to the standard output")
+        add("--check", action="store_true", help="exit with 1 if a strategy that claims to be safe was not right")
+        add("--keep", action="store_true", help="leave the accounts and their entries in the database")
+        add("--clean", action="store_true", help="run nothing; remove what killed runs and --keep have left behind")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run and report. Raises ``CommandError`` with the exit status."""
+        if options["clean"]:
+            self._clean(options)
+            return
+        with _wrong_usage():
+            if options["output"]:
+                require_writable(Path(options["output"]))
+            run = run_of(options)
+        with _told():
+            _require_renderers(options)
+            if run.announcement:
+                self.stderr.write(run.announcement, str)  # not in the colour of errors
+            with Interrupt() as interrupt:
+                report = run.report(interrupt=interrupt, terminal=sys.stderr if self.stderr.isatty() else None)
+        self._show(report, options)
+        _end(report, interrupted=interrupt.signal, check=options["check"])
+
+    def _clean(self, options: dict[str, Any]) -> None:
+        with _wrong_usage():
+            scene = scene_of(options)
+        with _told():
+            found = list(Remains.found(scene.model, using=scene.using))
+        failed = [remains.name for remains in found if not self._removed(remains)]
+        if not found:
+            self.stdout.write("No simulation has left anything behind.")
+        if failed:
+            raise CommandError(f"Could not remove {', '.join(failed)}", returncode=1)
+
+    def _removed(self, remains: Remains) -> bool:
+        """Remove it unless its run is alive; return False where the database did not let us."""
+        try:
+            gone = remains.remove()
+        except PurgeError as error:
+            self.stderr.write(f"{remains.name}: {error}")
+            return False
+        self.stdout.write(f"{remains.name}: {'removed' if gone else 'its run is alive, so it stays'}")
+        return True
+
+    def _show(self, report: Report, options: dict[str, Any]) -> None:
+        if options["output"]:
+            write_atomically(Path(options["output"]), self._rendered(report, options, terminal=False))
+        else:
+            terminal = self.stdout.isatty() or options["force_color"]
+            self.stdout.write(self._rendered(report, options, terminal=terminal))
+        if options["format"] != "table":
+            for note in report.notes:
+                self.stderr.write(note)
+        if options["plot"] and isinstance(report, SweepReport) and report.points:
+            path = Path(options["plot"])
+            write_atomically(path, as_plot(report, form=path.suffix.removeprefix(".")))
+
+    def _rendered(self, report: Report, options: dict[str, Any], *, terminal: bool) -> str:
+        if options["format"] == "json":
+            return as_json(report)
+        if options["format"] == "csv":
+            return as_csv(report)
+        return as_table(report, width=width(terminal=terminal), colour=terminal and not options["no_color"])
+
+
+@contextlib.contextmanager
+def _wrong_usage() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise CommandError(str(error), returncode=2) from error
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Say what kept the simulation from running."""
+    try:
+        yield
+    except SimulationError as error:
+        raise CommandError(str(error)) from error
+    except KeyboardInterrupt as error:
+        raise CommandError("Interrupted twice: ended without a report", returncode=130) from error
+
+
+def _require_renderers(options: dict[str, Any]) -> None:
+    if options["format"] == "table":
+        require_rich()
+    if options["plot"]:
+        require_matplotlib()
+
+
+def _end(report: Report, *, interrupted: int | None, check: bool) -> None:
+    """Raise ``CommandError`` where the exit status is not 0."""
+    if interrupted is not None:
+        raise CommandError(f"Interrupted by {signal.Signals(interrupted).name}", returncode=128 + interrupted)
+    broken = dict.fromkeys(row.strategy for row in report.rows if row.breaks_promise)
+    if check and broken:
+        raise CommandError(f"Claims to be safe, and was not right: {', '.join(broken)}", returncode=1)

@@ -1,0 +1,179 @@
+"""What the options of ``manage.py simulate`` come to."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from django.core.management.base import CommandParser
+from django.db import connections
+
+from accounts.races.mix import Mix
+from accounts.races.run import (
+    NAMES,
+    Field,
+    Scene,
+    account_model,
+    default_database,
+    run_load,
+    run_story,
+    run_sweep,
+    stops_of,
+)
+from accounts.races.stories import STORIES
+from django_lockstep.lab.management.output import require_writable
+from django_lockstep.lab.simulator.plan import Plan, whole_number
+from django_lockstep.lab.simulator.render import FORMATS, Report
+from django_lockstep.lab.simulator.sweep import Sweep
+from django_lockstep.lab.simulator.wording import counted
+
+__all__ = ["Run", "add_arguments", "run_of", "scene_of"]
+
+_DURATION = 3.0
+_LAPS = 3
+_ROUNDS = 200
+_LOAD_ONLY = ("workers", "accounts", "duration", "operations", "mix", "think_time", "seed", "laps", "sweep")
+_START, _WORKER, _LAP = 2.0, 0.06, 0.15
+"""Seconds besides what is measured: to begin and end, for each worker, and for each lap."""
+
+
+class Run(NamedTuple):
+    """What was asked for."""
+
+    report: Callable[..., Report]
+    """Does it; takes ``interrupt`` and ``terminal``."""
+    announcement: str | None = None
+    """What to say before."""
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Declare what to run; `run_of` checks the values."""
+    add = parser.add_argument
+    add("--strategies", nargs="+", metavar="NAME", help=f"default: all, which are {', '.join(NAMES)}")
+    add("--scenario", choices=list(STORIES), help="instead of a load, play this story of two workers many times")
+    add("--rounds", type=int, metavar="N", help=f"how often a --scenario is played (default: {_ROUNDS})")
+    _add_load_arguments(parser)
+    _add_sweep_arguments(parser)
+
+
+def _add_load_arguments(parser: CommandParser) -> None:
+    load = parser.add_argument_group("load")
+    load.add_argument("--workers", type=int, metavar="N", help="processes at the same time (default: 8)")
+    load.add_argument("--accounts", type=int, metavar="N", help="accounts they share (default: 1, the hot one)")
+    limit = load.add_mutually_exclusive_group()
+    limit.add_argument("--duration", type=float, metavar="SECONDS", help=f"for each strategy (default: {_DURATION:g})")
+    limit.add_argument("--operations", type=int, metavar="N", help="for each strategy, by all workers together")
+    load.add_argument(
+        "--mix",
+        metavar="D:W:T",
+        help="weights of deposit:withdraw:transfer (default: 1:1:0 on one account, 1:1:1 on more)",
+    )
+    load.add_argument("--think-time", type=float, metavar="SECONDS", help="between two operations (default: 0)")
+    load.add_argument(
+        "--laps",
+        type=int,
+        metavar="N",
+        help="turns in which each strategy does its part, so that what the machine does meanwhile hits all alike "
+        f"(default: {_LAPS}; with --operations 1)",
+    )
+    load.add_argument("--seed", type=int, metavar="N", help="of the random draws (default: another one every time)")
+
+
+def _add_sweep_arguments(parser: CommandParser) -> None:
+    sweep = parser.add_argument_group("sweep", "the same load at several sizes: how throughput and latency grow")
+    sweep.add_argument("--sweep", metavar="WHAT=N,N,...", help="workers=1,2,4,8,16,32 or accounts=1,10,100,1000")
+    sweep.add_argument("--plot", type=Path, metavar="FILE", help="draw it, too: .svg or .png (needs the extra 'plot')")
+
+
+def run_of(options: dict[str, Any]) -> Run:
+    """Return what runs. Raises ``ValueError``, naming the option, for values that make no sense."""
+    if options["plot"]:
+        _require_plottable(options)
+    if options["scenario"]:
+        return _story(options)
+    if options["rounds"] is not None:
+        raise ValueError("--rounds goes with --scenario; a load is limited by --duration or --operations")
+    return _load(options) if options["sweep"] is None else _sweep(options)
+
+
+def _require_plottable(options: dict[str, Any]) -> None:
+    path = Path(options["plot"])
+    if options["sweep"] is None:
+        raise ValueError("--plot draws a sweep: add --sweep workers=1,2,4,8 or the like")
+    if path.suffix.removeprefix(".") not in FORMATS:
+        raise ValueError(f"--plot {path}: its name must end with {' or '.join(f'.{form}' for form in FORMATS)}")
+    require_writable(path, option="--plot")
+
+
+def _load(options: dict[str, Any]) -> Run:
+    plan, field = _plan(options), _field(options)
+    return Run(functools.partial(run_load, scene_of(options), plan=plan, field=field))
+
+
+def _sweep(options: dict[str, Any]) -> Run:
+    sweep = Sweep.parse(options["sweep"])
+    if options[sweep.axis] is not None:
+        raise ValueError(f"--{sweep.axis} is what --sweep varies: name its values there only")
+    sizes: dict[str, Any] = {sweep.axis: max(sweep.values)}
+    # The smallest size decides what all can do: one account has no transfers.
+    field = _field({**options, **sizes}, smallest=min(sweep.values) if sweep.axis == "accounts" else None)
+    stops = stops_of(sweep, plan=_plan({**options, **sizes}), field=field)
+    scene = scene_of(options)
+    announcement = _announced([stop.plan for stop in stops], strategies=len(scene.strategies))
+    return Run(functools.partial(run_sweep, scene, sweep=sweep, stops=stops), announcement)
+
+
+def _announced(plans: list[Plan], *, strategies: int) -> str:
+    """Say how much it is, and about how long it takes where that is known."""
+    what = f"{counted(len(plans), 'size')} x {counted(strategies, 'strategy', 'strategies')} x {plans[-1].extent}"
+    if plans[-1].duration is None:
+        return f"{what}."
+    measured = sum(plan.duration or 0 for plan in plans) * strategies
+    seconds = (
+        measured
+        + _START
+        + _WORKER * max(plan.workers for plan in plans)
+        + _LAP * strategies * sum(plan.laps for plan in plans)
+    )
+    return f"{what}: about {seconds:.0f} s." if seconds < 100 else f"{what}: about {seconds / 60:.1f} minutes."
+
+
+def _plan(options: dict[str, Any]) -> Plan:
+    names = ("workers", "duration", "operations", "think_time", "laps")
+    given = {name: options[name] for name in names if options[name] is not None}
+    by_time = {"duration": _DURATION, "laps": _LAPS} if options["operations"] is None else {"duration": None}
+    return Plan(**{**by_time, **given})
+
+
+def _field(options: dict[str, Any], *, smallest: int | None = None) -> Field:
+    accounts = 1 if options["accounts"] is None else whole_number(options["accounts"], name="--accounts")
+    fewest = accounts if smallest is None else smallest
+    mix = Mix.default(accounts=fewest) if options["mix"] is None else Mix.parse(options["mix"])
+    seed = random.SystemRandom().randrange(10**6) if options["seed"] is None else options["seed"]
+    return Field(accounts=accounts, mix=mix, seed=seed)
+
+
+def _story(options: dict[str, Any]) -> Run:
+    meant_for_load = [f"--{name.replace('_', '-')}" for name in _LOAD_ONLY if options[name] is not None]
+    if meant_for_load:
+        raise ValueError(f"--scenario has two workers on one account; {', '.join(meant_for_load)} is for loads only")
+    rounds = whole_number(_ROUNDS if options["rounds"] is None else options["rounds"], name="--rounds")
+    story = STORIES[options["scenario"]]
+    return Run(functools.partial(run_story, scene_of(options), story=story, rounds=rounds))
+
+
+def scene_of(options: dict[str, Any]) -> Scene:
+    """Return who races, and where. Raises ``ValueError`` as `run_of` does."""
+    words = [word for part in options["strategies"] or NAMES for word in part.split(",")]
+    names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
+    unknown = [name for name in names if name not in NAMES]
+    if unknown or not names:
+        raise ValueError(f"--strategies: there is no {', '.join(unknown) or 'name'}; there are {', '.join(NAMES)}")
+    model = account_model(options["model"])
+    using = options["database"] or default_database(model)
+    if using not in connections:
+        raise ValueError(f"--database {using}: there is no such database; there are {', '.join(connections)}")
+    return Scene(strategies=names, model=model, using=using, keep=options["keep"])

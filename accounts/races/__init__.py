@@ -1,0 +1,1 @@
+"""What is raced and measured with accounts: ready-made races for the explorer, loads for the simulator."""

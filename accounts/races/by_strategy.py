@@ -1,0 +1,122 @@
+"""The two stories and opposite transfers, by every strategy of the accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from accounts.fast import FAST, contention
+from accounts.models import Account
+from accounts.races.race import pair
+from accounts.races.rows import accounts, balances, one_account, open_account, two_accounts
+from accounts.races.stories import STORIES, Story
+from accounts.strategies import STRATEGIES, Strategy
+from django_lockstep.lab.races import Race
+
+__all__ = ["races"]
+
+
+def story_race(story: Story, strategy: Strategy) -> Race:
+    """Return the story as this strategy plays it, as it is written or with SQL that was compiled once."""
+
+    def set_up() -> Any:
+        contention.forget()  # what one schedule taught would change the next
+        return open_account(int(story.balance), overdraft_limit=int(story.overdraft_limit)).pk
+
+    def change(kind: str, amount: Decimal) -> Callable[[Any], None]:
+        return lambda pk: getattr(strategy, kind)(pk, amount) and None
+
+    return pair(
+        f"{story.name}:{'compiled-' if strategy.compiled else ''}{strategy.name}",
+        f"{story.text} {strategy.summary}{' In as few round trips as can be.' if strategy.compiled else ''}",
+        actor=[change(kind, amount) for kind, amount in story.changes],
+        set_up=set_up,
+        invariant=lambda pk: story.is_kept_by(Account.objects, pk),
+        observe=balances,
+        holds=strategy.safe,
+        many=lambda number: story_race(larger(story, number), strategy).scenario,
+    )
+
+
+def larger(story: Story, number: int) -> Story:
+    """Return the story with more workers, who repeat its largest change."""
+    more = number - len(story.changes)
+    largest = max(story.changes, key=lambda change: change[1])
+    all_pass = story.passing == len(story.changes)
+    return replace(story, changes=(*story.changes, *[largest] * more), passing=story.passing + more * all_pass)
+
+
+def total_is_kept(pks: list[Any]) -> bool:
+    """Whether no money was made or lost."""
+    return sum(Account.objects.filter(pk__in=pks).values_list("balance", flat=True)) == 200
+
+
+def transfer_race(name: str, strategy: Strategy, *, text: str = "", **expected: Any) -> Race:
+    """Return one transfer in each direction between the same two accounts."""
+    return pair(
+        f"transfers:{name}",
+        text or f"Opposite transfers. {strategy.summary}",
+        actor=[
+            lambda pks: strategy.transfer(pks[0], pks[1], 10),
+            lambda pks: strategy.transfer(pks[1], pks[0], 5),
+        ],
+        set_up=two_accounts,
+        invariant=total_is_kept,
+        observe=balances,
+        **{"holds": strategy.safe, **expected},
+    )
+
+
+def unordered_transfer(source: int, target: int) -> Callable[[list[Any]], None]:
+    """Return a transfer that updates both rows, the source's first."""
+
+    def transfer(pks: list[Any]) -> None:
+        with transaction.atomic():
+            accounts(pks[source]).update(balance=F("balance") - 10)
+            accounts(pks[target]).update(balance=F("balance") + 10)
+
+    return transfer
+
+
+def idempotent_deposit(pk: Any) -> None:
+    """Deposit under a key that the other actor uses, too."""
+    Account.deposit(pk, 10, idempotency_key="once")
+
+
+def races() -> Iterator[Race]:
+    """Yield them."""
+    plain = {name: strategy.bound(compiled=False) for name, strategy in STRATEGIES.items()}
+    for story in STORIES.values():
+        for strategy in (*plain.values(), *(STRATEGIES[name] for name in FAST)):
+            yield story_race(story, strategy)
+    for name, strategy in plain.items():
+        if name == "pessimistic_nowait":
+            continue  # nothing new, and two that try again have ten times the schedules
+        yield transfer_race(name, strategy, deadlocks=name == "naive_atomic")
+    yield transfer_race(
+        "ordered",
+        STRATEGIES["pessimistic"],
+        text="Opposite transfers that lock both accounts in primary-key order.",
+        waits=frozenset({"SELECT"}),
+    )
+    yield pair(
+        "transfers:unordered",
+        "Opposite transfers that update the source first: right, but they deadlock.",
+        actor=[unordered_transfer(0, 1), unordered_transfer(1, 0)],
+        set_up=two_accounts,
+        invariant=total_is_kept,
+        observe=balances,
+        deadlocks=True,
+    )
+    yield pair(
+        "deposit:idempotent",
+        "Two deposits with one idempotency key: one counts.",
+        actor=idempotent_deposit,
+        set_up=one_account,
+        invariant=lambda pk: accounts(pk).get().balance == 110,
+    )

@@ -1,0 +1,219 @@
+"""The accounts' strategies under a random load."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import itertools
+import operator
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from django.apps import apps
+
+from accounts.abstract import AbstractAccount
+from accounts.errors import InsufficientFunds
+from accounts.races.ground import Ground
+from accounts.races.mix import Mix
+from accounts.strategies import STRATEGIES, Strategy
+from django_lockstep.errors import DeadlockDetected
+from django_lockstep.lab.simulator.audit import Booking, Ledger
+from django_lockstep.lab.simulator.tally import Operation
+from django_lockstep.locking.retry import retrying
+
+__all__ = ["AccountLoad", "LoadContender"]
+
+OPENING = Decimal("500.00")
+"""The balance that every account begins with."""
+OVERDRAFT_LIMIT = Decimal("200.00")
+"""How far below zero it may go: little enough that some withdrawals are refused."""
+SMALLEST, LARGEST = 100, 10_000
+"""Bounds of the amounts, in hundredths."""
+_AT_ONCE = 256
+"""Operations that are drawn ahead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountLoad:
+    """Random deposits, withdrawals and transfers by one strategy; picklable."""
+
+    strategy: str
+    """Its name."""
+    model: str
+    """The accounts' model, by its label."""
+    using: str
+    """The database."""
+    accounts: tuple[Any, ...]
+    """The keys of the accounts."""
+    mix: Mix
+    """What is done how often."""
+    seed: int
+    """What the draws depend on, with the lap and the worker's number: every strategy gets the same ones."""
+    lap: int = 0
+    """Which part of the draws."""
+
+    @contextlib.contextmanager
+    def client(self, worker: int) -> Iterator[AccountClient]:
+        """Return this worker's part, which counts retries inside the block."""
+        strategy = STRATEGIES[self.strategy].bound(model=apps.get_model(self.model), using=self.using)
+        client = AccountClient(self, strategy=strategy, draws=random.Random(f"{self.seed}:{self.lap}:{worker}"))
+        # So that the first operation measured is not the one that imports and connects.
+        strategy.accounts.filter(pk=self.accounts[0]).get()
+        retrying.connect(client.count_retry)
+        try:
+            yield client
+        finally:
+            retrying.disconnect(client.count_retry)
+
+
+class AccountClient:
+    """One worker's operations."""
+
+    refusals: tuple[type[Exception], ...] = (InsufficientFunds,)
+
+    def __init__(self, load: AccountLoad, *, strategy: Strategy, draws: random.Random) -> None:
+        self.conflicts = 0
+        self.deadlocks = 0
+        self._accounts = load.accounts
+        self._random = draws.random
+        self._kinds = (self._deposit, self._withdraw, self._transfer)
+        *self._bounds, self._end = itertools.accumulate(load.mix.weights)
+        self._strategy = strategy
+        self._drawn: list[Operation] = []
+
+    def draw(self) -> Operation:
+        """Return the next operation: its kind by the weights, accounts and amount evenly."""
+        if not self._drawn:
+            # Many at once: between two calls of the database one draw would take five times as long, as it finds
+            # nothing of itself in the processor's caches.
+            self._drawn = [self._operation() for _ in range(_AT_ONCE)]
+        return self._drawn.pop()
+
+    def _operation(self) -> Operation:
+        # Not choices(), randint() and choice(), which take twice as long.
+        kind = self._kinds[bisect.bisect(self._bounds, self._random() * self._end)]
+        return kind(Decimal(SMALLEST + int(self._random() * (LARGEST - SMALLEST + 1))).scaleb(-2))
+
+    def count_retry(self, *, error: Exception, **_: object) -> None:
+        """Receive the signal `retrying`."""
+        if isinstance(error, DeadlockDetected):
+            self.deadlocks += 1
+        else:
+            self.conflicts += 1
+
+    def _deposit(self, amount: Decimal) -> Operation:
+        account = self._accounts[self._place(len(self._accounts))]
+        return Operation(perform=partial(self._strategy.deposit, account, amount), changes=((account, amount),))
+
+    def _withdraw(self, amount: Decimal) -> Operation:
+        account = self._accounts[self._place(len(self._accounts))]
+        return Operation(perform=partial(self._strategy.withdraw, account, amount), changes=((account, -amount),))
+
+    def _transfer(self, amount: Decimal) -> Operation:
+        place, beyond = self._place(len(self._accounts)), self._place(len(self._accounts) - 1)
+        source, target = self._accounts[place], self._accounts[beyond + (beyond >= place)]
+        return Operation(
+            perform=partial(self._strategy.transfer, source, target, amount),
+            changes=((source, -amount), (target, amount)),
+        )
+
+    def _place(self, places: int) -> int:
+        return int(self._random() * places)
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadContender:
+    """A strategy with its accounts, as the simulator races it."""
+
+    strategy: Strategy
+    """What is raced."""
+    ground: Ground
+    """Where its accounts are opened."""
+    accounts: int
+    """How many."""
+    mix: Mix
+    """What is done how often."""
+    seed: int
+    """What the draws depend on."""
+    versions: dict[Any, int] = field(default_factory=dict)
+    """The accounts that were opened, with their first version."""
+
+    @property
+    def name(self) -> str:
+        """The strategy's name."""
+        return self.strategy.name
+
+    @property
+    def safe(self) -> bool:
+        """Whether it claims to lose no update."""
+        return self.strategy.safe
+
+    @property
+    def guarantee(self) -> str:
+        """What it relies on."""
+        return self.strategy.guarantee
+
+    def open(self) -> None:
+        """Open fresh accounts."""
+        keys = self.ground.open_accounts(self.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
+        self.versions = {account.pk: account.version for account in self._rows(keys)}
+
+    def load(self, lap: int) -> AccountLoad:
+        """Return the load on these accounts."""
+        return AccountLoad(
+            strategy=self.name,
+            model=self.ground.model._meta.label,
+            using=self.ground.using,
+            accounts=tuple(self.versions),
+            mix=self.mix,
+            seed=self.seed,
+            lap=lap,
+        )
+
+    def ledgers(self) -> Iterator[Ledger]:
+        """Yield the accounts with their entries, one row at a time."""
+        entries: Any = self.ground.model.entry_model()._base_manager
+        stream = (
+            entries.using(self.ground.using)
+            .filter(account__in=list(self.versions))
+            .order_by("account_id", "pk")
+            .values_list("account_id", "amount", "balance_after", "version_after")
+        )
+        groups = itertools.groupby(stream.iterator(chunk_size=2000), key=operator.itemgetter(0))
+        key, group = next(groups, (None, iter(())))
+        for account in self._rows(tuple(self.versions)):
+            mine = account.pk == key
+            yield self._ledger(account, group if mine else iter(()))
+            if mine:
+                key, group = next(groups, (None, iter(())))
+
+    def _ledger(self, account: AbstractAccount, entries: Iterator[tuple[Any, ...]]) -> Ledger:
+        return Ledger(
+            account=account.pk,
+            opening=OPENING,
+            opening_version=self.versions[account.pk],
+            overdraft_limit=account.overdraft_limit,
+            balance=account.balance,
+            bookings=(Booking(*row[1:]) for row in entries),
+        )
+
+    def _rows(self, keys: tuple[Any, ...]) -> Iterator[AbstractAccount]:
+        """Yield the accounts in the database's order of their keys, which is the entries' order too."""
+        rows = self.ground.model._base_manager.using(self.ground.using)
+        return rows.filter(pk__in=keys).order_by("pk").iterator(chunk_size=2000)
+
+
+def described(*, accounts: int, mix: Mix, seed: int) -> dict[str, Any]:
+    """Return the load in plain values, for reports."""
+    return {
+        "accounts": accounts,
+        "mix": str(mix),
+        "seed": seed,
+        "opening_balance": str(OPENING),
+        "overdraft_limit": str(OVERDRAFT_LIMIT),
+        "amounts": [str(Decimal(bound).scaleb(-2)) for bound in (SMALLEST, LARGEST)],
+    }

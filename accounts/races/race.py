@@ -1,0 +1,34 @@
+"""Races of two, in a few lines each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django_lockstep.lab.races import Race, taking_turns
+from django_lockstep.lab.scenario import Scenario
+
+__all__ = ["pair"]
+
+Step = Callable[[Any], Any]
+
+
+def pair(
+    name: str,
+    text: str,
+    *,
+    actor: Step | Sequence[Step],
+    set_up: Callable[[], Any],
+    invariant: Step | None = None,
+    invariant_of: Callable[[int], Step] | None = None,
+    observe: Step | None = None,
+    **expected: Any,
+) -> Race:
+    """Return the race of one callable against itself, or of several in turn, with what is expected of it.
+
+    ``invariant_of`` makes the invariant where it depends on how many actors there are.
+    """
+    roles = [actor] * 2 if callable(actor) else list(actor)
+    scenario = Scenario(set_up=set_up, actors=roles, invariant=invariant, observe=observe)
+    made = taking_turns(scenario, invariant_of=invariant_of)
+    return Race(name=name, text=text, scenario=made(len(roles)), **{"many": made, **expected})

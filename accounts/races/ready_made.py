@@ -1,0 +1,38 @@
+"""Ready-made races for the explorer: each a few lines of ordinary Django code, with what is to be expected of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from django.apps import apps
+
+from django_lockstep.lab.races import Race
+
+__all__ = ["RACES", "Race"]
+
+
+def _all_races() -> Iterator[Race]:
+    if not apps.is_installed("accounts"):
+        return  # the lab explores other people's code just as well
+    from accounts.races import by_locking, by_statement, by_strategy
+
+    yield from by_strategy.races()
+    yield from by_locking.races()
+    yield from by_statement.races()
+    if apps.is_installed("django_lockstep.leases"):
+        from accounts.races import leases
+
+        yield from leases.races()
+    if apps.is_installed("accounts.contrib.queued"):
+        from accounts.races import queued
+
+        yield from queued.races()
+    if apps.is_installed("accounts.contrib.slotted"):
+        from accounts.races import slotted
+
+        yield from slotted.races()
+
+
+RACES: Mapping[str, Race] = MappingProxyType({race.name: race for race in _all_races()})
+"""Every ready-made race by its name; none where the accounts are not installed, which they are about."""

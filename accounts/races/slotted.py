@@ -1,0 +1,98 @@
+"""A balance in slots: withdrawals that gather, beside withdrawals, deposits and a change of the slots.
+
+Needs ``accounts.contrib.slotted`` to be installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.db.models import F, Sum
+
+from accounts.contrib.slotted.models import Slot, SlottedAccount
+from django_lockstep.lab.races import Race
+from django_lockstep.lab.scenario import Scenario
+
+__all__ = ["races"]
+
+Actor = Callable[[Any], None]
+
+
+def races() -> Iterator[Race]:
+    """Yield them; each begins with 60 in one slot and 40 in the other."""
+    for name, text, actors, ends in (
+        ("gather", "Two withdrawals gather what only one of them can have.", [gathering(80), gathering(70)], {20, 30}),
+        ("deposit", "A deposit comes while a withdrawal needs it.", [gathering(110), deposit], {10, 120}),
+        (
+            "reshape",
+            "A withdrawal of everything while it all moves to other slots.",
+            [gathering(100), reshape],
+            {0},
+        ),
+    ):
+        yield _race(name, text, actors, ends, holds=True)
+    yield _race(
+        "sum-before",
+        "The sum is read, then one slot is written: both withdrawals are covered by the same money.",
+        [sum_then_write(80, slot=0), sum_then_write(70, slot=1)],
+        {20, 30},
+        holds=False,
+    )
+
+
+def _race(name: str, text: str, actors: list[Actor], ends: set[int], *, holds: bool) -> Race:
+    scenario = Scenario(
+        set_up=_open, actors=actors, invariant=lambda pk: _balance(pk) in ends, observe=lambda pk: str(_balance(pk))
+    )
+    return Race(name=f"slotted:{name}", text=text, scenario=scenario, holds=holds)
+
+
+def _open() -> Any:
+    users = get_user_model()
+    user = users._base_manager.create(**{users.USERNAME_FIELD: "race"})
+    account = SlottedAccount.open(user, size=2)
+    for number, balance in enumerate((60, 40)):
+        Slot.objects.filter(account=account, number=number).update(balance=balance)
+    return account.pk
+
+
+def _balance(pk: Any) -> Decimal:
+    return SlottedAccount.objects.get(pk=pk).balance
+
+
+def gathering(amount: int) -> Actor:
+    """Return a withdrawal; inside a transaction it does not depend on which connection it has."""
+
+    def withdraw(pk: Any) -> None:
+        with transaction.atomic():
+            SlottedAccount.withdraw(pk, amount)
+
+    return withdraw
+
+
+def deposit(pk: Any) -> None:
+    """Deposit into the second slot, as a connection would whose slot it is."""
+    Slot.deposit(Slot.objects.get(account=pk, number=1).pk, 20)
+
+
+def reshape(pk: Any) -> None:
+    """Spread everything over three slots."""
+    SlottedAccount.reshape(pk, size=3)
+
+
+def sum_then_write(amount: int, *, slot: int) -> Actor:
+    """Return a withdrawal as sharded counters have it, which have no limit to keep."""
+
+    def withdraw(pk: Any) -> None:
+        with transaction.atomic():
+            slots = Slot.objects.filter(account=pk)
+            total = slots.aggregate(total=Sum("balance"))["total"]
+            if total >= amount:
+                # The slot itself may go below zero: only the sum counts here.
+                slots.filter(number=slot).update(balance=F("balance") - amount, overdraft_limit=amount)
+
+    return withdraw

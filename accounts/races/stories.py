@@ -1,0 +1,148 @@
+"""The article's two stories, as scenarios: each is two changes of one account at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Literal
+
+from django.apps import apps
+
+from accounts.abstract import AbstractAccount
+from accounts.errors import InsufficientFunds
+from accounts.races.ground import Ground
+from accounts.strategies import STRATEGIES, Strategy
+from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.simulator.rounds import Cast
+
+__all__ = ["STORIES", "Story"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """An actor: one change of the account, by one strategy; picklable."""
+
+    strategy: str
+    """The strategy's name."""
+    model: str
+    """The account's model, by its label."""
+    using: str
+    """The database."""
+    kind: Literal["deposit", "withdraw"]
+    """What is done."""
+    amount: Decimal
+    """With how much."""
+
+    def __call__(self, pk: Any) -> AbstractAccount:
+        """Do it. Raises as `Strategy.deposit` and `Strategy.withdraw` do."""
+        strategy = STRATEGIES[self.strategy].bound(model=apps.get_model(self.model), using=self.using)
+        change: Callable[[Any, Decimal], AbstractAccount] = getattr(strategy, self.kind)
+        return change(pk, self.amount)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """Two changes at the same time, and how they have to end."""
+
+    name: str
+    """What the command calls it."""
+    text: str
+    """What happens, in a sentence."""
+    promise: str
+    """How it has to end, in a sentence."""
+    balance: Decimal
+    """Where the account begins."""
+    overdraft_limit: Decimal
+    """How far below zero it may go."""
+    changes: tuple[tuple[Literal["deposit", "withdraw"], Decimal], ...]
+    """What the workers do."""
+    passing: int
+    """How many of them have to be booked."""
+    failure: Literal["lost", "overdrawn"]
+    """What it means when it ends otherwise."""
+
+    def cast(self, strategy: Strategy, *, ground: Ground) -> Cast:
+        """Return the story as this strategy plays it."""
+        return Cast(
+            strategy=strategy.name,
+            safe=strategy.safe,
+            scenario=self.scenario(strategy, ground=ground),
+            refusals=(InsufficientFunds,),
+            failure=self.failure,
+        )
+
+    def is_kept_by(self, accounts: Any, pk: Any) -> bool:
+        """Whether as many changes of the account are booked as may pass, and its balance is what they add up to."""
+        rows = list(accounts.filter(pk=pk).values_list("balance", "entries__amount"))  # asked after every schedule
+        booked = [amount for _, amount in rows if amount is not None]
+        return len(booked) == self.passing and rows[0][0] == self.balance + sum(booked)
+
+    def scenario(self, strategy: Strategy, *, ground: Ground) -> Scenario:
+        """Return the race; its set-up opens a fresh account on the ground and returns the key."""
+        stage = Stage(story=self, ground=ground)
+        facts = {"strategy": strategy.name, "model": ground.model._meta.label, "using": ground.using}
+        return Scenario(
+            set_up=stage.open,
+            actors={f"{kind} {amount}": Change(kind=kind, amount=amount, **facts) for kind, amount in self.changes},
+            invariant=stage.is_kept,
+            observe=stage.balance,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where a story plays: opens its accounts and looks at them afterwards; picklable."""
+
+    story: Story
+    """What is played."""
+    ground: Ground
+    """Where."""
+
+    def open(self) -> Any:
+        """Open an account and return its key."""
+        (pk,) = self.ground.open_accounts(1, balance=self.story.balance, overdraft_limit=self.story.overdraft_limit)
+        return pk
+
+    def balance(self, pk: Any) -> Decimal:
+        """Return the account's balance."""
+        balance: Decimal = self._rows().values_list("balance", flat=True).get(pk=pk)
+        return balance
+
+    def is_kept(self, pk: Any) -> bool:
+        """Whether the story ended as it has to."""
+        return self.story.is_kept_by(self._rows(), pk)
+
+    def _rows(self) -> Any:
+        return self.ground.model._base_manager.using(self.ground.using)
+
+
+STORIES: Mapping[str, Story] = MappingProxyType(
+    {
+        story.name: story
+        for story in (
+            Story(
+                name="lost-update",
+                text="The balance is 100. One worker withdraws 30 while another one deposits 50.",
+                promise="Both are booked and the balance is 120; 70 or 150 means that one of them was lost.",
+                balance=Decimal("100.00"),
+                overdraft_limit=Decimal("0.00"),
+                changes=(("withdraw", Decimal(30)), ("deposit", Decimal(50))),
+                passing=2,
+                failure="lost",
+            ),
+            Story(
+                name="overdraft",
+                text="The balance is 100, the overdraft limit 500. Two workers withdraw 400 and 300 at the same time.",
+                promise="Exactly one withdrawal passes: the balance is -300 or -200, and the other one is refused.",
+                balance=Decimal("100.00"),
+                overdraft_limit=Decimal("500.00"),
+                changes=(("withdraw", Decimal(400)), ("withdraw", Decimal(300))),
+                passing=1,
+                failure="overdrawn",
+            ),
+        )
+    }
+)
+"""Every story by its name."""

@@ -1,0 +1,192 @@
+"""The list: rows edited in it, and actions on them, meet the objects as they were listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import ValidationError
+from django.db import models, router, transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.template.response import TemplateResponse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from django_lockstep.admin.conflicts import collect, collected_of
+from django_lockstep.admin.forms import seen_form
+from django_lockstep.admin.outdated import Outdated, outdated
+from django_lockstep.admin.pages import conflict_page, outdated_page, replayed_rows
+from django_lockstep.admin.tokens import FIELD, Seen, version_name, version_of
+from django_lockstep.errors import SerializationFailure, StaleVersionError, translated_errors
+from django_lockstep.locking.rows import lock_rows
+
+__all__ = ["ListMixin"]
+
+_COLUMN = "_lockstep_admin_column"
+
+if TYPE_CHECKING:
+    _Base = admin.ModelAdmin[Any]
+else:
+    _Base = object
+
+
+class ListMixin(_Base):
+    """The column with the version carries a token for each row."""
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Return Django's columns with the version, which brings the tokens."""
+        columns = list(super().get_list_display(request))
+        name, column = version_name(self.model), self._column(request)
+        return [column if shown == name else shown for shown in columns] + [column] * (name not in columns)
+
+    def seen_inputs(self, objects: Iterable[models.Model]) -> SafeString:
+        """Return hidden inputs that tell which versions were shown.
+
+        For the form of an action's own page between the list and the deed: put them beside the primary keys.
+        """
+        tokens = ((FIELD, Seen.of(obj).sign()) for obj in objects)
+        return format_html_join("", '<input type="hidden" name="{}" value="{}">', tokens)
+
+    def get_changelist_form(self, request: HttpRequest, **kwargs: Any) -> Any:
+        """Return Django's form of a row, compared with the row as it was listed while something is being saved."""
+        form = kwargs.get("form", forms.ModelForm)
+        kwargs["form"] = seen_form(form, collected_of(request), is_row=True, is_listed=True)
+        return super().get_changelist_form(request, **kwargs)
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Do as Django's; edited rows that somebody else changed are left out, and shown with 409 after the others."""
+        self._unpack(request)
+        if request.method != "POST" or "_save" not in request.POST:
+            return super().changelist_view(request, extra_context)
+        # Each attempt that fails has one more row to leave out.
+        for _attempt in range(len(request.POST.getlist(FIELD)) + 1):
+            try:
+                return self._save_rows(request, extra_context)
+            except (StaleVersionError, SerializationFailure, self.model.DoesNotExist):
+                continue
+        return self._save_rows(request, extra_context)
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Do as Django's, whose change form may offer actions too (from Django 6.1)."""
+        self._unpack(request)
+        return super().changeform_view(request, *args, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        """Save as Django's, and note what was saved in a list."""
+        super().save_model(request, obj, form, change)
+        collected = collected_of(request)
+        if collected and getattr(form, "is_listed", False):
+            collected.saved.append(str(obj))
+
+    def response_action(self, request: HttpRequest, queryset: models.QuerySet[Any], *args: Any, **kwargs: Any) -> Any:
+        """Run the action if every object is as it was listed; otherwise answer 409, and it does not begin.
+
+        The objects are locked ``FOR NO KEY UPDATE`` in primary-key order, from the comparison to the action's end. Of
+        "all, also on other pages" those are compared that were listed. Objects that are not in ``get_queryset`` are
+        neither locked nor told from those that do not exist.
+        """
+        across = request.POST.get("select_across") == "1"
+        pks: list[Any] = (
+            list(queryset.values_list("pk", flat=True)) if across else request.POST.getlist(ACTION_CHECKBOX_NAME)
+        )
+        using = router.db_for_write(self.model)
+        with translated_errors(model=self.model), transaction.atomic(using=using):
+            rows = {str(row.pk): row for row in _locked(self.get_queryset(request), pks, using=using)}
+            found = outdated(pks, listed=self._listed(request), rows=rows, complete=not across)
+            if not found:
+                return self._with_tokens(super().response_action(request, queryset, *args, **kwargs))
+        return self._refuse_action(request, found)
+
+    def _save_rows(self, request: HttpRequest, extra_context: Any) -> HttpResponse:
+        collected = collect(request, listed=self._listed(request))
+        response = super().changelist_view(request, extra_context)
+        # Anything but a redirect is the list again, with what was typed wrongly; the tokens stay as they are.
+        if response.status_code != 302 or not collected.conflicts:
+            return response
+        return conflict_page(request, self, collected, inputs=replayed_rows(request.POST, collected))
+
+    def _column(self, request: HttpRequest) -> Callable[[Any], SafeString]:
+        """Return the column, one for each request: Django compares columns by identity."""
+        if not hasattr(request, _COLUMN):
+            setattr(request, _COLUMN, self._make_column(request))
+        column: Callable[[Any], SafeString] = getattr(request, _COLUMN)
+        return column
+
+    def _make_column(self, request: HttpRequest) -> Callable[[Any], SafeString]:
+        field: Any = self.opts.get_field(version_name(self.model))
+        posted = self._listed(request)
+
+        @admin.display(description=str(field.verbose_name), ordering=field.name)
+        def version(obj: Any) -> SafeString:
+            # A list that is shown again holds what was typed over the state that was listed first.
+            fresh = Seen.unknown(obj) if request.method == "POST" else Seen.of(obj, self.list_editable)
+            seen = posted.get(str(obj.pk), fresh)
+            return format_html('{}<input type="hidden" name="{}" value="{}">', version_of(obj), FIELD, seen.sign())
+
+        version.__name__ = field.name
+        return version
+
+    def _listed(self, request: HttpRequest) -> dict[str, Seen]:
+        tokens = (Seen.read(text, self.model) for text in request.POST.getlist(FIELD))
+        return {seen.pk: seen for seen in tokens if seen}
+
+    def _unpack(self, request: HttpRequest) -> None:
+        """Put primary keys where a page of Django's has sent tokens, and leave out what is neither."""
+        if ACTION_CHECKBOX_NAME not in request.POST:
+            return
+        data = request.POST.copy()
+        sent = data.getlist(ACTION_CHECKBOX_NAME)
+        tokens = {text: seen for text in sent if (seen := Seen.read(text, self.model))}
+        chosen = [tokens[text].pk if text in tokens else text for text in sent]
+        data.setlist(ACTION_CHECKBOX_NAME, [pk for pk in dict.fromkeys(chosen) if _is_key(self.model, pk)])
+        data.setlist(FIELD, [*data.getlist(FIELD), *tokens])
+        request.POST = data  # type: ignore[assignment]
+
+    def _with_tokens(self, response: HttpResponseBase | None) -> HttpResponseBase | None:
+        """Let a page that asks "are you sure" bring along which versions it was asked about.
+
+        Django's page, and every theme's, writes the primary keys of ``queryset`` into its form: it gets tokens there.
+        """
+        if isinstance(response, TemplateResponse) and "queryset" in (response.context_data or {}):
+            context: Any = response.context_data
+            context["queryset"] = [_Packed(pk=Seen.of(obj).sign()) for obj in context["queryset"]]
+        return response
+
+    def _refuse_action(self, request: HttpRequest, found: list[Outdated]) -> HttpResponse:
+        return outdated_page(
+            request, self, found, title=_("Not done: changed meanwhile"), back=request.get_full_path(), action=True
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """Stands for an object where a template only wants its key."""
+
+    pk: str
+
+
+def _is_key(model: type[models.Model], text: str) -> bool:
+    try:
+        model._meta.pk.to_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def _locked(visible: models.QuerySet[Any], pks: Iterable[Any], *, using: str) -> list[models.Model]:
+    """Lock those of the rows that the query set gives, and return those that it still gives then."""
+    model = visible.model
+    # By their keys alone: not every query set can be locked, or has each row once.
+    keys = visible.using(using).filter(pk__in=list(pks)).values_list("pk", flat=True)
+    while True:
+        try:
+            rows = lock_rows(model._base_manager, keys.all(), using=using)
+        except model.DoesNotExist:
+            continue  # one was deleted while we waited for it: the others are still to be had
+        left = set(keys.all())
+        return [row for row in rows if row.pk in left]

@@ -1,0 +1,32 @@
+"""Who has what, in the admin: to look at. `EditLockAdminMixin` is for the admin of any other model."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from django_lockstep.admin.read_only import ReadOnly
+from django_lockstep.editing.model_admin import EditLockAdminMixin
+from django_lockstep.editing.models import CheckOut, EditLock
+
+__all__ = ["CheckOutAdmin", "EditLockAdmin", "EditLockAdminMixin"]
+
+
+@admin.register(EditLock)
+class EditLockAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
+    """What is held right now, expired or not. Rows come and go by the app's operations alone."""
+
+    list_display = ("__str__", "status", "editor", "locked_by", "since", "expires_at", "note")
+    list_filter = ("status", "model")
+    list_select_related = ("check_out__editor",)
+    search_fields = ("model", "=object_pk")
+
+
+@admin.register(CheckOut)
+class CheckOutAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
+    """The log: who had what, and how it ended."""
+
+    list_display = ("target_name", "editor", "since", "expires_at", "ended_at", "ended_how", "ended_by", "note")
+    list_filter = ("ended_how", "model")
+    list_select_related = ("editor", "ended_by")
+    search_fields = ("model", "=object_pk")
+    date_hierarchy = "since"

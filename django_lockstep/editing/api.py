@@ -1,0 +1,219 @@
+"""The HTTP API, with django-ninja (extra ``api``): ``path("editing/api/", api.urls)``.
+
+Every operation needs a user, by session (with CSRF) or by bearer token, and that user's permissions for the table:
+``view`` or ``change`` to look, ``change`` to check out, ``lockstep_editing.take_over_editlock`` to take over.
+Tables that a user
+may not see are unknown to them.
+
+200 done; 401 nobody; 403 not allowed, somebody else's, wrong token; 404 unknown table or record; 409 the check-out has
+ended, or the race was lost; 422 malformed; 423 refused, with the holders as a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth import get_permission_codename
+from django.contrib.auth.decorators import user_passes_test
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
+from django.db import models
+from django.http import HttpRequest, HttpResponse
+from ninja import NinjaAPI, Router, Status
+from ninja.security import HttpBearer
+
+from django_lockstep.contrib.logins import SessionUser
+from django_lockstep.editing import credentials
+from django_lockstep.editing.conf import api_authenticator
+from django_lockstep.editing.errors import EditingError, UnknownRecord, UnknownTable
+from django_lockstep.editing.holds import checked_out
+from django_lockstep.editing.operations import check_in, check_out, extend, status_of, take_over
+from django_lockstep.editing.results import EditResult
+from django_lockstep.editing.schemas import (
+    CheckOutIn,
+    ExtendIn,
+    LockedOut,
+    LostOut,
+    Problem,
+    ResultOut,
+    TokenIn,
+    TransitionIn,
+)
+from django_lockstep.editing.targets import Target, record, target_of
+from django_lockstep.editing.transitions import transition
+from django_lockstep.errors import ConcurrencyError
+
+__all__ = ["api", "failed", "router"]
+
+Answer = Status[Any]
+
+
+class SignedToken(HttpBearer):
+    """``Authorization: Bearer``: the project's own authenticator, or a token of ``manage.py edit_token``."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Any:
+        """Return the user, who is the request's user from here on."""
+        theirs = api_authenticator()
+        user = theirs(request, token) if theirs else credentials.user_of(token)
+        if user is not None and user.is_active:
+            request.user = user
+            return user
+        return None
+
+
+router = Router(tags=["edit locks"], auth=[SignedToken(), SessionUser()])
+
+_FAILURES = {401: Problem, 403: Problem, 404: Problem, 409: LostOut, 422: Any, 423: LockedOut}
+_RESPONSES: Any = {200: ResultOut, **_FAILURES}
+
+
+def _table(request: HttpRequest, name: str, *, change: bool = False) -> Target:
+    """Return the table if the user may see it; raise `UnknownTable` otherwise, ``PermissionDenied`` without change."""
+    table = target_of(name)
+    if not _may(request, table.model, "view", "change"):
+        raise UnknownTable(f"There is no table {name!r}")
+    if change and not _may(request, table.model, "change"):
+        raise PermissionDenied(f"{table.table} may not be changed by {request.user}")
+    return table
+
+
+def _may(request: HttpRequest, model: type[models.Model], *actions: str) -> bool:
+    names = [f"{model._meta.app_label}.{get_permission_codename(action, model._meta)}" for action in actions]
+    return any(request.user.has_perm(name) for name in names)
+
+
+def _record(request: HttpRequest, name: str, pk: str, *, change: bool = True) -> Target:
+    return record(_table(request, name, change=change).model, pk)
+
+
+def _answer(result: EditResult) -> Answer:
+    told = result.as_json()
+    if result.lock_result:
+        return Status(200, told)
+    if result.must_end:
+        return Status(423, {**told, "detail": f"{result.table} is taken", "holders": told["must_end"]})
+    return Status(409, {"detail": f"{result.table} is {result.current_status}", "result": told})
+
+
+@router.get("/tables", response={200: list[ResultOut], 401: Problem})
+def list_tables(request: HttpRequest) -> list[dict[str, Any]]:
+    """Tell the status of every table that the user may see."""
+    seen = [model for model in apps.get_models() if not model._meta.proxy and _may(request, model, "view", "change")]
+    return [status_of(model).as_json() for model in seen]
+
+
+@router.get("/tables/{name}", response=_RESPONSES)
+def table_status(request: HttpRequest, name: str) -> Answer:
+    """Tell the status of a table."""
+    return Status(200, status_of(_table(request, name)).as_json())
+
+
+@router.get("/tables/{name}/records", response={**_RESPONSES, 200: list[ResultOut]})
+def records_out(request: HttpRequest, name: str) -> Any:
+    """Tell the status of the table's records that somebody has checked out; not of those deleted since."""
+    return Status(200, list(_statuses(checked_out(_table(request, name)))))
+
+
+def _statuses(records: Iterable[Target]) -> Iterator[dict[str, Any]]:
+    for one in records:
+        with suppress(UnknownRecord):
+            yield status_of(one).as_json()
+
+
+@router.post("/tables/{name}/check-out", response=_RESPONSES)
+def table_check_out(request: HttpRequest, name: str, options: CheckOutIn) -> Answer:
+    """Take a table with everything that it refers to, or nothing."""
+    return _answer(check_out(_table(request, name, change=True), request.user, **options.dict()))
+
+
+@router.post("/tables/{name}/check-in", response=_RESPONSES)
+def table_check_in(request: HttpRequest, name: str, given: TokenIn) -> Answer:
+    """Give a table back."""
+    return _answer(check_in(_table(request, name, change=True), request.user, **given.dict()))
+
+
+@router.post("/tables/{name}/extend", response=_RESPONSES)
+def table_extend(request: HttpRequest, name: str, given: ExtendIn) -> Answer:
+    """Keep a table for longer."""
+    return _answer(extend(_table(request, name, change=True), request.user, **given.dict()))
+
+
+@router.post("/tables/{name}/take-over", response=_RESPONSES)
+def table_take_over(request: HttpRequest, name: str, options: CheckOutIn) -> Answer:
+    """Take a table from whoever has it."""
+    return _answer(take_over(_table(request, name, change=True), request.user, **options.dict()))
+
+
+@router.post("/tables/{name}/records/{path:pk}/check-out", response=_RESPONSES)
+def record_check_out(request: HttpRequest, name: str, pk: str, options: CheckOutIn) -> Answer:
+    """Take a record with everything that it refers to, or nothing."""
+    return _answer(check_out(_record(request, name, pk), request.user, **options.dict()))
+
+
+@router.post("/tables/{name}/records/{path:pk}/check-in", response=_RESPONSES)
+def record_check_in(request: HttpRequest, name: str, pk: str, given: TokenIn) -> Answer:
+    """Give a record back."""
+    return _answer(check_in(_record(request, name, pk), request.user, **given.dict()))
+
+
+@router.post("/tables/{name}/records/{path:pk}/extend", response=_RESPONSES)
+def record_extend(request: HttpRequest, name: str, pk: str, given: ExtendIn) -> Answer:
+    """Keep a record for longer."""
+    return _answer(extend(_record(request, name, pk), request.user, **given.dict()))
+
+
+@router.post("/tables/{name}/records/{path:pk}/take-over", response=_RESPONSES)
+def record_take_over(request: HttpRequest, name: str, pk: str, options: CheckOutIn) -> Answer:
+    """Take a record from whoever has it."""
+    return _answer(take_over(_record(request, name, pk), request.user, **options.dict()))
+
+
+# After the operations: a key may contain slashes, so that this path matches theirs as well.
+@router.get("/tables/{name}/records/{path:pk}", response=_RESPONSES)
+def record_status(request: HttpRequest, name: str, pk: str) -> Answer:
+    """Tell the status of a record."""
+    return Status(200, status_of(_record(request, name, pk, change=False)).as_json())
+
+
+@router.post("/transition", response=_RESPONSES)
+def make_transition(request: HttpRequest, wanted: TransitionIn) -> Answer:
+    """Change the status of a table and of those it refers to, if all are what the client expects."""
+    given = wanted.dict(exclude={"table", "record", "fk_tables"})
+    table = _table(request, wanted.table, change=True)
+    target = table if wanted.record is None else record(table.model, wanted.record)
+    references = [_table(request, name) for name in wanted.fk_tables]
+    return _answer(transition(target, fk_tables=references, editor=request.user, **given))
+
+
+api = NinjaAPI(
+    title="Edit locks", urls_namespace="editing-api", docs_decorator=user_passes_test(lambda user: user.is_staff)
+)
+"""The router as an API of its own; its documentation is for staff."""
+api.add_router("", router)
+
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (LookupError, 404),
+    (ObjectDoesNotExist, 404),
+    (PermissionDenied, 403),
+    (ValueError, 422),
+)
+
+
+def failed(request: HttpRequest, error: Any) -> HttpResponse:
+    """Answer wrong use and lost races. A project with an API of its own registers it for both error trees."""
+    if isinstance(error, ConcurrencyError):
+        facts = {"how": getattr(error, "how", ""), "by": getattr(error, "by", ""), "at": getattr(error, "at", None)}
+        return _json(request, {"detail": str(error), **facts}, status=409)
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
+    return _json(request, {"detail": str(error)}, status=status)
+
+
+def _json(request: HttpRequest, data: dict[str, Any], *, status: int) -> HttpResponse:
+    response: HttpResponse = api.create_response(request, data, status=status)
+    return response
+
+
+for _kind in (EditingError, ConcurrencyError, PermissionDenied):
+    api.add_exception_handler(_kind, failed)

@@ -1,0 +1,88 @@
+"""System checks of the app: what edit locks cannot promise here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.core import checks
+from django.core.checks import CheckMessage, Tags, register
+from django.db import connections, models
+
+from django_lockstep.editing.abstract import EditLockedModel
+
+__all__ = ["check_databases", "check_durations", "check_middleware", "check_order_of_bases"]
+
+_MIDDLEWARE = "django_lockstep.editing.writers.EditLockMiddleware"
+_AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
+
+
+@register(Tags.models)
+def check_order_of_bases(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Tell which models write before `EditLockedModel` is asked."""
+    return [
+        checks.Error(
+            f"{model._meta.label} inherits EditLockedModel after {bases[0].__name__}, whose save() runs first.",
+            hint="Put EditLockedModel first among the bases.",
+            obj=model,
+            id="lockstep.E021",
+        )
+        for model in apps.get_models()
+        if issubclass(model, EditLockedModel) and (bases := _saving_before(model))
+    ]
+
+
+def _saving_before(model: type[models.Model]) -> Sequence[type]:
+    """Return the bases with a ``save()`` of their own that stand before the mixin; a model's own calls super()."""
+    order = model.__mro__[1:]
+    before = order[: order.index(EditLockedModel)]
+    return [base for base in before if "save" in vars(base) and not issubclass(base, EditLockedModel)]
+
+
+@register(Tags.database)
+def check_databases(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Tell which databases have no guards between a write and a check-out."""
+    return [
+        checks.Warning(
+            f"Database {alias!r} ({connections[alias].vendor}) has no advisory locks of a transaction: a save and a "
+            "check-out at the same moment may both succeed there.",
+            hint="Use PostgreSQL.",
+            obj=alias,
+            id="lockstep.W021",
+        )
+        for alias in databases or ()
+        if connections[alias].vendor not in ("postgresql", "sqlite")  # SQLite lets one transaction write at a time
+    ]
+
+
+@register(Tags.security)
+def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Tell that the middleware comes before it is known whose request it is."""
+    order = list(settings.MIDDLEWARE)
+    if _MIDDLEWARE not in order or _AUTHENTICATION in order[: order.index(_MIDDLEWARE)]:
+        return []
+    return [
+        checks.Error(
+            "EditLockMiddleware stands before the authentication middleware: requests have no user there yet.",
+            hint=f"Put {_MIDDLEWARE!r} after {_AUTHENTICATION!r}.",
+            id="lockstep.E022",
+        )
+    ]
+
+
+@register
+def check_durations(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Tell that a setting is no duration."""
+    from django_lockstep.editing import conf
+
+    messages: list[CheckMessage] = []
+    for read in (conf.time_to_live, conf.idle_after, conf.history_for, conf.api_token_age):
+        try:
+            read()
+        except (TypeError, ValueError) as error:
+            messages.append(
+                checks.Error(str(error), hint="Give a timedelta or seconds above zero.", id="lockstep.E023")
+            )
+    return messages

@@ -1,0 +1,35 @@
+"""Bearer tokens of the HTTP API: signed, with an end, and void once the password changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core import signing
+from django.utils.crypto import constant_time_compare
+
+from django_lockstep.editing.conf import api_token_age
+
+__all__ = ["issue", "user_of"]
+
+_SALT = "django_lockstep.editing.api"
+
+
+def issue(user: Any) -> str:
+    """Return a token with which requests act for the user, for ``LOCKSTEP_EDIT_API_TOKEN_AGE``."""
+    return signing.dumps([str(user.pk), _proof(user)], salt=_SALT)
+
+
+def user_of(token: str) -> Any:
+    """Return the active user whom the token was issued to; None for any token that does not hold."""
+    try:
+        pk, proof = signing.loads(token, salt=_SALT, max_age=api_token_age())
+    except (signing.BadSignature, ValueError):
+        return None
+    user = get_user_model()._default_manager.filter(pk=pk, is_active=True).first()
+    return user if user is not None and constant_time_compare(proof, _proof(user)) else None
+
+
+def _proof(user: Any) -> str:
+    """Return something that changes with the password and does not tell it."""
+    return str(user.get_session_auth_hash())

@@ -1,0 +1,141 @@
+"""Fences: a write passes only while nobody else has checked out what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from django.db import connections, models, router, transaction
+from django.db.models.deletion import Collector
+from django.db.transaction import TransactionManagementError
+from django.utils.translation import gettext as _
+
+from django_lockstep.editing.clock import time_of_day
+from django_lockstep.editing.closure import closure_of, own_records, own_targets
+from django_lockstep.editing.errors import EditLocked, EditLockLost
+from django_lockstep.editing.guards import guard_writes
+from django_lockstep.editing.holds import is_alive, locked_rows, overlaps
+from django_lockstep.editing.models import CheckOut, EditLock, Status
+from django_lockstep.editing.ownership import lost
+from django_lockstep.editing.targets import Target, target_of
+from django_lockstep.editing.tokens import digest_of, matches
+from django_lockstep.editing.writers import Writer, current_writer
+from django_lockstep.errors import translated_errors
+
+__all__ = ["EDITOR_SETTING", "TOKEN_SETTING", "fence", "fence_instance", "fenced", "fenced_deletion"]
+
+TOKEN_SETTING = "lockstep.edit_token"  # noqa: S105 - a name, no secret
+"""PostgreSQL parameter, local to a transaction: the token with which `AddEditGuard` lets writes pass."""
+EDITOR_SETTING = "lockstep.editor"
+"""PostgreSQL parameter, local to a transaction: the primary key of who is writing."""
+
+
+def fence(what: Any, pks: Iterable[Any] | None = None, *, using: str | None = None) -> None:
+    """Refuse to go on where somebody else has checked out what is to be written, until the transaction ends.
+
+    ``what`` is an instance, or a model whose records ``pks`` are to be written (None: its whole table). Who is writing
+    is what `writing` says; nobody may write what is only locked, because somebody needs it unchanged. Until the end of
+    the transaction nobody can check out any of it. Put it before what no instance's ``save()`` sees, such as
+    ``queryset.update()``. Of ``pks``, those without a row are in nobody's way, and none at all need no fence. Works at
+    READ COMMITTED only.
+
+    Raises `EditLocked`; `EditLockLost` where the writer's own check-out has ended; `UnknownRecord` for an instance
+    without a row; ``TransactionManagementError`` outside a transaction, before any SQL; the lock errors of
+    `django_lockstep.locking`.
+    """
+    target = target_of(what)
+    database = target.database(using)
+    if not connections[database].in_atomic_block:
+        raise TransactionManagementError(
+            f"A fence needs a transaction on {database!r}: put it inside transaction.atomic()"
+        )
+    if pks is None:
+        rows = list(closure_of(target, depth=0, using=database).own)
+    else:
+        rows = own_records(target.model, pks, using=database)
+    if rows:
+        _pass(rows, whole_tables=any(row.pk is None for row in rows), using=database)
+
+
+def fence_instance(instance: models.Model, *, using: str | None = None) -> None:
+    """Do as `fence` for a write of one instance, also of one that is still to be inserted."""
+    _pass(own_targets(instance), whole_tables=False, using=using or router.db_for_write(type(instance)))
+
+
+@contextmanager
+def fenced(instance: models.Model, *, using: str) -> Iterator[None]:
+    """Run a write of the instance behind a fence, in the caller's transaction or one of its own."""
+    with _in_transaction(using):
+        fence_instance(instance, using=using)
+        yield
+
+
+@contextmanager
+def fenced_deletion(instance: models.Model, *, using: str) -> Iterator[None]:
+    """Do as `fenced` for a deletion, with what Django deletes along with the instance."""
+    with _in_transaction(using):
+        _pass([*own_targets(instance), *_cascade(instance, using=using)], whole_tables=False, using=using)
+        yield
+
+
+def _in_transaction(using: str) -> AbstractContextManager[None]:
+    return nullcontext() if connections[using].in_atomic_block else transaction.atomic(using=using)
+
+
+def _cascade(instance: models.Model, *, using: str) -> Iterator[Target]:
+    collector = Collector(using=using, origin=instance)
+    collector.collect([instance])
+    for found in collector.data.values():
+        yield from (part for one in found for part in own_targets(one))
+    for rows in collector.fast_deletes:
+        yield from (Target(rows.model, pk) for pk in rows.values_list("pk", flat=True))
+
+
+def _pass(targets: list[Target], *, whole_tables: bool, using: str) -> None:
+    writer = current_writer()
+    digest = digest_of(writer.token) if writer and writer.token else ""
+    with translated_errors(model=targets[0].model, pk=targets[0].pk):
+        # Also where nobody writes: the transaction may have had a writer before.
+        told = {TOKEN_SETTING: writer.token if writer else "", EDITOR_SETTING: writer.key if writer else ""}
+        guard_writes(targets, whole_tables=whole_tables, settings=told, using=using)
+        locks = locked_rows(targets, whole_tables=whole_tables, digest=digest, using=using)
+    held = [lock for lock in locks if is_alive(lock)]
+    if digest and all(lock.check_out.digest != digest for lock in held):
+        raise _lost(digest, using=using)
+    for lock in held:
+        in_the_way = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
+        if in_the_way and lock.status != Status.NORMAL and not _is_writers(lock, writer):
+            raise refusal(lock)
+
+
+def _is_writers(lock: EditLock, writer: Writer | None) -> bool:
+    if writer is None or lock.status != Status.EDITING:
+        return False
+    if writer.token:
+        return matches(writer.token, lock.check_out.digest)
+    return bool(writer.key) and str(lock.check_out.editor_id) == writer.key
+
+
+def _lost(digest: str, *, using: str) -> EditLockLost:
+    check_out = CheckOut.objects.using(using).filter(digest=digest).first()
+    return lost(check_out, using=using) if check_out else EditLockLost(_("The token belongs to no check-out"))
+
+
+def refusal(lock: EditLock) -> EditLocked:
+    """Return the error that tells who has it."""
+    holder, since, expires = lock.editor.get_username(), lock.since, lock.expires_at
+    if lock.status == Status.EDITING:
+        words = _("%(what)s is checked out by %(holder)s since %(since)s until %(expires)s")
+    else:
+        words = _("%(what)s is locked, as %(cause)s refers to it, by %(holder)s since %(since)s until %(expires)s")
+    times = {"since": time_of_day(since), "expires": time_of_day(expires)}
+    return EditLocked(
+        words % {"what": str(lock), "cause": lock.locked_by, "holder": holder, **times},
+        model=target_of(lock.model).model,
+        pk=lock.object_pk or None,
+        holder=holder,
+        since=since,
+        expires=expires,
+        locked_by=lock.locked_by,
+    )

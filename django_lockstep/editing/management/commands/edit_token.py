@@ -1,0 +1,28 @@
+"""Issue a token for the HTTP API."""
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from django_lockstep.editing.conf import api_token_age
+from django_lockstep.editing.credentials import issue
+
+
+class Command(BaseCommand):
+    """Prints a token with which a program acts for a user."""
+
+    help = "Print a bearer token for the HTTP API of edit locks."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the user."""
+        parser.add_argument("username")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print the token; its age goes to stderr."""
+        model = get_user_model()
+        user = model._default_manager.filter(**{model.USERNAME_FIELD: options["username"]}, is_active=True).first()
+        if user is None:
+            raise CommandError(f"There is no active user {options['username']!r}.")
+        self.stderr.write(f"Good for {api_token_age()}; void once the password changes.")
+        self.stdout.write(issue(user))

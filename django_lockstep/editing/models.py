@@ -1,0 +1,116 @@
+"""The app's two tables: check-outs, and what each of them holds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+__all__ = ["CheckOut", "EditLock", "Status"]
+
+
+class Status(models.TextChoices):
+    """The status of a table or a record."""
+
+    NORMAL = "normal", _("normal")
+    EDITING = "editing", _("editing")
+    LOCKED = "locked", _("locked")
+
+
+class CheckOut(models.Model):
+    """One person's check-out of one table or record, from one tab. Kept after its end, as the log of who had what."""
+
+    class End(models.TextChoices):
+        """How a check-out ended."""
+
+        CHECKED_IN = "checked in", _("checked in")
+        EXPIRED = "expired", _("expired")
+        TAKEN_OVER = "taken over", _("taken over")
+
+    editor = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("editor"))
+    model = models.CharField(_("table"), max_length=200)
+    object_pk = models.TextField(_("record"), blank=True, help_text=_("Empty: the whole table."))
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    note = models.CharField(_("note"), max_length=200, blank=True)
+    since = models.DateTimeField(_("since"))
+    expires_at = models.DateTimeField(_("expires at"))
+    ended_at = models.DateTimeField(_("ended at"), null=True, blank=True)
+    ended_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", verbose_name=_("ended by")
+    )
+    ended_how = models.CharField(_("ended how"), max_length=10, choices=End, blank=True)
+
+    class Meta:
+        verbose_name = _("check-out")
+        verbose_name_plural = _("check-outs")
+        indexes: ClassVar = [models.Index(fields=["model", "object_pk"], name="lockstep_editing_checkout_tgt")]
+
+    def __str__(self) -> str:
+        return f"{self.target_name}, {self.editor}"
+
+    @property
+    def target_name(self) -> str:
+        """What was checked out, such as ``shop.seat`` or ``shop.seat:5``."""
+        return f"{self.model}:{self.object_pk}" if self.object_pk else self.model
+
+
+class EditLock(models.Model):
+    """A table or a record that a check-out holds. One that nobody holds has no row, and its status is normal.
+
+    ``editing``: it is what was checked out. ``locked``: that refers to it and needs it unchanged; several check-outs
+    may hold it so, where each asked for ``shared`` references. ``normal``: somebody is there, and keeps nobody out
+    (presence). Counts while its check-out has not expired, by the database's clock.
+    """
+
+    check_out = models.ForeignKey(CheckOut, models.CASCADE, related_name="locks", verbose_name=_("check-out"))
+    model = models.CharField(_("table"), max_length=200)
+    object_pk = models.TextField(_("record"), blank=True)
+    status = models.CharField(_("status"), max_length=7, choices=Status)
+    shared = models.BooleanField(_("shared"), default=False)
+
+    class Meta:
+        verbose_name = _("edit lock")
+        verbose_name_plural = _("edit locks")
+        permissions: ClassVar = [("take_over_editlock", _("Can take over what somebody else has checked out"))]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["model", "object_pk"],
+                condition=models.Q(shared=False) & ~models.Q(status="normal"),
+                name="lockstep_editing_one_holder",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(shared=False) | models.Q(status="locked"), name="lockstep_editing_shared_is_locked"
+            ),
+        ]
+        indexes: ClassVar = [models.Index(fields=["model", "object_pk"], name="lockstep_editing_target")]
+
+    def __str__(self) -> str:
+        return f"{self.model}:{self.object_pk}" if self.object_pk else self.model
+
+    @property
+    def editor(self) -> Any:
+        """Who holds it."""
+        return self.check_out.editor
+
+    @property
+    def locked_by(self) -> str:
+        """What was checked out and caused this, such as ``shop.ticket``."""
+        return self.check_out.target_name
+
+    @property
+    def since(self) -> datetime:
+        """When it was checked out."""
+        return self.check_out.since
+
+    @property
+    def expires_at(self) -> datetime:
+        """When it is free again unless the check-out is extended."""
+        return self.check_out.expires_at
+
+    @property
+    def note(self) -> str:
+        """What the editor left for others to read."""
+        return self.check_out.note

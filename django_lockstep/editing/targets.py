@@ -1,0 +1,139 @@
+"""What can be checked out: tables, meaning models, and records, meaning primary keys; and how both are written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import ValidationError
+from django.db import models, router
+
+from django_lockstep.editing.errors import UnknownRecord, UnknownTable
+
+__all__ = ["Target", "key_columns", "key_text", "label_of", "record", "restored", "target_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table (``pk`` is None) or one of its records."""
+
+    model: type[models.Model]
+    """The concrete model, never a proxy."""
+    pk: Any = None
+
+    @property
+    def table(self) -> str:
+        """The model's label in lower case, such as ``shop.seat``."""
+        return label_of(self.model)
+
+    @property
+    def key(self) -> str:
+        """The primary key as text; empty for a table."""
+        return "" if self.pk is None else key_text(self.model, self.pk)
+
+    @property
+    def name(self) -> str:
+        """Both in one, such as ``shop.seat`` or ``shop.seat:5``."""
+        return f"{self.table}:{self.key}" if self.key else self.table
+
+    def whole_table(self) -> Target:
+        """Return the table that the record is in, or the table itself."""
+        return Target(self.model)
+
+    def database(self, using: str | None = None) -> str:
+        """Return the database: the one given, or where the model is written."""
+        return using or router.db_for_write(self.model)
+
+
+def target_of(what: Any) -> Target:
+    """Return the target for a model, a saved instance, a model's label or a target.
+
+    Raises `UnknownTable` for what is no concrete model of this project, `UnknownRecord` for an instance without a
+    primary key.
+    """
+    if isinstance(what, Target):
+        return what
+    if isinstance(what, models.Model):
+        return record(type(what), what.pk)
+    return Target(_concrete(_named(what) if isinstance(what, str) else what))
+
+
+def record(model: type[models.Model], pk: Any) -> Target:
+    """Return the target for the record with this primary key, which may be given as text.
+
+    Raises `UnknownRecord` for what cannot be a primary key of the model.
+    """
+    if pk is None or pk == "":
+        raise UnknownRecord(f"{model._meta.label} {pk!r} has no primary key to be checked out by")
+    try:
+        return Target(_concrete(model), _python_key(model, pk))
+    except (ValidationError, ValueError, TypeError) as error:
+        raise UnknownRecord(f"{pk!r} cannot be a primary key of {model._meta.label}") from error
+
+
+def restored(label: str, key: str) -> Target:
+    """Return the target that a row of ours names."""
+    table = target_of(label)
+    return record(table.model, key) if key else table
+
+
+def _named(label: str) -> type[models.Model]:
+    try:
+        return apps.get_model(label)
+    except (LookupError, ValueError) as error:
+        raise UnknownTable(
+            f"There is no table {label!r}; a table is named by its model, such as 'shop.Seat'"
+        ) from error
+
+
+def _concrete(model: Any) -> type[models.Model]:
+    if not (isinstance(model, type) and issubclass(model, models.Model)):
+        raise UnknownTable(f"{model!r} is no model, no instance and no model's label")
+    if model._meta.abstract or model._meta.swapped:
+        kind = "abstract" if model._meta.abstract else f"swapped for {model._meta.swapped}"
+        raise UnknownTable(f"{model._meta.label} is {kind}: it has no table")
+    return model._meta.concrete_model or model
+
+
+def label_of(model: type[models.Model]) -> str:
+    """Return the label by which the tables of locks know the model."""
+    return (model._meta.concrete_model or model)._meta.label_lower
+
+
+def _parts(model: type[models.Model]) -> list[models.Field[Any, Any]]:
+    """Return the fields of a composite primary key; empty for one of a single column."""
+    return list(getattr(model._meta, "pk_fields", ())) if _is_composite(model) else []
+
+
+def _is_composite(model: type[models.Model]) -> bool:
+    return len(getattr(model._meta, "pk_fields", ())) > 1
+
+
+def _python_key(model: type[models.Model], pk: Any) -> Any:
+    parts = _parts(model)
+    if not parts:
+        return model._meta.pk.to_python(pk)
+    values = json.loads(pk) if isinstance(pk, str) else pk
+    if len(values) != len(parts):
+        raise ValueError(f"the primary key has {len(parts)} parts")
+    return tuple(field.to_python(value) for field, value in zip(parts, values, strict=True))
+
+
+def key_text(model: type[models.Model], pk: Any) -> str:
+    """Return the primary key as text, the same as PostgreSQL's cast to text; a composite one as a JSON array.
+
+    Raises `UnknownRecord` for keys of bytes, which have no such text.
+    """
+    value = _python_key(model, pk)
+    parts = value if isinstance(value, tuple) else (value,)
+    if any(isinstance(part, bytes | memoryview) for part in parts):
+        raise UnknownRecord(f"{model._meta.label} has bytes for a primary key; only its whole table can be checked out")
+    texts = [str(part) for part in parts]
+    return json.dumps(texts, ensure_ascii=False) if isinstance(value, tuple) else texts[0]
+
+
+def key_columns(model: type[models.Model]) -> list[str]:
+    """Return the columns of the model's primary key, in their order."""
+    return [str(field.column) for field in _parts(model) or [model._meta.pk]]

@@ -1,0 +1,85 @@
+"""Who is writing: said once by a context manager or the middleware, asked by every guarded write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponseBase
+
+__all__ = ["TOKEN_FIELD", "TOKEN_HEADER", "EditLockMiddleware", "Writer", "current_writer", "writing"]
+
+TOKEN_HEADER = "X-Edit-Token"  # noqa: S105 - a name, no secret
+"""The request header that carries the token of a check-out."""
+TOKEN_FIELD = "_edit_token"  # noqa: S105 - a name, no secret
+"""The form field that carries it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Who writes, and with which check-out's token, if any."""
+
+    editor: Any
+    token_source: Callable[[], str]
+
+    @property
+    def token(self) -> str:
+        """The token; empty for a writer of whom only the name is known."""
+        return self.token_source()
+
+    @property
+    def key(self) -> str:
+        """The editor's primary key as text; empty for somebody anonymous."""
+        pk = getattr(self.editor, "pk", None)
+        return "" if pk is None else str(pk)
+
+
+_current: ContextVar[Writer | None] = ContextVar("lockstep_editing_writer", default=None)
+
+
+def current_writer() -> Writer | None:
+    """Return who is writing here, if anybody said so."""
+    return _current.get()
+
+
+@contextmanager
+def writing(editor: Any, *, token: str = "") -> Iterator[None]:
+    """Say who writes in the block, in this thread or task.
+
+    With a token only that check-out counts, as long as it lasts: another tab of the same person is somebody else.
+    Without one, whatever the editor has checked out may be written. Blocks may be nested; the innermost counts.
+    """
+    with _as(Writer(editor=editor, token_source=lambda: token)):
+        yield
+
+
+@contextmanager
+def _as(writer: Writer) -> Iterator[None]:
+    before = _current.set(writer)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+class EditLockMiddleware:
+    """Middleware: the request's user is writing, with the token of its header or of its form.
+
+    Comes after the authentication middleware.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer the request."""
+        with _as(Writer(editor=request.user, token_source=lambda: token_of(request))):
+            return self._get_response(request)
+
+
+def token_of(request: HttpRequest) -> str:
+    """Return the token that came with the request; empty if none did."""
+    return str(request.headers.get(TOKEN_HEADER) or request.POST.get(TOKEN_FIELD) or "")

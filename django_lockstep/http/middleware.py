@@ -1,0 +1,34 @@
+"""Turns conflicts that no view handled into honest answers."""
+
+from __future__ import annotations
+
+from django.db import connections
+from django.http import HttpRequest, HttpResponse
+from django.utils.deprecation import MiddlewareMixin
+
+from django_lockstep.http.problems import problem_of
+
+__all__ = ["ConcurrencyMiddleware", "roll_back_request"]
+
+
+class ConcurrencyMiddleware(MiddlewareMixin):
+    """Answers conflicts with 409, 412 or 503 instead of 500, as JSON to whoever asks for JSON, otherwise as a page.
+
+    The page is the project's ``409.html`` (or ``503.html``, and so on) if it has one; there always is one. Takes the
+    place of django-concurrency's middleware. Everything the request wrote under ``ATOMIC_REQUESTS`` is rolled back.
+    """
+
+    sync_capable = True
+    async_capable = True
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Return the answer to a conflict; None for every other error."""
+        problem = problem_of(exception)
+        return None if problem is None else problem.to_response(request)
+
+
+def roll_back_request() -> None:
+    """Let what the request wrote under ``ATOMIC_REQUESTS`` be rolled back, although the answer is no exception."""
+    for connection in connections.all(initialized_only=True):
+        if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
+            connection.set_rollback(True)

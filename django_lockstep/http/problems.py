@@ -1,0 +1,107 @@
+"""Answers to requests that met a conflict: problem details (RFC 9457) for programs, a page for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from concurrency.exceptions import RecordModifiedError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template import Context, Engine, TemplateDoesNotExist
+from django.template.loader import render_to_string
+
+from django_lockstep.errors import (
+    ConcurrencyError,
+    DeadlockDetected,
+    LockNotAvailable,
+    RetriesExhausted,
+    SerializationFailure,
+    translated,
+)
+from django_lockstep.http.errors import PreconditionError
+
+__all__ = ["MEDIA_TYPE", "Problem", "problem_of", "refusal_of"]
+
+MEDIA_TYPE = "application/problem+json"
+_PAGE = Path(__file__).with_name("409.html")
+_BUSY = (LockNotAvailable, DeadlockDetected, SerializationFailure, RetriesExhausted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A problem as RFC 9457 tells it; ``to_response`` makes the answer."""
+
+    status: int
+    """HTTP status."""
+    title: str = ""
+    """What kind of problem it is, the same for all of its kind; by default the status's phrase."""
+    detail: str = ""
+    """What went wrong this time."""
+    type: str = "about:blank"
+    """URI of the kind."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of the answer, such as ETag and Retry-After."""
+    members: Mapping[str, Any] = field(default_factory=dict)
+    """Further members of the JSON object, plain values; one that has the name of a member above is left out."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        title = self.title or HTTPStatus(self.status).phrase
+        told = {"type": self.type, "title": title, "status": self.status, "detail": self.detail}
+        more = {name: value for name, value in self.members.items() if name not in told}
+        return {**{name: value for name, value in told.items() if value}, **more}
+
+    def to_response(self, request: HttpRequest | None = None) -> HttpResponse:
+        """Return the answer: JSON, unless the request prefers a page."""
+        if request is not None and _wants_page(request):
+            response = HttpResponse(_page(self, request), status=self.status)
+        else:
+            response = JsonResponse(self.to_dict(), status=self.status, content_type=MEDIA_TYPE)
+        for name, value in self.headers.items():
+            response.headers[name] = value
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """Return what to answer to an error of concurrent work, also one of the driver; None for all others.
+
+    A failed precondition has its own status; a conflict is 409; what would succeed later (a lock not available, a
+    deadlock, a serialization failure, retries used up) is 503 with ``Retry-After``. An error class may name another
+    status in ``http_status``.
+    """
+    if isinstance(error, PreconditionError):
+        return refusal_of(error)
+    found = translated(error)
+    own = getattr(found, "http_status", None)
+    if isinstance(own, int):
+        return Problem(status=own, detail=str(found))
+    if isinstance(found, _BUSY):
+        return Problem(status=503, detail="Too much is going on here. Try again.", headers={"Retry-After": "1"})
+    if isinstance(found, ConcurrencyError | RecordModifiedError):
+        return Problem(status=409, detail="It was changed by somebody else meanwhile. Nothing was saved.")
+    return None
+
+
+def refusal_of(error: PreconditionError) -> Problem:
+    """Return what to answer to a request whose precondition failed, with the current tag where it is known."""
+    return Problem(status=error.status, detail=str(error), headers={"ETag": error.etag} if error.etag else {})
+
+
+def _wants_page(request: HttpRequest) -> bool:
+    preferred = request.get_preferred_type(["application/json", MEDIA_TYPE, "text/html"])
+    return preferred == "text/html"
+
+
+def _page(problem: Problem, request: HttpRequest) -> str:
+    """Return the project's page for this status, 409.html for all of them, or the one that lies beside this module."""
+    context = {"problem": problem.to_dict(), "status": problem.status}
+    for name in (f"{problem.status}.html", "409.html"):
+        try:
+            return render_to_string(name, context, request=request)
+        except TemplateDoesNotExist:
+            continue
+    return Engine().from_string(_PAGE.read_text("utf-8")).render(Context(context))

@@ -1,0 +1,161 @@
+"""Views that change an object only in the version that the client has seen."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from asgiref.sync import sync_to_async
+from concurrency.exceptions import RecordModifiedError
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import DatabaseError, IntegrityError, connections, models, transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+
+from django_lockstep.errors import ConcurrencyError
+from django_lockstep.http.errors import PreconditionError, PreconditionFailed
+from django_lockstep.http.etags import etag
+from django_lockstep.http.middleware import roll_back_request
+from django_lockstep.http.preconditions import not_modified, require_match, seen_elsewhere
+from django_lockstep.http.problems import refusal_of
+
+__all__ = ["require_if_match"]
+
+Lookup = Callable[..., models.Model | None]
+V = TypeVar("V", bound=Callable[..., Any])
+
+_MEANT = (PreconditionError, ConcurrencyError, RecordModifiedError, DatabaseError, ObjectDoesNotExist)
+"""Errors that may mean that somebody was faster."""
+
+
+def require_if_match(lookup: Lookup) -> Callable[[V], V]:
+    """Let a view change an object only if the client has seen its current version; a decorator.
+
+    ``lookup`` gets what the view gets and returns the versioned object, or None or ``Http404`` where there is none (or
+    none for this user: permissions belong here). The view finds it as ``request.matched`` and saves that instance: the
+    version then stands in the UPDATE itself, so that a change between check and write is refused like one before. For
+    async views too; for methods of classes through ``method_decorator``; for Django REST framework around ``dispatch``.
+
+    Answers without calling the view: 428 without ``If-Match``, 412 for another version, with the current ``ETag``, 400
+    for a weak or malformed tag; for GET and HEAD 304 if the client has this version. A PUT with ``If-None-Match: *``
+    reaches the view with None, to create the object (``save(force_insert=True)``) and to put it into
+    ``request.matched``; 412 if it is there already, or is as soon as the view tries.
+
+    Every successful answer gets the new ``ETag``. Refusals are problem details (RFC 9457), and roll back what was
+    written under ``ATOMIC_REQUESTS``.
+    """
+
+    def decorate(view: V) -> V:
+        if inspect.iscoroutinefunction(view):
+            return cast("V", _around_coroutine(view, lookup))
+
+        @wraps(view)
+        def call(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            exchange = _Exchange(request, lambda: lookup(request, *args, **kwargs))
+            try:
+                refused = exchange.before()
+                if refused is not None:
+                    return refused
+                with exchange.savepoints():
+                    response = view(request, *args, **kwargs)
+                return exchange.after(response)
+            except _MEANT as error:
+                return exchange.answer_to(error)
+
+        return cast("V", call)
+
+    return decorate
+
+
+def _around_coroutine(
+    view: Callable[..., Awaitable[HttpResponseBase]], lookup: Lookup
+) -> Callable[..., Awaitable[HttpResponseBase]]:
+    @wraps(view)
+    async def call(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        exchange = _Exchange(request, lambda: lookup(request, *args, **kwargs))
+        try:
+            refused = await sync_to_async(exchange.before)()
+            return refused if refused is not None else exchange.after(await view(request, *args, **kwargs))
+        except _MEANT as error:
+            return await sync_to_async(exchange.answer_to)(error)
+
+    return call
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, request: HttpRequest, lookup: Callable[[], models.Model | None]) -> None:
+        self.request = request
+        self._lookup = lookup
+
+    def before(self) -> HttpResponseBase | None:
+        """Find the object and check the preconditions; return the answer if it is clear already."""
+        self._seen, absent = self._find()
+        self.request.matched = self._seen  # type: ignore[attr-defined]
+        if self.request.method in {"GET", "HEAD"}:
+            return self._not_modified()
+        if self.request.method not in {"OPTIONS", "TRACE"}:
+            if absent and not self._names_a_condition() and self.request.method != "PUT":
+                raise absent
+            require_match(self.request, self._seen)
+        return None
+
+    @contextmanager
+    def savepoints(self) -> Iterator[None]:
+        """Keep the transaction of ``ATOMIC_REQUESTS`` usable where the view may find that somebody created first."""
+        with ExitStack() as stack:
+            for connection in connections.all(initialized_only=True):
+                if self._seen is None and connection.in_atomic_block:
+                    stack.enter_context(transaction.atomic(using=connection.alias))
+            yield
+
+    def after(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Add the tag of what is there now."""
+        obj: Any = getattr(self.request, "matched", None)
+        there = obj is not None and obj.pk is not None and not obj._state.adding
+        if there and 200 <= response.status_code < 300 and self.request.method != "DELETE":
+            response.headers.setdefault("ETag", etag(obj))
+        return response
+
+    def answer_to(self, error: Exception) -> HttpResponseBase:
+        """Return the refusal that the error means, or raise it."""
+        try:
+            with self._refusals():
+                raise error
+        except PreconditionError as refusal:
+            roll_back_request()
+            return refusal_of(refusal).to_response(self.request)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        seen = getattr(self, "_seen", None)
+        if seen is not None:
+            with seen_elsewhere(seen):
+                yield
+            return
+        try:
+            yield
+        except IntegrityError as error:
+            obj, _ = self._find()
+            if obj is None:
+                raise
+            raise PreconditionFailed("It was created meanwhile.", etag=etag(obj)) from error
+
+    def _find(self) -> tuple[models.Model | None, Exception | None]:
+        try:
+            found = self._lookup()
+        except (Http404, ObjectDoesNotExist) as error:
+            return None, error
+        return found, None if found is not None else Http404()
+
+    def _names_a_condition(self) -> bool:
+        return "If-Match" in self.request.headers or "If-None-Match" in self.request.headers
+
+    def _not_modified(self) -> HttpResponse | None:
+        if self._seen is None or not not_modified(self.request, self._seen):
+            return None
+        return HttpResponse(status=304, headers={"ETag": etag(self._seen)})

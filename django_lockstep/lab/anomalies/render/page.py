@@ -1,0 +1,60 @@
+"""The report as one page of HTML that needs no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.template import Context, Engine
+
+from django_lockstep.lab.anomalies.render.wording import HOW, MEANS, TITLES, headline, how, objections, place, sections
+from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Kind, Named
+from django_lockstep.lab.explorer import timeline
+
+__all__ = ["as_html"]
+
+_PAGE = Path(__file__).with_name("page.html")
+
+
+def as_html(report: AnomalyReport) -> str:
+    """Return the page: both tables, and the timeline of the simplest schedule for all that is possible."""
+    template = Engine().from_string(_PAGE.read_text(encoding="utf-8"))
+    context = {
+        "report": report,
+        "headline": headline(report),
+        "how": HOW,
+        "means": MEANS,
+        "objections": list(objections(report)),
+        "well": not (report.disagreements or report.incomplete),
+        "tables": [
+            {"title": TITLES[kind], "columns": columns, "rows": list(_rows(report, kind, columns))}
+            for kind, columns in sections(report)
+        ],
+        "runs": [_run(cell) for cell in report.cells if cell.run is not None],
+    }
+    return template.render(Context(context))
+
+
+def _rows(report: AnomalyReport, kind: Kind, columns: tuple[Named, ...]) -> Iterator[dict[str, Any]]:
+    for anomaly in report.anomalies:
+        cells = (report.cell(kind, anomaly.name, named.name) for named in columns)
+        yield {"anomaly": anomaly, "cells": [_cell(cell) for cell in cells]}
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    return {
+        "verdict": cell.verdict,
+        "how": ", ".join(how(cell)),
+        "link": _anchor(cell) if cell.run is not None else "",
+        "differs": cell.verdict != "incomplete" and not cell.agrees,
+    }
+
+
+def _run(cell: Cell) -> dict[str, Any]:
+    shown = timeline(cell.run) if cell.run is not None else ""
+    return {"anchor": _anchor(cell), "place": place(cell), "schedule": cell.schedule, "timeline": shown}
+
+
+def _anchor(cell: Cell) -> str:
+    return "-".join([cell.kind, cell.anomaly, *cell.column.split()])

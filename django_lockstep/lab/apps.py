@@ -1,0 +1,12 @@
+"""The lab's configuration."""
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class LabConfig(AppConfig):
+    """The lab: commands, no tables."""
+
+    name = "django_lockstep.lab"
+    label = "lockstep_lab"
+    verbose_name = _("Race lab")

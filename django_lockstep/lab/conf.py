@@ -1,0 +1,20 @@
+"""The lab's settings, read when they are needed and never written back."""
+
+from collections.abc import Sequence
+
+from django.conf import settings
+
+
+def simulate_migrates() -> bool:
+    """``LOCKSTEP_LAB_MIGRATES`` (default False): whether simulate may apply migrations that are missing."""
+    return bool(getattr(settings, "LOCKSTEP_LAB_MIGRATES", False))
+
+
+def races() -> Sequence[str]:
+    """``LOCKSTEP_LAB_RACES`` (default: none): dotted paths of the races that ``explore`` and the pages list."""
+    return tuple(getattr(settings, "LOCKSTEP_LAB_RACES", ()))
+
+
+def runs_in_pages() -> bool:
+    """``LOCKSTEP_LAB_RUNS_IN_PAGES`` (default ``DEBUG``): whether the lab's pages may run races."""
+    return bool(getattr(settings, "LOCKSTEP_LAB_RUNS_IN_PAGES", settings.DEBUG))

@@ -1,0 +1,39 @@
+"""Every interleaving of ordinary Django code on a real PostgreSQL."""
+
+from django_lockstep.lab.explorer.drawing import svg
+from django_lockstep.lab.explorer.errors import (
+    ExplorerError,
+    Nondeterminism,
+    NotExplorable,
+    NotWritable,
+    ScheduleError,
+    Stuck,
+)
+from django_lockstep.lab.explorer.explanations import explain
+from django_lockstep.lab.explorer.explore import explore, replay
+from django_lockstep.lab.explorer.results import Deadlock, Exploration, Outcome, Run, Step
+from django_lockstep.lab.explorer.specs import Spec, write_spec
+from django_lockstep.lab.explorer.timelines import timeline
+from django_lockstep.lab.scenario import Scenario
+
+__all__ = [
+    "Deadlock",
+    "Exploration",
+    "ExplorerError",
+    "Nondeterminism",
+    "NotExplorable",
+    "NotWritable",
+    "Outcome",
+    "Run",
+    "Scenario",
+    "ScheduleError",
+    "Spec",
+    "Step",
+    "Stuck",
+    "explain",
+    "explore",
+    "replay",
+    "svg",
+    "timeline",
+    "write_spec",
+]

@@ -1,0 +1,168 @@
+"""Actors: each a thread with connections of its own, stopped before every step."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Literal
+
+from asgiref.sync import async_to_sync
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+from django_lockstep.lab.explorer.errors import Abandoned
+from django_lockstep.lab.explorer.hooks import Hooks
+from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.locking.conf import without_retry_waits
+
+__all__ = ["Actor", "Event"]
+
+Event = tuple[int, Literal["gate", "woken", "done"], Operation | None]
+"""What an actor tells: its index, that it stands at a gate, holds after a wait, or is done."""
+
+
+class Actor:
+    """One actor; `start` and `go` are called by the controller, the rest happens in its own thread."""
+
+    def __init__(self, index: int, name: str, *, events: SimpleQueue[Event], settings: str) -> None:
+        self.index = index
+        self.name = name
+        self.detailed = False
+        self.waits = False
+        """Set by the controller while the server says that the actor waits; it then holds when its step returns."""
+        self.abandoned = False
+        self.error: BaseException | None = None
+        self.result: Any = None
+        self.hooks: dict[str, Hooks] = {}
+        self.ended: list[Operation] = []
+        self.cannot_set = False
+        self.session_changed = False
+        """Set by the controller after a statement that may have changed the session beyond its transaction."""
+        self._settings = settings
+        self._events = events
+        self._tasks: SimpleQueue[tuple[Callable[[Any], Any], Any] | None] = SimpleQueue()
+        self._go: SimpleQueue[str | None] = SimpleQueue()
+        self.thread = threading.Thread(target=self._work, name=f"race actor {name}", daemon=True)
+        self.thread.start()
+
+    # Called by the controller
+
+    def start(self, function: Callable[[Any], Any], argument: Any) -> None:
+        """Begin the function; it stops at its first gate."""
+        self.error = self.result = None
+        self.abandoned = self.waits = False
+        self._go = SimpleQueue()  # a run that was abandoned leaves its last word behind
+        self.ended.clear()
+        self._tasks.put((function, argument))
+
+    def go(self, aside: str | None = None) -> None:
+        """Let the actor pass the gate that it stands at, after sending a statement aside."""
+        self._go.put(aside)
+
+    def abandon(self) -> None:
+        """Let the actor unwind from wherever it is, through no more gates."""
+        self.abandoned = True
+        self._go.put(None)
+
+    def interrupt(self) -> None:
+        """Raise in the thread at its next step of Python, for code that reaches no gate."""
+        if self.thread.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), ctypes.py_object(Abandoned))
+
+    def stop(self) -> None:
+        """End the thread after what it is doing."""
+        self._tasks.put(None)
+
+    def stack(self) -> str:
+        """Return the innermost line that the actor is at."""
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        summary = traceback.extract_stack(frame)[-1:] if frame else []
+        return "".join(f"{line.filename}:{line.lineno} in {line.name}: {line.line}" for line in summary)
+
+    # Called in the actor's thread
+
+    def connected(self, wrapper: BaseDatabaseWrapper) -> None:
+        """Put the gate into a connection that the actor has just opened."""
+        if wrapper.alias in self.hooks:
+            self.hooks.pop(wrapper.alias).remove()
+        hooks = Hooks(wrapper, self)
+        self.cannot_set = not all(hooks.send_aside(part) for part in self._settings.split(";"))
+        self.hooks[wrapper.alias] = hooks
+
+    def before(self, operation: Operation) -> None:
+        """Stand at the gate until the controller says go."""
+        if self.abandoned:
+            return self._refuse(operation)
+        self._events.put((self.index, "gate", operation))
+        aside = self._go.get()
+        if self.abandoned:
+            return self._refuse(operation)
+        if aside and not self.cannot_set:
+            self.hooks[operation.alias].send_aside(aside)
+        return None
+
+    def _refuse(self, operation: Operation) -> None:
+        # Unwinding has to end transactions, and may do nothing else.
+        if not operation.sql.startswith("ROLLBACK"):
+            raise Abandoned
+
+    def after(self, operation: Operation) -> None:
+        """Hold if the step had to wait, so that woken actors go on one after another."""
+        self.ended.append(operation)
+        if self.waits and not self.abandoned:
+            self._events.put((self.index, "woken", operation))
+            self._go.get()
+            self.waits = False
+            if self.abandoned:
+                raise Abandoned
+
+    def _work(self) -> None:
+        try:
+            while (task := self._tasks.get()) is not None:
+                try:
+                    self._play(*task)
+                    self._leave()
+                except Abandoned:  # interrupted once more on the way out
+                    self._leave()
+                    raise
+                finally:
+                    self._events.put((self.index, "done", None))
+        except Abandoned:  # or too late, between two tasks
+            self._leave()
+        finally:
+            for hooks in self.hooks.values():
+                hooks.remove()
+            connections.close_all()
+            self.error = None  # its traceback holds what the code held, sessions half opened among it
+
+    def _play(self, function: Callable[[Any], Any], argument: Any) -> None:
+        try:
+            # Django's asynchronous ORM then comes back to this thread, and so to its connections.
+            called = async_to_sync(function) if _is_async(function) else function
+            with without_retry_waits():  # the schedule decides who goes first
+                self.result = called(argument)
+        except BaseException as error:  # noqa: BLE001 - whatever an actor raises is an outcome
+            self.error = error
+
+    def _leave(self) -> None:
+        """Leave connections fit for the next run: closed where a transaction or a changed session stays behind."""
+        for alias, hooks in list(self.hooks.items()):
+            wrapper = hooks.wrapper
+            idle = hooks.status is TransactionStatus.IDLE and not wrapper.in_atomic_block and wrapper.autocommit
+            if not idle or self.session_changed:
+                hooks.remove()
+                del self.hooks[alias]
+                wrapper.close()
+                del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
+        self.session_changed = False
+
+
+def _is_async(function: Callable[[Any], Any]) -> bool:
+    """Whether calling it makes a coroutine: an ``async def``, also as a method, a partial, or ``__call__``."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -1,0 +1,209 @@
+"""Where everything of a drawn run stands: lanes side by side for actors, rows from top to bottom for moves.
+
+Widths are reckoned in columns of a fixed-width font and rather too large than too small, so that no text leaves its
+lane whatever font the reader has. Text keeps out of the gutters above and below each row; arrows keep to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django_lockstep.lab.explorer.explanations import Explanation, explanation
+from django_lockstep.lab.explorer.measure import cut, wrapped
+from django_lockstep.lab.explorer.results import Run, Step
+from django_lockstep.lab.explorer.statements import read, short, told
+from django_lockstep.lab.explorer.timelines import actors_of, endings, ground, transactions
+
+__all__ = ["LINE", "PAD", "Bar", "Box", "Layout", "Line"]
+
+COLUMN = 7.6
+"""Pixels of one column at 12 pixels; the widest common fixed-width fonts have 7.3."""
+_BOLD_COLUMN = 9
+"""The same at 14 pixels, bold."""
+LINE = 16
+"""Pixels from one line of text to the next."""
+PAD = 6
+"""Pixels between an edge and what is inside."""
+_LEFT, _RIGHT, _GAP = 44, 16, 40
+_ABOVE, _BELOW = 16, 16
+"""Gutters of a row."""
+_HEADER = 84
+_LANE_WIDTHS = {1: 560, 2: 400, 3: 340}
+_NARROWEST = 310
+_KINDS = {"SELECT": "read", **dict.fromkeys(("INSERT", "UPDATE", "DELETE"), "write")}
+_KINDS |= dict.fromkeys(("COMMIT", "ROLLBACK"), "end")
+
+Line = tuple[str, str]
+"""A line of text, and the class that says what it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A rectangle in pixels."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        """The right edge."""
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        """The lower edge."""
+        return self.y + self.height
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A statement: what began, how it waited, what ended."""
+
+    step: Step
+    classes: str
+    """What kind of statement it is."""
+    head: Box
+    lines: Sequence[Line]
+    """Text in the head."""
+    wait: Box | None = None
+    """From where the waiting began to where it ended."""
+    tail: Box | None = None
+    """Where a statement that waited ended."""
+    tail_lines: Sequence[Line] = ()
+    waits: Line | None = None
+    """What stands on the wait."""
+
+
+class Layout:
+    """Where everything of one run stands."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.why = explanation(run)
+        self.actors = actors_of(run)
+        self.lane_width = _LANE_WIDTHS.get(max(1, len(self.actors)), _NARROWEST)
+        self.columns = int((self.lane_width - 4 * PAD) / COLUMN)
+        self.texts = {id(step): _Texts(step, run, self.why, self.columns) for step in run.steps}
+        self._tops = self._stacked()
+
+    @property
+    def width(self) -> float:
+        """The picture's width."""
+        lanes = max(1, len(self.actors))
+        return _LEFT + lanes * self.lane_width + (lanes - 1) * _GAP + _RIGHT
+
+    @property
+    def bottom(self) -> float:
+        """Where the rows end."""
+        return self._tops[-1]
+
+    @property
+    def rows(self) -> list[float]:
+        """The upper edge of each row."""
+        return self._tops[:-1]
+
+    def footer(self) -> list[str]:
+        """Return how the run ended, in lines of the picture's width."""
+        columns = int((self.width - _LEFT - _RIGHT) / COLUMN)
+        return [line for text in endings(self.run) for line in wrapped(text, columns, most=4)]
+
+    def title(self) -> str:
+        """Return the heading, cut to the picture's width."""
+        return cut(heading(self.run), int((self.width - 2 * _RIGHT) / _BOLD_COLUMN))
+
+    def name(self, actor: str) -> str:
+        """Return the actor's name, cut to the lane's width."""
+        return cut(actor, int(self.lane_width / _BOLD_COLUMN))
+
+    def lane(self, actor: str) -> float:
+        """Return the left edge of the actor's lane."""
+        return _LEFT + self.actors.index(actor) * (self.lane_width + _GAP)
+
+    def bars(self) -> list[Bar]:
+        """Return the statements."""
+        return [self._bar(step) for step in self.run.steps]
+
+    def transactions(self) -> list[Box]:
+        """Return the ground under each transaction."""
+        found = []
+        for actor in self.actors:
+            for begun, ended in transactions(self.run, actor):
+                top, bottom = self._tops[begun] + 2, self._tops[ended + 1] - _BELOW / 2
+                width = self.lane_width + 2 * PAD
+                found.append(Box(x=self.lane(actor) - PAD, y=top, width=width, height=bottom - top))
+        return found
+
+    def above(self, move: int) -> float:
+        """Return where arrows of those woken in the move are drawn."""
+        return self._tops[move] + _ABOVE - 7
+
+    def below(self, move: int) -> float:
+        """Return where arrows of those that begin to wait in the move are drawn."""
+        return self._tops[move + 1] - _BELOW + 5
+
+    def _stacked(self) -> list[float]:
+        """Return the upper edge of each row, and the lower one of the last."""
+        lines = [1] * len(self.run.schedule)
+        for step in self.run.steps:
+            texts = self.texts[id(step)]
+            lines[step.begun] = max(lines[step.begun], len(texts.head) + (2 if texts.waited else 0))
+            lines[step.ended] = max(lines[step.ended], len(texts.tail))
+        tops = [float(_HEADER)]
+        for number in lines:
+            tops.append(tops[-1] + _ABOVE + number * LINE + 2 * PAD + _BELOW)
+        return tops
+
+    def _bar(self, step: Step) -> Bar:
+        texts = self.texts[id(step)]
+        head = self._box(step, self._tops[step.begun] + _ABOVE, len(texts.head))
+        bar = Bar(step=step, classes=texts.classes, head=head, lines=texts.head)
+        if not texts.waited:
+            return bar
+        tail = self._box(step, self._tops[step.ended] + _ABOVE, len(texts.tail))
+        wait = Box(x=head.x, y=head.bottom, width=head.width, height=tail.y - head.bottom)
+        return Bar(
+            step=step,
+            classes=texts.classes,
+            head=head,
+            lines=texts.head,
+            wait=wait,
+            tail=tail,
+            tail_lines=texts.tail,
+            waits=texts.waits,
+        )
+
+    def _box(self, step: Step, y: float, lines: int) -> Box:
+        return Box(x=self.lane(step.actor), y=y, width=self.lane_width, height=lines * LINE + 2 * PAD)
+
+
+class _Texts:
+    """What stands on one statement's bar, cut to the lane."""
+
+    def __init__(self, step: Step, run: Run, why: Explanation, columns: int) -> None:
+        self.waited = step.ended > step.begun
+        end = self._end(step, run, why, columns)
+        begun: list[Line] = [(line, "said") for line in wrapped(short(step), columns, most=2)]
+        self.head = begun if self.waited else begun + end
+        woken = f"woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "goes on"
+        self.tail = [(cut(woken, columns), "faint"), *end] if self.waited else []
+        self.waits: Line = (cut(ground(step), columns), "faint")
+        self.classes = " ".join(["step", *self._kinds(step, why)])
+
+    @staticmethod
+    def _end(step: Step, run: Run, why: Explanation, columns: int) -> list[Line]:
+        result = told(step, run)
+        lines = [(line, "result") for line in wrapped(f"→ {result}", columns, most=2)] if result else []
+        return [*lines, (cut(f"▲ {why.mark}", columns), "verdict")] if step is why.step else lines
+
+    @staticmethod
+    def _kinds(step: Step, why: Explanation) -> list[str]:
+        kind = _KINDS.get(read(step).verb, "other")
+        return [kind, *["error"] * bool(step.sqlstate), *["breaking"] * (step is why.step)]
+
+
+def heading(run: Run) -> str:
+    """Return the run's title: its schedule, and whether it ended right."""
+    return f"Schedule {run.schedule}: {'right' if run.holds else 'WRONG'}"

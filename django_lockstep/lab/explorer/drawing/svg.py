@@ -1,0 +1,219 @@
+"""Draws a laid-out run: well-formed XML whatever the statements hold, the same for the same run, light in print.
+
+Colour never stands alone: what waits is hatched, who is waited for has an arrow with a solid head, who wakes has a
+dotted one, errors are dashed, the step that breaks is outlined and says so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from django_lockstep.lab.explorer.drawing.layout import LINE, PAD, Bar, Box, Layout, Line, heading
+from django_lockstep.lab.explorer.measure import clean
+from django_lockstep.lab.explorer.results import Run, Step
+from django_lockstep.lab.explorer.statements import short, told
+from django_lockstep.lab.explorer.timelines import endings, ground
+
+__all__ = ["STYLE", "svg"]
+
+STYLE = Path(__file__).parents[2] / "static" / "lockstep_lab" / "timeline.css"
+"""The style sheet, shared with pages that have timelines in them."""
+_MARGIN = 16
+_LEGEND = (
+    ("step read", "reads"),
+    ("step write", "writes"),
+    ("step end", "ends a transaction"),
+    ("step other", "other"),
+    ("step error", "fails"),
+    ("transaction", "transaction"),
+    ("wait", "waits"),
+    ("arrow", "waits for"),
+    ("wake", "wakes"),
+)
+
+
+def svg(run: Run, *, ident: str = "timeline", styled: bool = True) -> str:
+    """Return the run as an SVG drawing.
+
+    ``ident`` begins the ids in it, which have to differ between drawings in one page. Without ``styled`` the page has
+    to link the style sheet ``lockstep_lab/timeline.css``.
+    """
+    return _Drawing(Layout(run), ident).drawn(styled=styled)
+
+
+@functools.cache
+def _style() -> str:
+    return STYLE.read_text(encoding="utf-8")
+
+
+class _Drawing:
+    """The elements of one picture."""
+
+    def __init__(self, layout: Layout, ident: str) -> None:
+        self._layout = layout
+        self._ident = ident
+        self._root = ET.Element("svg")
+
+    def drawn(self, *, styled: bool) -> str:
+        """Return the picture as text."""
+        legend = list(_placed(_LEGEND, self._layout.width))
+        footer = self._layout.footer()
+        under = self._layout.bottom + 28
+        height = under + len(footer) * LINE + 20 + (legend[-1][3] + 1) * 22
+        self._frame(height, styled=styled)
+        self._lanes()
+        for box in self._layout.transactions():
+            self._rectangle(self._root, box, "transaction", radius=6)
+            self._text(self._root, box.x + PAD, box.y + 11, "BEGIN", "faint small")
+        for bar in self._layout.bars():
+            self._bar(bar)
+        for step in self._layout.run.steps:
+            self._arrows(step)
+        for index, line in enumerate(footer):
+            self._text(self._root, _MARGIN, under + index * LINE, line, "prose")
+        self._legend(legend, under + len(footer) * LINE + 10)
+        return ET.tostring(self._root, encoding="unicode")
+
+    def _frame(self, height: float, *, styled: bool) -> None:
+        layout, root, ident = self._layout, self._root, self._ident
+        attributes = {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "class": "timeline",
+            "viewBox": f"0 0 {layout.width:g} {height:g}",
+            "width": f"{layout.width:g}",
+            "height": f"{height:g}",
+            "role": "img",
+            "aria-labelledby": f"{ident}-title {ident}-desc",
+        }
+        root.attrib.update(attributes)
+        self._add(root, "title", id=f"{ident}-title").text = clean(heading(layout.run))
+        self._add(root, "desc", id=f"{ident}-desc").text = clean(_description(layout.run))
+        if styled:
+            self._add(root, "style").text = _style()
+        pattern = self._add(
+            self._add(root, "defs"), "pattern", id=f"{ident}-hatch", width=8, height=8, patternUnits="userSpaceOnUse"
+        )
+        self._add(pattern, "path", d="M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4", class_="hatch")
+        self._add(root, "rect", class_="paper", width=layout.width, height=height)
+        self._text(root, _MARGIN, 28, layout.title(), "head")
+
+    def _lanes(self) -> None:
+        layout = self._layout
+        for number, actor in enumerate(layout.actors):
+            x = layout.lane(actor)
+            # Letters of a script that no font has as reckoned must not run into the next lane.
+            edge = self._add(self._root, "clipPath", id=f"{self._ident}-lane-{number}")
+            self._add(edge, "rect", x=x - PAD, y=0, width=layout.lane_width + 2 * PAD, height=layout.bottom)
+            self._text(self._root, x, 62, layout.name(actor), "head")
+            middle = x + layout.lane_width / 2
+            self._add(self._root, "line", class_="lane", x1=middle, y1=70, x2=middle, y2=layout.bottom)
+        for number, top in enumerate(layout.rows, start=1):
+            self._add(self._root, "line", class_="row", x1=_MARGIN, y1=top, x2=layout.width - _MARGIN, y2=top)
+            self._text(self._root, _MARGIN, top + 34, str(number), "faint")
+
+    def _bar(self, bar: Bar) -> None:
+        lane = self._layout.actors.index(bar.step.actor)
+        group = self._add(self._root, "g", class_=bar.classes)
+        group.set("clip-path", f"url(#{self._ident}-lane-{lane})")
+        self._add(group, "title").text = clean(_in_full(bar.step))
+        if bar.wait and bar.waits and bar.tail:
+            self._wait(group, bar.wait, bar.waits)
+            self._rectangle(group, bar.tail, "bar", radius=3)
+            self._lines(group, bar.tail, bar.tail_lines)
+        self._rectangle(group, bar.head, "bar", radius=3)
+        self._lines(group, bar.head, bar.lines)
+
+    def _wait(self, group: ET.Element, box: Box, line: Line) -> None:
+        self._rectangle(group, box, "wait")
+        hatched = self._rectangle(group, box, "")
+        hatched.set("fill", f"url(#{self._ident}-hatch)")
+        chip = Box(x=box.x + PAD, y=box.y + 4, width=box.width - 2 * PAD, height=LINE + 4)
+        self._rectangle(group, chip, "chip", radius=3)
+        self._text(group, chip.x + PAD, chip.y + LINE - 1, *line)
+
+    def _arrows(self, step: Step) -> None:
+        """Draw whom the step waits for, where it begins to, and who ended that."""
+        layout = self._layout
+        if step.ended == step.begun:
+            return
+        known = [actor for actor in step.waited_for if actor in layout.actors and actor != step.actor]
+        for index, actor in enumerate(known):
+            self._arrow(step.actor, actor, layout.below(step.begun) + 3 * index, "arrow")
+        if step.woken_by in layout.actors and step.woken_by != step.actor:
+            self._arrow(str(step.woken_by), step.actor, layout.above(step.ended), "wake")
+
+    def _arrow(self, source: str, target: str, y: float, kind: str) -> None:
+        layout, leftwards = self._layout, self._layout.lane(target) < self._layout.lane(source)
+        start, end = layout.lane(source), layout.lane(target)
+        start, end = (start, end + layout.lane_width) if leftwards else (start + layout.lane_width, end)
+        self._head(start, end + (PAD if leftwards else -PAD), y, kind)
+
+    def _head(self, start: float, end: float, y: float, kind: str) -> None:
+        back = end + (9 if end < start else -9)
+        self._add(self._root, "path", class_=kind, d=f"M{start:g},{y:g} H{back:g}")
+        points = f"M{end:g},{y:g} L{back:g},{y - 4:g} L{back:g},{y + 4:g} Z"
+        self._add(self._root, "path", class_=f"{kind}-head", d=points)
+
+    def _legend(self, items: Sequence[tuple[str, str, float, int]], top: float) -> None:
+        for kind, word, x, row in items:
+            y = top + row * 22
+            if kind in {"arrow", "wake"}:
+                self._head(x, x + 20, y + 6, kind)
+            else:
+                self._sample(Box(x=x, y=y, width=20, height=12), kind)
+            self._text(self._root, x + 26, y + 10, word, "faint")
+
+    def _sample(self, box: Box, kind: str) -> None:
+        group = self._add(self._root, "g", class_=kind if kind.startswith("step") else "")
+        self._rectangle(group, box, "bar" if kind.startswith("step") else kind, radius=2)
+        if kind == "wait":
+            self._rectangle(group, box, "").set("fill", f"url(#{self._ident}-hatch)")
+
+    def _lines(self, group: ET.Element, box: Box, lines: Sequence[Line]) -> None:
+        for index, line in enumerate(lines):
+            self._text(group, box.x + 2 * PAD, box.y + PAD + 12 + index * LINE, *line)
+
+    def _text(self, parent: ET.Element, x: float, y: float, text: str, kind: str) -> None:
+        self._add(parent, "text", x=x, y=y, class_=kind).text = clean(text)
+
+    def _rectangle(self, parent: ET.Element, box: Box, kind: str, *, radius: float = 0) -> ET.Element:
+        return self._add(
+            parent, "rect", class_=kind, x=box.x, y=box.y, width=box.width, height=box.height, rx=radius or ""
+        )
+
+    @staticmethod
+    def _add(parent: ET.Element, tag: str, **attributes: str | float) -> ET.Element:
+        named = {
+            name.rstrip("_"): f"{value:g}" if not isinstance(value, str) else value
+            for name, value in attributes.items()
+        }
+        return ET.SubElement(parent, tag, {name: value for name, value in named.items() if value})
+
+
+def _placed(items: Sequence[tuple[str, str]], width: float) -> Iterator[tuple[str, str, float, int]]:
+    """Yield the items with their places, in as many rows as the width asks for."""
+    x, row = float(_MARGIN), 0
+    for kind, word in items:
+        needed = 26 + 8 * len(word) + 18
+        if x + needed > width - _MARGIN and x > _MARGIN:
+            x, row = float(_MARGIN), row + 1
+        yield kind, word, x, row
+        x += needed
+
+
+def _in_full(step: Step) -> str:
+    """Return the whole statement with its parameters."""
+    return f"{step.actor}: {step.sql} {step.params}".rstrip()
+
+
+def _description(run: Run) -> str:
+    """Return what the picture shows, for those who do not see it."""
+    parts = []
+    for step in run.steps:
+        waited = f", {ground(step)}, until step {step.ended + 1}" if step.ended > step.begun else ""
+        result = told(step, run)
+        parts.append(f"Step {step.begun + 1}, {step.actor}: {short(step)}{waited}{f', {result}' if result else ''}.")
+    return " ".join([*parts, *(f"{line}." for line in endings(run))])

@@ -1,0 +1,155 @@
+"""What a step touches, and which steps depend on each other: the relation that makes the reduction sound.
+
+Two steps are independent when they commute: neither enables, delays nor changes the other (A. Mazurkiewicz, "Trace
+Theory", 1987). On PostgreSQL at READ COMMITTED a read never meets an uncommitted write, it meets the commit; writers
+and lockers meet at the row locks (PostgreSQL documentation, table 13.3).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = ["LOCAL", "OPAQUE", "BlindInsert", "Footprint", "Key", "Lock", "Mode", "collide", "dependent"]
+
+Key = tuple[str, int | None]
+"""A table and the primary key of a row in it; None for any row."""
+
+
+class Mode(IntEnum):
+    """Row locks in growing strength, and the insertion of a row."""
+
+    KEY_SHARE = 0
+    SHARE = 1
+    NO_KEY_UPDATE = 2
+    UPDATE = 3
+    INSERT = 4
+
+
+Lock = tuple[Key, Mode]
+
+_CONFLICTS: dict[Mode, frozenset[Mode]] = {
+    # A row that refers to another one depends on whether that is there yet.
+    Mode.KEY_SHARE: frozenset({Mode.UPDATE, Mode.INSERT}),
+    Mode.SHARE: frozenset({Mode.NO_KEY_UPDATE, Mode.UPDATE}),
+    Mode.NO_KEY_UPDATE: frozenset({Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE}),
+    Mode.UPDATE: frozenset(Mode),
+    # Inserters of one unique key wait for each other and for a deleter of it, and they share a sequence.
+    Mode.INSERT: frozenset({Mode.KEY_SHARE, Mode.UPDATE, Mode.INSERT}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlindInsert:
+    """An INSERT that adds no conflict between SERIALIZABLE transactions; see `django_lockstep.lab.explorer.overlap`."""
+
+    target: frozenset[str]
+    """Tables that it inserts into: whoever reads them does matter."""
+    watched: frozenset[str]
+    """Tables that its transaction has read: whoever writes them does matter."""
+    held: frozenset[Key]
+    """Rows in these that its transaction has updated, so that nobody else has."""
+
+    def meets(self, other: Footprint) -> bool:
+        """Whether the order of the INSERT and a step of another SERIALIZABLE transaction may matter."""
+        read = other.reads | {key for key, mode in other.locks if mode is not Mode.INSERT}
+        written = other.publishes | {key for key, mode in other.locks if mode >= Mode.NO_KEY_UPDATE}
+        return any(table in self.target for table, _ in read) or any(
+            key[0] in self.watched and key not in self.held for key in written
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What one step touches."""
+
+    reads: frozenset[Key] = frozenset()
+    """Rows read as last committed."""
+    locks: frozenset[Lock] = frozenset()
+    """Row locks taken, whether asked for or implied by a write."""
+    publishes: frozenset[Key] = frozenset()
+    """Rows that others see changed from this step on."""
+    releases: frozenset[Lock] = frozenset()
+    """Row locks given up."""
+    snapshot: bool = False
+    """Whether it fixes what a REPEATABLE READ transaction sees, so that it depends on every commit."""
+    serializable: bool = False
+    """Whether it belongs to a SERIALIZABLE transaction, whose fate depends on all others of the kind."""
+    serializable_read: bool = False
+    """The same for a read by one that has written nothing: such reads do not depend on each other."""
+    blind: frozenset[BlindInsert] = frozenset()
+    """What it inserts blindly among SERIALIZABLE transactions."""
+    opaque: bool = False
+    """Whether it is not understood, so that it depends on everything."""
+
+    def __or__(self, other: Footprint) -> Footprint:
+        """Return what both touch together."""
+        if self is LOCAL or other is LOCAL:
+            return other if self is LOCAL else self
+        return Footprint(
+            reads=self.reads | other.reads,
+            locks=self.locks | other.locks,
+            publishes=self.publishes | other.publishes,
+            releases=self.releases | other.releases,
+            snapshot=self.snapshot or other.snapshot,
+            serializable=self.serializable or other.serializable,
+            serializable_read=self.serializable_read or other.serializable_read,
+            blind=self.blind | other.blind,
+            opaque=self.opaque or other.opaque,
+        )
+
+
+LOCAL = Footprint()
+"""Touches nothing that others could notice."""
+OPAQUE = Footprint(opaque=True)
+"""Not understood."""
+
+
+@functools.lru_cache(maxsize=65536)
+def dependent(one: Footprint, other: Footprint) -> bool:
+    """Whether the order of the two steps may matter. Symmetric; True wherever that is not known."""
+    if LOCAL in (one, other):
+        return False
+    if one.opaque or other.opaque or _meet_in_conflict_graph(one, other):
+        return True
+    return _affects(one, other) or _affects(other, one) or collide(one.locks, other.locks)
+
+
+def _meet_in_conflict_graph(one: Footprint, other: Footprint) -> bool:
+    """Whether the steps may change each other's place among the read-write conflicts that SERIALIZABLE watches.
+
+    A transaction that has written nothing has no incoming conflict, so that it is no pivot, and no read can make it
+    one (D. Ports, K. Grittner, "Serializable Snapshot Isolation in PostgreSQL", VLDB 2012). Two reads of such
+    transactions only add a conflict each from themselves to writers.
+    """
+    return (
+        (one.serializable and (other.serializable or other.serializable_read))
+        or (one.serializable_read and other.serializable)
+        or _sees(one, other)
+        or _sees(other, one)
+    )
+
+
+def _sees(one: Footprint, other: Footprint) -> bool:
+    """Whether a blind INSERT of the first may matter to a SERIALIZABLE transaction's step, or that step to it."""
+    return (other.serializable or other.serializable_read or bool(other.blind)) and any(
+        insert.meets(other) for insert in one.blind
+    )
+
+
+def _affects(one: Footprint, other: Footprint) -> bool:
+    """Whether what the first makes visible or frees matters to the second."""
+    seen = (other.snapshot and bool(one.publishes)) or any(
+        _same_row(written, read) for written in one.publishes for read in other.reads
+    )
+    return seen or collide(one.releases, other.locks)
+
+
+def collide(some: frozenset[Lock], others: frozenset[Lock]) -> bool:
+    """Whether one of the first locks conflicts with one of the others."""
+    return any(mode in _CONFLICTS[taken] and _same_row(key, row) for row, taken in some for key, mode in others)
+
+
+def _same_row(one: Key, other: Key) -> bool:
+    return one[0] == other[0] and (one[1] == other[1] or one[1] is None or other[1] is None)

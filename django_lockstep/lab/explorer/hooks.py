@@ -1,0 +1,136 @@
+"""Hooks on one connection: every round trip passes a gate. Only instances are touched, no class.
+
+Django's execute wrapper sees a statement with its parameters; what does not come that way (COMMIT, ROLLBACK, FETCH,
+COPY, cursors of the driver) passes ``wait``, through which psycopg sends everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import GeneratorType
+from typing import Any, Protocol
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.wire import sent_by
+
+__all__ = ["Gate", "Hooks"]
+
+_MOST_VALUES = 3
+_ISOLATION = {1: "read committed", 2: "repeatable read", 3: "serializable", 4: "serializable"}
+
+
+class Gate(Protocol):
+    """What an operation passes on its way to the server and back."""
+
+    detailed: bool
+    """Whether the first rows returned are kept."""
+
+    def before(self, operation: Operation) -> None:
+        """Return when the operation may be sent."""
+
+    def after(self, operation: Operation) -> None:
+        """Return when the code that sent it may go on."""
+
+
+class Hooks:
+    """Leads what one Django connection sends through a gate, until `remove`."""
+
+    def __init__(self, wrapper: BaseDatabaseWrapper, gate: Gate) -> None:
+        self.wrapper = wrapper
+        self._gate = gate
+        self._driver = wrapper.connection
+        self._inside = False
+        self.pid: int = self._driver.info.backend_pid
+        self._wait: Callable[..., Any] = self._driver.wait
+        self._driver.wait = self._waited
+        # One level for all transactions that say nothing else, as the server or the settings have it.
+        self.isolation = self.setting("default_transaction_isolation")
+        self.read_only = self.setting("default_transaction_read_only") == "on"
+        wrapper.execute_wrappers.append(self._executed)
+
+    def remove(self) -> None:
+        """Take the hooks off."""
+        vars(self._driver).pop("wait", None)
+        if self._executed in self.wrapper.execute_wrappers:
+            self.wrapper.execute_wrappers.remove(self._executed)
+
+    def send_aside(self, sql: str) -> bool:
+        """Send a statement past the gate, and return whether the server took it."""
+        if self._driver.closed:
+            return False
+        result = self._driver.pgconn.exec_(sql.encode())
+        return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
+
+    @property
+    def status(self) -> TransactionStatus:
+        """The state of the session's transaction."""
+        return TransactionStatus(self._driver.pgconn.transaction_status)
+
+    def setting(self, name: str) -> str:
+        """Return what the session has set."""
+        value = self._driver.pgconn.exec_(f"SHOW {name}".encode()).get_value(0, 0)
+        return value.decode() if value else ""
+
+    def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+        text = sql if isinstance(sql, str) else sql.as_string(self._driver)
+        if self._inside or not text:
+            return execute(sql, params, many, context)
+        operation = self._operation(text, params, many=many)
+        cursor = context["cursor"].cursor
+        return self._pass(operation, lambda: execute(sql, params, many, context), cursor=cursor)
+
+    def _waited(self, generator: GeneratorType[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        name = generator.gi_code.co_name
+        idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
+        if self._inside or idle_end or name.startswith("_set_"):
+            return self._wait(generator, *args, **kwargs)
+        operation = self._operation(*sent_by(generator, self._driver))
+        return self._pass(operation, lambda: self._wait(generator, *args, **kwargs))
+
+    def _operation(self, sql: str, params: Any, *, many: bool = False) -> Operation:
+        chosen = self._driver.isolation_level
+        return Operation(
+            alias=self.wrapper.alias,
+            pid=self.pid,
+            sql=sql,
+            params=params,
+            many=many,
+            in_transaction=self.status is not TransactionStatus.IDLE,
+            autocommit=bool(self._driver.autocommit),
+            isolation=_ISOLATION[int(chosen)] if chosen is not None else self.isolation,
+            read_only=self.read_only if self._driver.read_only is None else bool(self._driver.read_only),
+        )
+
+    def _pass(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
+        self._gate.before(operation)
+        self._inside = True
+        try:
+            return send()
+        except BaseException as error:
+            operation.error = error
+            raise
+        finally:
+            self._inside = False
+            operation.ends_idle = self.status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
+            if cursor is not None and operation.error is None and not cursor.closed:
+                self._keep(operation, cursor)
+            self._gate.after(operation)
+
+    def _keep(self, operation: Operation, cursor: Any) -> None:
+        operation.rows = cursor.rowcount if cursor.rowcount >= 0 else None
+        result = getattr(cursor, "pgresult", None)
+        if self._gate.detailed and result is not None:
+            operation.values = tuple(
+                {
+                    (result.fname(column) or b"").decode(): _text(result.get_value(row, column))
+                    for column in range(result.nfields)
+                }
+                for row in range(min(result.ntuples, _MOST_VALUES))
+            )
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")

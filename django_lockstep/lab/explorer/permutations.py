@@ -1,0 +1,126 @@
+"""The sessions and steps of a spec for isolationtester, and the order in which they are taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from string import ascii_lowercase
+from typing import Any
+
+from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.explorer.errors import NotWritable
+from django_lockstep.lab.explorer.literals import braceless, literal_sql
+from django_lockstep.lab.explorer.operations import Operation
+
+__all__ = ["SCHEMA", "Permutation", "block"]
+
+SCHEMA = "race"
+"""The schema that a spec makes for its tables, so that it can run in any database."""
+_WORD = re.compile(r"[A-Za-z]\w*")
+_CLOSES_AT_ONCE, _LOSES_LATER, _NEVER_LOSES = "1ms", "3s", "100s"
+"""``deadlock_timeout`` of a victim that closes the cycle, of one that waited before, and of everybody else."""
+
+
+@dataclass(slots=True)
+class _Session:
+    name: str
+    setup: list[str] = field(default_factory=lambda: [f"SET search_path = {SCHEMA}"])
+    steps: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Permutation:
+    """The sessions and steps of a spec, in the order of the moves."""
+
+    def __init__(self, trace: Any, actors: tuple[str, ...], *, connection: Any) -> None:
+        self.names: list[str] = []
+        self._actors = actors
+        self._connection = connection
+        self._sessions: dict[tuple[int, str, int], _Session] = {}
+        self._savepoints: dict[int, dict[str, str]] = {}
+        self._order: list[str] = []
+        self._deadlocks = bool(trace.cycles)
+        losers = [begun for begun in trace.steps if _loses(begun.operation)]
+        for begun in trace.steps:
+            self._add(begun)
+            for loser in losers:
+                if loser.ended == begun.number:
+                    self._await_end(loser, trace.steps.index(loser))
+        self._mark_waits(trace.steps)
+
+    def _add(self, begun: Any) -> None:
+        operation: Operation = begun.operation
+        number = 1 + sum(name.startswith(ascii_lowercase[begun.actor]) for name in self.names)
+        try:
+            savepoints = self._savepoints.setdefault(begun.actor, {})
+            sql = literal_sql(operation, self._connection, savepoints=savepoints)
+        except NotWritable as error:
+            raise NotWritable(f"Step {number} of {self._actors[begun.actor]}: {error}") from error
+        session = self._session(begun.actor, operation)
+        label = f"{ascii_lowercase[begun.actor]}{number}"
+        if not (operation.in_transaction or operation.autocommit):
+            self._step(session, f"{label}_begin", f"BEGIN ISOLATION LEVEL {operation.isolation.upper()}")
+        if _loses(operation):
+            loses = _CLOSES_AT_ONCE if begun.ended == begun.number else _LOSES_LATER
+            self._step(session, f"{label}_loses", f"SET deadlock_timeout = '{loses}'")
+        word = _WORD.search(sql)
+        self.names.append(f"{label}_{word[0].lower() if word else 'step'}")
+        self._step(session, self.names[-1], sql)
+
+    def _await_end(self, loser: Any, number: int) -> None:
+        """Add a step that does nothing, which a session takes only when its last one has ended.
+
+        Nobody else's step begins before, so that all find the loser's locks released, as in the run.
+        """
+        self._step(self._session(loser.actor, loser.operation), f"{self.names[number]}_ended", "")
+
+    def _session(self, actor: int, operation: Operation) -> _Session:
+        """Return the session of the actor's connection; one that was opened anew is another one."""
+        key = (actor, operation.alias, operation.pid)
+        if key not in self._sessions:
+            earlier = sum(known[0] == actor for known in self._sessions)
+            session = _Session(self._actors[actor] + (f" {earlier + 1}" if earlier else ""))
+            if self._deadlocks:
+                session.setup.append(f"SET deadlock_timeout = '{_NEVER_LOSES}'")
+            if operation.isolation != "read committed":
+                session.setup.append(f"SET default_transaction_isolation = '{operation.isolation}'")
+            self._sessions[key] = session
+        return self._sessions[key]
+
+    def _step(self, session: _Session, name: str, sql: str) -> None:
+        session.steps.append((name, sql))
+        self._order.append(name)
+
+    def _mark_waits(self, steps: list[Any]) -> None:
+        """Say of each step that waits after which other one it may be reported as complete."""
+        by_move = {begun.number: name for begun, name in zip(steps, self.names, strict=True)}
+        marks: dict[str, str] = {}
+        for begun, name in zip(steps, self.names, strict=True):
+            if begun.ended is not None and begun.ended != begun.number:
+                marks[name] = by_move[begun.ended]
+            elif begun.waited_for or _loses(begun.operation):
+                marks[name] = "*"
+        self._order = [f"{name}({marks[name]})" if name in marks else name for name in self._order]
+
+    def parts(self, shown: dict[str, str]) -> Iterator[str]:
+        """Yield the sessions, the one that shows the end, and the permutation."""
+        for session in [*self._sessions.values(), _Session("end", steps=list(shown.items()))]:
+            lines = [f"session {_quoted(session.name)}", block("setup", "; ".join(session.setup), line=True)]
+            lines += [block(f"step {name}", sql, line=True) for name, sql in session.steps]
+            if session.steps:
+                yield "\n".join(lines)
+        yield "permutation\n    " + "\n    ".join([*self._order, *shown])
+
+
+def _loses(operation: Operation) -> bool:
+    return operation.error is not None and sqlstate_of(operation.error) == "40P01"
+
+
+def block(head: str, sql: str, *, line: bool = False) -> str:
+    """Return a block of a spec, in one line where it is short."""
+    text = braceless(sql)
+    return f"{head} {{ {text}; }}" if line else f"{head}\n{{\n{text};\n}}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

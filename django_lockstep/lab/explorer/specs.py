@@ -1,0 +1,177 @@
+"""Runs as specs for isolationtester, the tool with which PostgreSQL tests its own isolation.
+
+The format is described in ``src/test/isolation/README`` of PostgreSQL's sources; it is that of PostgreSQL 14 and later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from django_lockstep.lab.explorer.catalog import Catalog
+from django_lockstep.lab.explorer.controller import Chooser
+from django_lockstep.lab.explorer.dumps import Dump
+from django_lockstep.lab.explorer.errors import NotWritable
+from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.permutations import SCHEMA, Permutation, block
+from django_lockstep.lab.explorer.results import Run
+from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
+from django_lockstep.lab.explorer.sql import understood
+from django_lockstep.lab.explorer.stage import PATIENCE, Stage, stage
+from django_lockstep.lab.scenario import Scenario
+
+__all__ = ["SCHEMA", "Spec", "write_spec"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """One run, written for isolationtester."""
+
+    text: str
+    """The file: tables with their rows, sessions with their steps, and the permutation."""
+    run: Run
+    """What happened in the lab."""
+    steps: tuple[str, ...]
+    """Names that the run's steps have in the spec, in the same order."""
+    ends: Mapping[str, str]
+    """Names of the steps that show the written tables at the end, with their SQL."""
+
+
+def write_spec(
+    scenario: Scenario,
+    schedule: str | Chooser = "",
+    *,
+    victim: Literal["last", "first"] = "last",
+    patience: float = PATIENCE,
+    database: str = DEFAULT_DB_ALIAS,
+) -> Spec:
+    """Run one schedule, such as ``AABBAB``, and write it as a spec for PostgreSQL's isolationtester.
+
+    The spec is self-contained: it makes the tables that the run touched in a schema of its own, with their rows as
+    set-up left them, and drops that in the end. Steps carry the SQL that was sent, with literals. Needs a superuser
+    to run where a deadlock occurs, for ``deadlock_timeout``. ``schedule`` may also be somebody who chooses the moves;
+    ``victim`` and ``patience`` are as in `replay`.
+
+    Raises `NotWritable`, naming the step, for what has no statement of its own (server-side cursors, COPY), for other
+    databases, views and partitions, and for columns of types that are not built in; the rest as `replay` does.
+    """
+    if isinstance(schedule, str):
+        schedule = Follow(parse_schedule(schedule, actors=len(scenario.actors)))
+    own = connections[database].copy()
+    try:
+        own.connect()
+        return _Recorder(scenario, own.connection, database=database).spec(schedule, victim=victim, patience=patience)
+    finally:
+        own.close()
+
+
+class _Recorder:
+    """Runs a schedule twice: to learn which tables it touches, and to keep their rows right before it starts."""
+
+    def __init__(self, scenario: Scenario, connection: Any, *, database: str) -> None:
+        self._scenario = scenario
+        self._connection = connection
+        self._database = database
+        self._dump = Dump(connection.cursor())
+        self._tables: set[str] = set()
+
+    def spec(self, chooser: Chooser, *, victim: Literal["last", "first"], patience: float) -> Spec:
+        """Return the spec of the schedule."""
+        copied = Scenario(
+            set_up=self._set_up,
+            actors=self._scenario.actors,
+            invariant=self._scenario.invariant,
+            observe=self._scenario.observe,
+        )
+        with stage(copied, database=self._database, patience=patience, victim=victim) as place:
+            _, trace = place.play(chooser)
+            self._tables.update(self._touched(place, [begun.operation for begun in trace.steps]))
+            place.keep_values()
+            made, trace = place.play(Follow(trace.actors))
+            setup = ";\n".join(self._dump.statements())
+            permutation = Permutation(trace, place.names, connection=self._connection)
+            shown = self._shown(place.server(self._database).catalog, [begun.operation for begun in trace.steps])
+            run = place.judged(made, trace)
+        return Spec(
+            text="\n\n".join(
+                [*_head(run), *([block("setup", setup)] if setup else []), _TEARDOWN, *permutation.parts(shown)]
+            )
+            + "\n",
+            run=run,
+            steps=tuple(permutation.names),
+            ends=shown,
+        )
+
+    def _set_up(self) -> Any:
+        made = self._scenario.set_up()
+        self._dump.take(self._tables)
+        return made
+
+    def _touched(self, place: Stage, operations: Iterable[Operation]) -> set[str]:
+        """Return the tables of the statements, and what their constraints and triggers lead to."""
+        catalog = place.server(self._database).catalog
+        reached: set[str] = set()
+        waiting: list[str] = []
+        for operation in operations:
+            if place.server(operation.alias) is not place.server(self._database):
+                raise NotWritable(f"{operation.sql!r} goes to database {operation.alias!r}; a spec has one database")
+            waiting += _tables_of(operation, catalog)
+        while waiting:
+            table = catalog.get(waiting.pop())
+            if table is None or table.name in reached:
+                continue
+            if table.special:
+                raise NotWritable(f"{table.name} is no ordinary table but a view, a partition, or has rules")
+            reached.add(table.name)
+            waiting += [*table.parents, *_named(self._dump.named_by_triggers(table.name), catalog)]
+        return reached
+
+    def _shown(self, catalog: Catalog, operations: Iterable[Operation]) -> dict[str, str]:
+        """Return the steps that show what the written tables hold at the end, by their names."""
+        written: set[str] = set()
+        for operation in operations:
+            statement = understood(operation, catalog)
+            unknown = statement.kind == "UNKNOWN"
+            written |= _named(operation.sql, catalog) if unknown else {name for name, _ in statement.writes}
+        shown = {}
+        for number, name in enumerate(sorted(written & self._tables), start=1):
+            table = catalog.get(name)
+            order = _quoted(table.pk) if table is not None and table.pk else "1"
+            shown[f"end{number}"] = f"SELECT * FROM {_quoted(name)} ORDER BY {order}"
+        return shown
+
+
+def _tables_of(operation: Operation, catalog: Catalog) -> set[str]:
+    statement = understood(operation, catalog)
+    if statement.kind != "UNKNOWN":
+        touched = statement.reads | statement.writes | {key for key, _ in statement.locks}
+        return {name for name, _ in touched}
+    named = _named(operation.sql, catalog)
+    deletes = re.search(r"\b(DELETE|UPDATE|MERGE)\b", operation.sql, re.IGNORECASE)
+    tables = [table for name in named if deletes and (table := catalog.get(name)) is not None]
+    return named.union(*(table.children for table in tables))
+
+
+def _named(sql: str, catalog: Catalog) -> set[str]:
+    """Return the tables that the text seems to name."""
+    words = set(re.findall(r'"([^"]+)"|\b(\w+)\b', sql))
+    return {name for quoted, bare in words for name in (quoted, bare.lower()) if name and catalog.get(name) is not None}
+
+
+_TEARDOWN = f"teardown\n{{\nDROP SCHEMA {SCHEMA} CASCADE;\n}}"
+
+
+def _head(run: Run) -> Iterator[str]:
+    waits = [f"{step.actor} waited for {', '.join(step.waited_for)}" for step in run.steps if step.waited_for]
+    errors = [f"{name} raised {error}" for name, error in run.errors.items()]
+    lines = [f"Schedule {run.schedule}", *waits, *errors]
+    yield "\n".join(f"# {' '.join(line.split())}" for line in lines)
+    yield f"setup\n{{\nCREATE SCHEMA {SCHEMA};\nSET search_path = {SCHEMA};\n}}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

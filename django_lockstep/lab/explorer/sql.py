@@ -1,0 +1,394 @@
+"""Understands the SQL that Django writes, and says so where it does not.
+
+A recogniser, no parser: a statement that is not certainly of a known form is unknown, and the search then takes it to
+depend on everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.footprints import Key, Mode
+from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.parts import Part, closing, parts_of
+
+__all__ = ["Statement", "understand", "understood"]
+
+_NAME = r'(?:"([^"]+)"|([a-z_][a-z0-9_]*))'
+_STRING = re.compile(r"'(?:[^']|'')*'")
+_LOCAL = re.compile(
+    r"\s*(BEGIN|START TRANSACTION|SAVEPOINT|RELEASE SAVEPOINT|CLOSE|SHOW|"
+    r"SET (LOCAL|TRANSACTION|CONSTRAINTS .* DEFERRED))\b[^;]*$",
+    re.IGNORECASE,
+)
+_ISOLATION = re.compile(
+    r"\bISOLATION LEVEL (READ COMMITTED|READ UNCOMMITTED|REPEATABLE READ|SERIALIZABLE)", re.IGNORECASE
+)
+_LOCKING = re.compile(r"\bFOR (NO KEY UPDATE|KEY SHARE|UPDATE|SHARE)\b", re.IGNORECASE)
+_TABLES = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?:ONLY\s+)?{_NAME}(?!\s*\.)", re.IGNORECASE)
+_QUALIFIED = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?:ONLY\s+)?(?:{_NAME}\s*\.|\()", re.IGNORECASE)
+_COMMA_JOIN = re.compile(rf"\bFROM\s+{_NAME}(?:\s+(?:AS\s+)?\w+)?\s*,", re.IGNORECASE)
+_CALL = re.compile(r"([a-z_][a-z0-9_.]*)\s*\(", re.IGNORECASE)
+_COLUMNS = re.compile(r'(?:"[^"]*"|\bINTO\s+[a-z_][a-z0-9_]*)\s*\(', re.IGNORECASE)
+"""A name before its columns, which is no call."""
+_HARMLESS = frozenset(
+    [
+        "abs",
+        "all",
+        "and",
+        "any",
+        "as",
+        "avg",
+        "bool_and",
+        "bool_or",
+        "by",
+        "cast",
+        "ceil",
+        "ceiling",
+        "char_length",
+        "coalesce",
+        "concat",
+        "count",
+        "current_setting",
+        "date_trunc",
+        "distinct",
+        "else",
+        "exists",
+        "extract",
+        "floor",
+        "from",
+        "greatest",
+        "hashtextextended",
+        "in",
+        "into",
+        "json_agg",
+        "jsonb_agg",
+        "least",
+        "left",
+        "length",
+        "lower",
+        "lpad",
+        "ltrim",
+        "max",
+        "min",
+        "mod",
+        "not",
+        "now",
+        "nullif",
+        "numeric",
+        "on",
+        "or",
+        "over",
+        "pg_advisory_xact_lock",
+        "pg_advisory_xact_lock_shared",
+        "pg_backend_pid",
+        "pg_try_advisory_xact_lock",
+        "replace",
+        "returning",
+        "right",
+        "round",
+        "rtrim",
+        "select",
+        "set",
+        "set_config",
+        "sign",
+        "statement_timestamp",
+        "string_agg",
+        "substring",
+        "sum",
+        "then",
+        "trim",
+        "upper",
+        "using",
+        "values",
+        "varchar",
+        "when",
+        "where",
+    ]
+)
+"""What may stand before a parenthesis: functions without side effects, and words of SQL."""
+_ADVISORY = re.compile(r"\bpg_(?:try_)?advisory_xact_lock(_shared)?\s*\((?=\s*(%s\s*\))?)", re.IGNORECASE)
+_ADVISORY_CONDITION = re.compile(
+    r"\(\s*SELECT\s+pg_(?:try_)?advisory_xact_lock(?:_shared)?\s*(\((?:[^()]|\([^()]*\))*\))\s*\)\s+IS\s+NOT\s+NULL",
+    re.IGNORECASE,
+)
+"""Takes a lock and is always true, so that it restricts a statement to no rows."""
+_FROM_ARRAYS = re.compile(r"\bSELECT\s+\*\s+FROM\s+UNNEST\s*\(", re.IGNORECASE)
+_EARLIER = "\ue000"
+"""Stands for the rows of an earlier part of a WITH statement, which are no table's."""
+_MODES = {
+    "NO KEY UPDATE": Mode.NO_KEY_UPDATE,
+    "KEY SHARE": Mode.KEY_SHARE,
+    "UPDATE": Mode.UPDATE,
+    "SHARE": Mode.SHARE,
+}
+_MOST_REMEMBERED = 4096
+ADVISORY = "advisory lock"
+"""Stands for a table whose rows are the advisory locks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a statement does, as far as its text tells."""
+
+    kind: str
+    """SELECT, INSERT, UPDATE, DELETE, COMMIT, ROLLBACK, ROLLBACK TO, LOCAL or UNKNOWN."""
+    reads: frozenset[Key] = frozenset()
+    locks: frozenset[tuple[Key, Mode]] = frozenset()
+    writes: frozenset[Key] = frozenset()
+    isolation: str | None = None
+    """The isolation level that it chooses for the transaction."""
+    read_only: bool = False
+    """Whether it forbids the transaction to write."""
+
+    @cached_property
+    def rows(self) -> str:
+        """The rows it names, in words that compare from run to run."""
+        return str(sorted(map(str, self.reads | self.writes)))
+
+
+UNKNOWN = Statement(kind="UNKNOWN")
+
+
+def understood(operation: Operation, catalog: Catalog) -> Statement:
+    """Return what the operation's statement touches, worked out once."""
+    if operation.statement is None:
+        operation.statement = _remembered(operation, catalog)
+    return cast("Statement", operation.statement)
+
+
+def _remembered(operation: Operation, catalog: Catalog) -> Statement:
+    """Return what is known already: every schedule sends the same few statements again."""
+    given = operation.params if isinstance(operation.params, list | tuple) else ()
+    # Times and the like differ each time, but only what may be a key counts.
+    key = (operation.sql, tuple(value if _may_be_key(value) else None for value in given), operation.many)
+    known = catalog.understood.get(key)
+    if known is None:
+        if len(catalog.understood) >= _MOST_REMEMBERED:
+            catalog.understood.clear()
+        known = understand(operation.sql, operation.params, catalog=catalog, many=operation.many)
+        catalog.understood[key] = known
+    return cast("Statement", known)
+
+
+def _may_be_key(value: object) -> bool:
+    """Whether it is a whole number: other keys may be random, and then differ from run to run."""
+    return isinstance(value, int) or (isinstance(value, str) and value.isdigit())
+
+
+def understand(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Statement:
+    """Return what the statement touches; `UNKNOWN` unless it is certainly understood."""
+    text = _STRING.sub("''", sql).strip().rstrip(";")
+    word = text.partition(" ")[0].upper()
+    if word == "FETCH":  # the rim writes down what the cursor reads; a FETCH in the code's own words stays unknown
+        return understand(text.partition(" ")[2], None, catalog=catalog)
+    if word in {"COMMIT", "END"}:
+        return Statement(kind="COMMIT")
+    if word in {"ROLLBACK", "ABORT"}:
+        return Statement(
+            kind="ROLLBACK TO" if re.match(r"ROLLBACK (WORK |TRANSACTION )?TO", text, re.IGNORECASE) else "ROLLBACK"
+        )
+    if _LOCAL.match(text):
+        level = _ISOLATION.search(text)
+        return Statement(
+            kind="LOCAL", isolation=level[1].lower() if level else None, read_only="READ ONLY" in text.upper()
+        )
+    return _together(parts_of(text) if word == "WITH" else [Part(name="", text=text)], params, catalog, many=many)
+
+
+def _together(parts: list[Part], params: Any, catalog: Catalog, *, many: bool) -> Statement:
+    """Return what the parts of a statement touch together; they share one snapshot."""
+    earlier: dict[Part, Statement] = {}
+    for part in parts:
+        given = params[part.start :] if isinstance(params, list | tuple) else params
+        text = part.text
+        for known, statement in earlier.items():
+            text = _without(known, statement, text, catalog)
+        if catalog.get(part.name) is not None:
+            return UNKNOWN  # whose rows a name means then depends on where it stands
+        earlier[part] = _part(text, given, catalog=catalog, many=many)
+    found = list(earlier.values())
+    if any(statement.kind == "UNKNOWN" for statement in found):
+        return UNKNOWN
+    return Statement(
+        kind=next((each.kind for each in found if each.kind != "SELECT"), "SELECT"),
+        reads=frozenset().union(*(each.reads for each in found)),
+        locks=frozenset().union(*(each.locks for each in found)),
+        writes=frozenset().union(*(each.writes for each in found)),
+    )
+
+
+def _without(known: Part, statement: Statement, text: str, catalog: Catalog) -> str:
+    """Return a later part's text without an earlier one's name, with the key of the row that it is known to be."""
+    name = rf'(?:"{re.escape(known.name)}"|\b{re.escape(known.name)}\b)'
+    if len(statement.reads) == 1 and not known.renamed:
+        ((table, key),) = statement.reads
+        found = catalog.get(table)
+        column = rf'(?:"{found.pk}"|\b{found.pk}\b)' if found is not None else "(?!)"
+        if key is not None and not re.search(rf"\bAS\s+{column}", known.text, re.IGNORECASE):
+            asked = rf"=\s*(?:\(\s*SELECT\s+{column}\s+FROM\s+{name}\s*\)|{name}\.{column})"
+            text = re.sub(asked, f"= {key}", text, flags=re.IGNORECASE)
+    return re.sub(rf"\b(FROM|JOIN)\s+{name}", rf'\1 "{_EARLIER}"', text, flags=re.IGNORECASE)
+
+
+def _part(text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
+    word = text.partition(" ")[0].upper()
+    text = _without_arrays(text) if word == "INSERT" else text
+    if word not in {"SELECT", "INSERT", "UPDATE", "DELETE", "VALUES"} or _strange(text):
+        return UNKNOWN
+    advisory = _advisory(text, params)
+    # The parameters stay where they are counted.
+    statement = _plain(word, _ADVISORY_CONDITION.sub(r"\1", text), params, catalog=catalog, many=many)
+    return replace(statement, locks=statement.locks | advisory)
+
+
+def _without_arrays(text: str) -> str:
+    """Return an INSERT of many rows given as arrays as one of rows given."""
+    found = _FROM_ARRAYS.search(text)
+    if found is None:
+        return text
+    end = closing(text, found.end())
+    alone = re.match(r"\)\s*($|RETURNING\b|ON CONFLICT\b)", text[end:], re.IGNORECASE)
+    return f"{text[: found.start()]}VALUES ({text[found.end() :]}" if alone else text
+
+
+def _strange(text: str) -> bool:
+    """Whether it has parts that the rest of this module would misread."""
+    calls = {name.lower() for name in _CALL.findall(_COLUMNS.sub("INTO (", text))}
+    return bool(
+        ";" in text
+        or "--" in text
+        or "/*" in text
+        or "$$" in text
+        or (_QUALIFIED.search(text) and not re.search(r"\b(FROM|JOIN)\s+\(\s*SELECT\b", text, re.IGNORECASE))
+        or _COMMA_JOIN.search(text)
+        or calls - _HARMLESS
+        or _changes_session(text)
+    )
+
+
+def _changes_session(text: str) -> bool:
+    """Whether a setting is changed for longer than the transaction."""
+    return "set_config" in text.lower() and not re.search(r"set_config\([^()]*,\s*true\s*\)", text, re.IGNORECASE)
+
+
+def _plain(word: str, text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
+    names = [quoted or bare.lower() for quoted, bare in _named_tables(word, text)]
+    tables = [catalog.get(name) for name in names]
+    if any(table is None or table.special for table in tables) or (word in _WRITES and not tables):
+        return UNKNOWN
+    known = [table for table in tables if table is not None]
+    if word not in _WRITES:
+        return _select(text, params, known)
+    target = known[0]
+    if target.triggered:
+        return UNKNOWN
+    keys = _keys(text, params, target) if len(known) == 1 and not many else {None}
+    others = frozenset((table.name, None) for table in known[1:])
+    return _WRITES[word](text, target, frozenset((target.name, key) for key in keys), others, catalog)
+
+
+def _named_tables(word: str, text: str) -> list[tuple[str, str]]:
+    # FOR UPDATE OF names a table that FROM has named; ON CONFLICT DO UPDATE SET names none.
+    text = re.sub(r"\bDO UPDATE SET\b", "", _LOCKING.sub("", text), flags=re.IGNORECASE)
+    return [(quoted, bare) for quoted, bare in _TABLES.findall(text) if bare.upper() != "SELECT" and quoted != _EARLIER]
+
+
+def _select(text: str, params: Any, tables: list[Table]) -> Statement:
+    reads = frozenset(
+        (table.name, key) for table in tables for key in (_keys(text, params, table) if len(tables) == 1 else {None})
+    )
+    strengths = _LOCKING.findall(text)
+    if "INTO" in text.upper().split():
+        return UNKNOWN
+    mode = max((_MODES[name.upper()] for name in strengths), default=None)
+    locks = frozenset((key, mode) for key in reads) if mode is not None else frozenset()
+    return Statement(kind="SELECT", reads=reads, locks=locks)
+
+
+def _advisory(text: str, params: Any) -> frozenset[tuple[Key, Mode]]:
+    """Return the advisory locks as locks of rows of one table; the key is known where it is all parameters."""
+    locks = set()
+    for called in _ADVISORY.finditer(text):
+        keys = _values(["%s"], params, start=text[: called.start()].count("%s")) if called[2] else {None}
+        locks |= {((ADVISORY, key), Mode.SHARE if called[1] else Mode.UPDATE) for key in keys}
+    return frozenset(locks)
+
+
+def _insert(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
+    whole = (table.name, None)
+    locks = {(whole, Mode.INSERT)} | _parents(table)
+    reads = set(others)
+    if re.search(r"\bON CONFLICT\b", text, re.IGNORECASE):
+        locks.add((whole, Mode.UPDATE))
+        reads.add(whole)
+    return Statement(kind="INSERT", reads=frozenset(reads), locks=frozenset(locks), writes=frozenset({whole}))
+
+
+def _update(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
+    columns = _changed_columns(text)
+    if columns is None or columns & table.unique:
+        locks = {(key, Mode.UPDATE) for key in rows} | {((table.name, None), Mode.INSERT)} | _parents(table)
+        locks |= _children(table, catalog)
+    else:
+        locks = {(key, Mode.NO_KEY_UPDATE) for key in rows} | _parents(table)
+    return Statement(kind="UPDATE", reads=rows | others, locks=frozenset(locks), writes=rows)
+
+
+def _delete(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
+    locks = {(key, Mode.UPDATE) for key in rows} | _children(table, catalog)
+    changed = catalog.changed_with(table.name) - {table.name}
+    writes = rows | {(name, None) for name in changed}
+    reads = rows | others | {(child, None) for child in table.children}
+    return Statement(kind="DELETE", reads=reads, locks=frozenset(locks), writes=writes)
+
+
+_WRITES = {"INSERT": _insert, "UPDATE": _update, "DELETE": _delete}
+
+
+def _parents(table: Table) -> set[tuple[Key, Mode]]:
+    return {((parent, None), Mode.KEY_SHARE) for parent in table.parents}
+
+
+def _children(table: Table, catalog: Catalog) -> set[tuple[Key, Mode]]:
+    """Return what the checks of a deleted or renamed key lock, and what the server changes along with it."""
+    checked = {((child, None), Mode.KEY_SHARE) for child in table.children}
+    return checked | {((child, None), Mode.UPDATE) for child in catalog.changed_with(table.name) - {table.name}}
+
+
+def _changed_columns(text: str) -> set[str] | None:
+    """Return the columns that an UPDATE sets; None where that is not plain."""
+    body = re.search(r"\bSET\b(.*?)(\bWHERE\b|$)", text, re.IGNORECASE | re.DOTALL)
+    if body is None or "(SELECT" in body[1].upper().replace(" ", ""):
+        return None
+    names = re.findall(rf"(?:^|,)\s*{_NAME}\s*=", re.sub(r"\([^()]*\)", "", body[1]), re.IGNORECASE)
+    return {quoted or bare.lower() for quoted, bare in names} or None
+
+
+def _keys(text: str, params: Any, table: Table) -> set[int | None]:
+    """Return the primary keys that the WHERE clause restricts the statement to; {None} where it does not plainly."""
+    where = re.search(r"\bWHERE\b(.*)$", text, re.IGNORECASE | re.DOTALL)
+    plain = where and not re.search(r"\b(OR|NOT|SELECT|UNION|EXCEPT|INTERSECT|CASE)\b", where[1], re.IGNORECASE)
+    if not (where and plain and table.pk) or "(SELECT" in text.upper().replace(" ", ""):
+        return {None}
+    column = rf'(?:(?:"{table.name}"|{table.name})\.)?(?:"{table.pk}"|\b{table.pk})'
+    found = re.search(rf"(?<![\w.\"]){column}\s*(?:=\s*(%s|\d+)(?![\s)]*[-+*/|%])|IN\s*\(([%s\d,\s]*)\))", where[1])
+    if found is None:
+        return {None}
+    start = text[: where.start(1)].count("%s") + where[1][: found.start()].count("%s")
+    return _values((found[1] or found[2]).split(","), params, start=start)
+
+
+def _values(operands: list[str], params: Any, *, start: int) -> set[int | None]:
+    given: Sequence[Any] = params if isinstance(params, list | tuple) else ()
+    values: set[int | None] = set()
+    for operand in (text.strip() for text in operands):
+        value = given[start] if operand == "%s" and start < len(given) else operand
+        start += operand == "%s"
+        values.add(int(value) if _may_be_key(value) else None)
+    return values or {None}

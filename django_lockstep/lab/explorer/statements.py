@@ -1,0 +1,232 @@
+"""What a statement says, for people: its verb, its table, which rows, and what it sets.
+
+A reader of Django's own SQL that gives up politely: what it does not recognise stays empty. Nothing is decided by it
+but words; what depends on what is `django_lockstep.lab.explorer.sql`'s to say.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from django_lockstep.lab.explorer.parts import Part, parts_of
+from django_lockstep.lab.explorer.results import Run, Step
+
+__all__ = ["Said", "in_parts", "is_time", "read", "seen", "short", "told"]
+
+_MOST = 4
+"""Columns shown of a row."""
+_FEW = 2
+"""Columns shown of a row in which nobody changes anything."""
+_NAME = re.compile(r'"(\w+)"')
+_PREFIX = re.compile(r'"\w+"\.(?=")')
+_TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(?:ONLY\s+)?(\w+)", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"\b(FROM|SET|WHERE|VALUES|RETURNING|ON CONFLICT|GROUP BY|ORDER BY|LIMIT|OFFSET|FOR(?= (?:NO KEY |KEY )?"
+    r"(?:UPDATE|SHARE)\b))\b",
+    re.IGNORECASE,
+)
+_MARK = re.compile("\ue000(\\d+)\ue001")
+_EQUAL = re.compile(r"(\w+) = (\ue000\d+\ue001|-?[\d.]+|'[^']*')")
+_AMONG = re.compile(r"(\w+) IN \(([^()]*)\)", re.IGNORECASE)
+_EXISTS = re.compile("SELECT (1|%s) AS ", re.IGNORECASE)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One statement with its parameters filled in."""
+
+    verb: str
+    """SELECT, INSERT, UPDATE, DELETE; for others the first word."""
+    table: str = ""
+    """The first table that it names."""
+    where: str = ""
+    """Which rows, as its text says; the whole rest of a statement without a table."""
+    keys: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The values that columns have in those rows, where the text fixes them."""
+    sets: Mapping[str, str] = field(default_factory=dict)
+    """What columns are set to: a value, or an expression."""
+    plain: frozenset[str] = frozenset()
+    """Columns that are set to a value which the program sent."""
+    locking: str = ""
+    """The row lock that a SELECT asks for, such as ``FOR UPDATE``."""
+
+    def may_touch(self, other: Said) -> bool:
+        """Whether both can be about one row, as far as their texts tell."""
+        return self.table == other.table and all(self.keys[name] & other.keys[name] for name in self._fixed(other))
+
+    def same_row(self, other: Said) -> bool:
+        """Whether both fix a column to the same value, and none to different ones."""
+        return bool(self._fixed(other)) and self.may_touch(other)
+
+    def _fixed(self, other: Said) -> set[str]:
+        """Return the columns that tell rows apart: both fix them, and neither sets them, as guarded writes do."""
+        return (self.keys.keys() & other.keys.keys()) - self.sets.keys() - other.sets.keys()
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(sql: str, arguments: tuple[str, ...]) -> tuple[Said, ...]:
+    """Return what the statement says; of a WITH statement what each part says that is about a table."""
+    numbers = iter(range(sql.count("%s")))
+    marked = re.sub("%s|%%", lambda found: f"\ue000{next(numbers)}\ue001" if found[0] == "%s" else "%", sql)
+    text = _NAME.sub(r"\1", _PREFIX.sub("", marked))
+    parts = parts_of(text) if text.upper().startswith("WITH ") else [Part(name="", text=text)]
+    said = [_said(part.text, arguments) for part in parts]
+    of_tables = tuple(each for each in said if each.table and each.table not in {part.name for part in parts})
+    return of_tables or (said[-1],)
+
+
+def _said(text: str, arguments: tuple[str, ...]) -> Said:
+    verb = text.partition(" ")[0].upper()
+    table = _TABLE.search(text)
+    if verb not in {"SELECT", "INSERT", "UPDATE", "DELETE"} or table is None:
+        return Said(verb=verb, where=_filled(text.partition(" ")[2], arguments))
+    clauses = _clauses(text)
+    where = clauses.get("WHERE", "")
+    sets = dict(_inserted(clauses) if verb == "INSERT" else _assigned(clauses.get("SET", "")))
+    return Said(
+        verb=verb,
+        table=table[1],
+        where=_filled(_bare(where), arguments),
+        keys=_keys(where, arguments),
+        sets={name: _filled(value, arguments, empty="") for name, value in sets.items()},
+        plain=frozenset(name for name, value in sets.items() if _MARK.fullmatch(value)),
+        locking=f"FOR {clauses['FOR']}" if "FOR" in clauses else "",
+    )
+
+
+def read(step: Step) -> Said:
+    """Return what the step's statement says; of several parts what the first one says that writes."""
+    said = _read(step.sql, step.arguments)
+    return next((part for part in said if part.verb != "SELECT"), said[0])
+
+
+def _filled(text: str, arguments: tuple[str, ...], *, empty: str = "''") -> str:
+    def value(found: re.Match[str]) -> str:
+        index = int(found[1])
+        return (arguments[index] or empty) if index < len(arguments) else "?"
+
+    return _MARK.sub(value, text)
+
+
+def _flat(text: str) -> str:
+    """Return the text with what stands in parentheses or quotes blanked out."""
+    depth, quoted, kept = 0, False, []
+    for letter in text:
+        quoted ^= letter == "'"
+        depth -= letter == ")" and not quoted
+        kept.append(letter if depth <= 0 and not quoted else " ")
+        depth += letter == "(" and not quoted
+    return "".join(kept)
+
+
+def _clauses(text: str) -> dict[str, str]:
+    """Return the statement's parts by the word that each begins with."""
+    found = [*_CLAUSE.finditer(_flat(text))]
+    ends = [match.start() for match in found[1:]] + [len(text)]
+    parts = {match[1].upper(): text[match.end() : end].strip() for match, end in zip(found, ends, strict=False)}
+    return {"": text[: found[0].start()] if found else text, **parts}
+
+
+def _split(text: str) -> list[str]:
+    """Return what commas separate, outside of parentheses."""
+    cuts = [index for index, letter in enumerate(_flat(text)) if letter == ","]
+    return [text[start:end].strip() for start, end in zip([0, *(i + 1 for i in cuts)], [*cuts, None], strict=True)]
+
+
+def _assigned(text: str) -> Iterator[tuple[str, str]]:
+    for part in _split(text) if text else ():
+        name, _, value = part.partition(" = ")
+        yield name, _bare(value)
+
+
+def _inserted(clauses: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    names = re.search(r"\(([^()]*)\)", clauses[""])
+    first = _split(clauses.get("VALUES", ""))[0]
+    values = _split(_bare(first)) if first.startswith("(") else []
+    if names and len(values) == len(_split(names[1])):
+        yield from zip(_split(names[1]), values, strict=True)
+
+
+def _bare(text: str) -> str:
+    """Return the text without parentheses around all of it."""
+    inner = text[1:-1]
+    whole = text.startswith("(") and text.endswith(")") and not _flat(text)[1:-1].strip()
+    return _bare(inner) if whole else text
+
+
+def _keys(where: str, arguments: tuple[str, ...]) -> dict[str, frozenset[str]]:
+    if re.search(r"\b(OR|NOT|SELECT|CASE)\b", where, re.IGNORECASE):
+        return {}
+    equal = {name: [value] for name, value in _EQUAL.findall(where)}
+    among = {name: _split(values) for name, values in _AMONG.findall(where)}
+    return {
+        name: frozenset(_filled(value, arguments) for value in values) for name, values in {**among, **equal}.items()
+    }
+
+
+def is_time(value: str | None) -> bool:
+    """Whether the value is a date with a time, which tells a reader little."""
+    return value is not None and bool(_TIME.match(value))
+
+
+def short(step: Step) -> str:
+    """Return in a few words what was asked for."""
+    return "; ".join(in_parts(step))
+
+
+def in_parts(step: Step) -> list[str]:
+    """Return in a few words what each part of it asks for: verb, table, rows, lock or new values."""
+    return [_in_short(said) for said in _read(step.sql, step.arguments)]
+
+
+def _in_short(said: Said) -> str:
+    if not said.table:
+        return f"{said.verb} {said.where}".strip()
+    rows = [f"{name}={'|'.join(sorted(values))}" for name, values in said.keys.items()] or [said.where]
+    tight = {
+        name: value if name in said.plain else re.sub(" ([-+*/]) ", r"\1", value) for name, value in said.sets.items()
+    }
+    sets = _listed({name: value for name, value in tight.items() if value not in {"NULL", "DEFAULT"}})
+    words = [said.verb, said.table, " ".join(rows), said.locking]
+    return " ".join(filter(None, words)) + (f": {sets}" if sets else "")
+
+
+def told(step: Step, run: Run | None = None) -> str:
+    """Return what came of it: the error, the values read, or how many rows; of long rows what the run changes."""
+    if step.sqlstate is not None:
+        return f"error {step.sqlstate}"
+    verb = read(step).verb
+    if verb == "INSERT" and step.rows == 1:
+        return ""
+    if step.values and verb == "SELECT" and not _EXISTS.match(step.sql):
+        return "; ".join(filter(None, (_listed(seen(row, step, run)) for row in step.values))) or _rows(step.rows)
+    return "" if step.rows is None else _rows(step.rows)
+
+
+def _rows(number: int | None) -> str:
+    return "1 row" if number == 1 else f"{number} rows"
+
+
+def seen(row: Mapping[str, str | None], step: Step, run: Run | None) -> dict[str, str | None]:
+    """Return the columns of a row read that matter in the run: what somebody writes, and by what it is found."""
+    columns = {name: value for name, value in row.items() if not is_time(value)}
+    fixed = {name for name, values in read(step).keys.items() if len(values) == 1}
+    relevant = {name: value for name, value in columns.items() if name in _written(step, run) - fixed}
+    return relevant or dict(list(columns.items())[:_FEW])
+
+
+def _written(step: Step, run: Run | None) -> set[str]:
+    """Return the columns that writes of the read table set or are restricted to."""
+    said = [read(other) for other in run.steps] if run else []
+    writes = [other for other in said if other.sets and other.table == read(step).table]
+    return {name for write in writes for name in (*write.sets, *write.keys)}
+
+
+def _listed(columns: Mapping[str, str | None]) -> str:
+    shown = [f"{name}={'NULL' if value is None else value or repr('')}" for name, value in columns.items()]
+    kept = [text for text, value in zip(shown, columns.values(), strict=True) if not is_time(value)]
+    return ", ".join(kept[:_MOST]) + ("…" if len(kept) > _MOST else "")

@@ -1,0 +1,115 @@
+"""A run as a timeline in plain text: a column for each actor, a line for each event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from django_lockstep.lab.explorer.explanations import Explanation, explanation
+from django_lockstep.lab.explorer.measure import clean, cut, wide
+from django_lockstep.lab.explorer.results import Run, Step
+from django_lockstep.lab.explorer.statements import in_parts, told
+
+__all__ = ["actors_of", "endings", "ground", "timeline", "transactions"]
+
+_WIDTH = 44
+_LEGEND = "┌│└ transaction   ┆ waits   → what came of it   ▲ where it breaks"
+
+
+def timeline(run: Run, *, width: int = _WIDTH) -> str:
+    """Return the run as text: what each actor sent, read and waited for, and who ended the wait.
+
+    ``width`` is each actor's column in characters. Values and waited-for rows show in runs that `replay` made.
+    """
+    names, why = actors_of(run), explanation(run)
+    lines = [f"schedule {run.schedule}, {'right' if run.holds else 'WRONG'}"]
+    lines.append("step  " + "".join(_filled(name, width) for name in names).rstrip())
+    lines.append("----  " + "".join(_filled("-" * (width - 2), width) for _ in names).rstrip())
+    for move in range(len(run.schedule)):
+        cells = {name: list(_Cell(run, name, move, why).lines()) for name in names}
+        for line in range(max((len(cell) for cell in cells.values()), default=0)):
+            number = f"{move + 1:4}" if line == 0 else "    "
+            lines.append(f"{number}  {_line(run, cells, move, line, width)}".rstrip())
+    return "\n".join([*lines, "", _LEGEND, *endings(run)])
+
+
+def endings(run: Run) -> list[str]:
+    """Return in plain sentences how the run ended, and why so."""
+    raised = [f"{name} raised {error}" for name, error in run.errors.items()]
+    reasons = [run.reason, explanation(run).text]
+    return [*raised, f"end: {clean(run.state)}", *(clean(reason) for reason in reasons if reason)]
+
+
+def actors_of(run: Run) -> list[str]:
+    """Return the names of those who sent something, in the order of their letters."""
+    letters = {step.actor: letter for step in run.steps for letter in run.schedule[step.begun : step.begun + 1]}
+    return sorted(letters, key=lambda name: letters[name])
+
+
+def transactions(run: Run, actor: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last move of each of the actor's transactions."""
+    spans: dict[int, tuple[int, int]] = {}
+    for step in run.steps:
+        if step.actor == actor and step.transaction is not None:
+            begun, ended = spans.get(step.transaction, (step.begun, step.ended))
+            spans[step.transaction] = min(begun, step.begun), max(ended, step.ended)
+    yield from spans.values()
+
+
+def ground(step: Step) -> str:
+    """Return whom the step waits for, and on what."""
+    return f"waits for {', '.join(step.waited_for)}" + (f" on {step.waited_on}" if step.waited_on else "")
+
+
+class _Cell:
+    """What one actor did in one move."""
+
+    def __init__(self, run: Run, actor: str, move: int, why: Explanation) -> None:
+        self._run, self._move, self._why = run, move, why
+        under_way = [step for step in run.steps if step.actor == actor and step.begun <= move <= step.ended]
+        self._step = under_way[-1] if under_way else None
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines: what began, how it waits, what ended."""
+        step, move = self._step, self._move
+        if step is None:
+            return
+        if step.begun == move:
+            yield from in_parts(step)
+        if step.begun == move and (step.waited_for or step.ended != move):
+            yield f"┆ {ground(step)}"
+        elif step.begun < move == step.ended:
+            yield f"┆ woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "┆ goes on"
+        if step.begun < move < step.ended:
+            yield "┆"
+        yield from self._end(step) if step.ended == move else ()
+
+    def _end(self, step: Step) -> Iterator[str]:
+        result = told(step, self._run)
+        if result:
+            yield f"→ {result}"
+        if step is self._why.step:
+            yield f"▲ {self._why.mark}"
+
+
+def _line(run: Run, cells: Mapping[str, list[str]], move: int, line: int, width: int) -> str:
+    """Return one line of a move, with the edge of each actor's transaction."""
+    parts = []
+    for name, cell in cells.items():
+        text = cell[line] if line < len(cell) else ""
+        parts.append(_filled(f"{_edge(run, name, move, line, len(cell))} {text}", width))
+    return "".join(parts)
+
+
+def _edge(run: Run, name: str, move: int, line: int, lines: int) -> str:
+    for begun, ended in transactions(run, name):
+        if begun <= move <= ended:
+            first, last = (move, line) == (begun, 0), move == ended and line >= lines - 1
+            if last and line >= lines:
+                return " "
+            return "┌" if first else "└" if last else "│"
+    return " "
+
+
+def _filled(text: str, width: int) -> str:
+    text = cut(text, width - 2) if text.strip() else ""
+    return text + " " * (width - wide(text))

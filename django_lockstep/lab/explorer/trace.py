@@ -1,0 +1,51 @@
+"""What one run did, as the controller notes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.search import Move
+
+__all__ = ["Begun", "Trace"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Begun:
+    """One step on its way."""
+
+    actor: int
+    number: int
+    operation: Operation
+    ended: int | None = None
+    waited_for: tuple[int, ...] = ()
+    waited_on: str = ""
+    woken_by: int | None = None
+
+
+@dataclass(slots=True)
+class Trace:
+    """What one run did."""
+
+    moves: list[Move] = field(default_factory=list)
+    enabled: list[tuple[int, ...]] = field(default_factory=list)
+    pending: list[dict[int, str]] = field(default_factory=list)
+    """The statements that the ready actors stood before, at each move."""
+    steps: list[Begun] = field(default_factory=list)
+    cycles: list[tuple[frozenset[int], int, str]] = field(default_factory=list)
+    """Deadlocks: actors, victim, the server's words."""
+    unsteerable: int = 0
+    rests: int = 0
+    """How often an actor that was refused the same lock twice had to let somebody else go first."""
+    complete: bool = True
+
+    @property
+    def actors(self) -> list[int]:
+        """Who moved at each step."""
+        return [move.actor for move in self.moves]
+
+    @property
+    def preemptions(self) -> int:
+        """How often an actor that could have gone on was interrupted."""
+        pairs = zip(self.moves, self.moves[1:], self.enabled[1:], strict=False)
+        return sum(before.actor != after.actor and before.actor in enabled for before, after, enabled in pairs)

@@ -1,0 +1,61 @@
+"""Watches what the thread that explores does to the databases itself: it sets up, and looks at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_lockstep.lab.explorer.hooks import Hooks
+from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.explorer.sql import understood
+
+__all__ = ["Watch"]
+
+
+class Watch:
+    """Has tables copied before this thread writes them, and lets it not wait for the disk, until `close`."""
+
+    def __init__(self, server: Callable[[str], Server]) -> None:
+        self._server = server
+        self._watched: dict[str, tuple[Hooks, str]] = {}
+        # No connection is opened here: Django's tests refuse databases that they were not told of.
+        for wrapper in connections.all(initialized_only=True):
+            if wrapper.connection is not None and wrapper.vendor == "postgresql":
+                self.connected(wrapper)
+
+    def connected(self, wrapper: BaseDatabaseWrapper) -> None:
+        """Watch a connection that this thread has just opened, perhaps again."""
+        if wrapper.alias in self._watched:
+            self._watched[wrapper.alias][0].remove()
+        hooks = Hooks(wrapper, _Observer(self._server(wrapper.alias)))
+        self._watched[wrapper.alias] = hooks, hooks.setting("synchronous_commit")
+        hooks.send_aside("SET synchronous_commit = off")
+
+    def close(self) -> None:
+        """Leave the connections as they were."""
+        for hooks, before in self._watched.values():
+            hooks.remove()
+            hooks.send_aside(f"SET synchronous_commit = {before}")
+
+
+class _Observer:
+    """A gate that stops nobody."""
+
+    detailed = False
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def before(self, operation: Operation) -> None:
+        """Copy what is about to be written for the first time."""
+        catalog = self._server.catalog
+        statement = understood(operation, catalog)
+        if statement.kind == "UNKNOWN":
+            self._server.save(catalog.ordinary())
+        self._server.save(name for table, _ in statement.writes for name in catalog.changed_with(table))
+
+    def after(self, operation: Operation) -> None:
+        """Do nothing."""

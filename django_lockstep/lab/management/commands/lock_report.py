@@ -1,0 +1,85 @@
+"""``manage.py lock_report``: prints who waits for whom right now."""
+
+import math
+import shutil
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator
+from contextlib import suppress
+from time import sleep
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DEFAULT_DB_ALIAS, NotSupportedError, OperationalError
+from django.utils.connection import ConnectionDoesNotExist
+
+from django_lockstep.lab.report import LockReport, as_json, lock_report, text
+
+_CLEAR = "\033[H\033[2J"
+
+
+class Command(BaseCommand):
+    """Exit 0 whether somebody waits or not, 1 if the database does not answer, 2 on wrong usage."""
+
+    help = "Prints who waits for which lock: model, primary key, statement, for how long, and for whom."
+    # Who asks is in a hurry, and the answer does not depend on the project's health.
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare --database, --watch and --format."""
+        watch = "look again every SECONDS (default: 2) until Ctrl-C"
+        parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
+        parser.add_argument("--watch", nargs="?", const=2.0, type=_interval, metavar="SECONDS", help=watch)
+        parser.add_argument("--format", choices=["text", "json"], default="text", help="json: one report a line")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print one report, or one after the other."""
+        watched = options["watch"] is not None
+        with suppress(KeyboardInterrupt):
+            for report in _reports(options["database"], every=options["watch"]):
+                if options["format"] == "json":
+                    self.stdout.write(as_json(report))
+                else:
+                    self._print(report, afresh=watched and self.stdout.isatty())
+                self.stdout.flush()
+
+    def _print(self, report: LockReport, *, afresh: bool) -> None:
+        """Print the text; afresh: on an empty screen, and no more than fits, since the first lines matter most."""
+        columns, rows = shutil.get_terminal_size((100, 24))
+        headline, *lines = text(report, width=columns).splitlines()
+        if afresh:
+            self.stdout.write(_CLEAR, ending="")
+            lines = _fitting(lines, rows=rows - 2)
+        self.stdout.write(headline, self.style.WARNING if report.waits else self.style.SUCCESS)
+        self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
+
+
+def _reports(using: str, *, every: float | None) -> Iterator[LockReport]:
+    yield _report(using)
+    while every is not None:
+        sleep(every)
+        yield _report(using)
+
+
+def _report(using: str) -> LockReport:
+    try:
+        return lock_report(using)
+    except (NotSupportedError, ConnectionDoesNotExist) as error:
+        raise CommandError(str(error), returncode=2) from error
+    except OperationalError as error:
+        raise CommandError(f"Database {using!r} does not answer: {error}") from error
+
+
+def _fitting(lines: list[str], *, rows: int) -> list[str]:
+    if len(lines) <= rows:
+        return lines
+    return [*lines[: rows - 1], f"... and {len(lines) - rows + 1} lines more: see them without --watch"]
+
+
+def _interval(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ArgumentTypeError(f"{value!r} is no number of seconds greater than zero")
+    return seconds

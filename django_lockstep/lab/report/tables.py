@@ -1,0 +1,57 @@
+"""Which table and which model a lock is on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.apps import apps
+from django.db import connections
+
+from django_lockstep.lab.report.queries import RELATIONS, Row, fetch
+
+__all__ = ["Table", "tables_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table that somebody waits for, or for a row of."""
+
+    name: str
+    """Its name, with its schema if that is not on the search path."""
+    model: str | None
+    """The label of the model that lives in it; None if no installed one does."""
+    sql_name: str
+    """Its full name, quoted."""
+    key_columns: tuple[str, ...]
+    """The columns of its primary key, quoted."""
+
+
+def tables_of(cursor: Any, oids: Iterable[int], *, using: str) -> dict[int, Table]:
+    """Return the tables by the numbers of these tables and indexes; what was not committed yet is left out."""
+    asked = sorted(set(oids))
+    labels = _labels(using) if asked else {}
+    return {row["oid"]: _table(row, labels, using=using) for row in (fetch(cursor, RELATIONS, asked) if asked else ())}
+
+
+def _table(row: Row, labels: dict[str, str], *, using: str) -> Table:
+    quote = connections[using].ops.quote_name
+    full = f"{quote(row['nspname'])}.{quote(row['relname'])}"
+    # A db_table without a schema means the table that is found first on the search path.
+    model = (labels.get(quote(row["relname"])) if row["visible"] else None) or labels.get(full)
+    return Table(
+        name=row["relname"] if row["visible"] else f"{row['nspname']}.{row['relname']}",
+        model=model,
+        sql_name=row["sql_name"],
+        key_columns=tuple(row["key_columns"]),
+    )
+
+
+def _labels(using: str) -> dict[str, str]:
+    """Return models' labels by quoted table, those of automatic many-to-many tables included."""
+    quote = connections[using].ops.quote_name
+    models = [model for model in apps.get_models(include_auto_created=True) if not model._meta.proxy]
+    # Where several share a table, the one that made it comes last and stays.
+    models.sort(key=lambda model: model._meta.managed)
+    return {quote(model._meta.db_table): model._meta.label for model in models}

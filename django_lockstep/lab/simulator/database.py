@@ -1,0 +1,120 @@
+"""What the simulator asks of the database itself."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import django
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.db import DatabaseError, connections
+from django.db.migrations.executor import MigrationExecutor
+
+from django_lockstep.lab.conf import simulate_migrates
+from django_lockstep.lab.simulator.errors import SimulationError
+
+__all__ = ["end_sessions", "environment", "require_connections", "require_row_locks", "require_tables"]
+
+
+def require_row_locks(alias: str) -> None:
+    """Raise `SimulationError` unless this database is a PostgreSQL that answers."""
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        raise SimulationError(
+            f"Database {alias!r} runs on {connection.settings_dict['ENGINE']} ({connection.display_name}). "
+            "The simulation needs real row locks, and they need PostgreSQL: set DATABASE_URL or DATABASES accordingly."
+        )
+    try:
+        connection.ensure_connection()
+    except (DatabaseError, ImproperlyConfigured) as error:
+        raise SimulationError(f"Database {alias!r} cannot be reached: {error}") from error
+
+
+def require_connections(alias: str, number: int) -> None:
+    """Raise `SimulationError` if the server surely has no room for so many more connections.
+
+    Sessions of other roles may be hidden, and a pooler lets many clients share few sessions: a worker that finds no
+    room all the same says so when it starts.
+    """
+    with connections[alias].cursor() as cursor:
+        cursor.execute(_ROOM)
+        pid, allowed, reserved, taken = cursor.fetchone()
+    free = max(0, allowed - reserved - taken)
+    behind_a_pooler = connections[alias].connection.info.backend_pid != pid
+    if number > free and not behind_a_pooler:
+        raise SimulationError(
+            f"{number} workers need a connection each, but database {alias!r} has {free} left: max_connections is "
+            f"{allowed}, {reserved} of them are reserved, {taken} taken. Use fewer workers or raise max_connections."
+        )
+
+
+_ROOM = """\
+SELECT pg_backend_pid(), current_setting('max_connections')::int,
+       CASE WHEN rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+            + coalesce(current_setting('reserved_connections', true)::int, 0) END,
+       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')
+FROM pg_roles WHERE rolname = current_user"""
+
+
+def require_tables(alias: str, apps: Iterable[str]) -> None:
+    """Apply missing migrations where ``LOCKSTEP_LAB_MIGRATES`` allows it: of all apps, any may refer to users.
+
+    Raises `SimulationError` if one of these apps still misses one.
+    """
+    may_migrate = simulate_migrates()
+    if not (missing := _unapplied(alias, None if may_migrate else apps)):
+        return
+    if not may_migrate:
+        raise SimulationError(
+            f"Database {alias!r} misses migrations: {', '.join(missing)}. Run manage.py migrate --database {alias} "
+            "first, or set LOCKSTEP_LAB_MIGRATES = True."
+        )
+    try:
+        call_command("migrate", database=alias, verbosity=0, interactive=False)
+    except DatabaseError as error:
+        raise SimulationError(f"Database {alias!r} could not be migrated: {error}") from error
+
+
+def _unapplied(alias: str, apps: Iterable[str] | None) -> list[str]:
+    """Return the migrations that these apps, or all (None), still miss."""
+    executor = MigrationExecutor(connections[alias])
+    names = [None] if apps is None else sorted(set(apps))
+    targets = [node for app in names for node in executor.loader.graph.leaf_nodes(app)]
+    return [f"{migration.app_label}.{migration.name}" for migration, _ in executor.migration_plan(targets)]
+
+
+def environment(alias: str) -> dict[str, Any]:
+    """Return what figures depend on, in plain values."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute(
+            "SELECT current_setting('server_version'), current_setting('default_transaction_isolation'), "
+            "current_setting('synchronous_commit'), current_setting('fsync')"
+        )
+        version, isolation, synchronous_commit, fsync = cursor.fetchone()
+    return {
+        "database": f"PostgreSQL {version.partition(' ')[0]}",
+        "isolation": isolation,
+        "synchronous_commit": synchronous_commit,
+        "fsync": fsync,
+        "django": django.get_version(),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+    }
+
+
+def end_sessions(alias: str, prefixes: Sequence[str]) -> None:
+    """End the sessions whose application names begin so, and wait until they are gone, at most 5 seconds for each.
+
+    A worker that was killed leaves its server process behind, which first finishes its statement. Afterwards nothing
+    is written any more.
+    """
+    if prefixes:
+        with connections[alias].cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "WHERE EXISTS (SELECT FROM unnest(%s::text[]) AS prefix WHERE starts_with(application_name, prefix))",
+                [list(prefixes)],
+            )

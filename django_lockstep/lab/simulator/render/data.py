@@ -1,0 +1,163 @@
+"""Reports for programs."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django_lockstep.lab.simulator.report import LoadReport, Row
+from django_lockstep.lab.simulator.rounds import StoryReport, StoryRow
+from django_lockstep.lab.simulator.sweep import SweepReport
+
+__all__ = ["SCHEMA_VERSION", "Report", "as_csv", "as_json"]
+
+Report = LoadReport | StoryReport | SweepReport
+"""What can be rendered."""
+
+SCHEMA_VERSION = 1
+"""Goes up when a key changes its meaning or goes away; new keys may come without."""
+
+
+def as_json(report: Report) -> str:
+    """Return the whole report as JSON; money is a string with two places, latencies are milliseconds."""
+    return json.dumps(as_dict(report), indent=2)
+
+
+def as_dict(report: Report) -> dict[str, Any]:
+    """Return the report as plain values, with ``schema_version`` and ``kind`` (load, sweep or story)."""
+    kind, body = _body(report)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": kind,
+        "environment": dict(report.environment),
+        "planned": list(report.planned),
+        "interrupted": report.interrupted,
+        "notes": list(report.notes),
+        **body,
+        "advice": list(report.advice),
+    }
+
+
+def _body(report: Report) -> tuple[str, dict[str, Any]]:
+    """Return the kind of report, and what only that kind has."""
+    if isinstance(report, StoryReport):
+        story = {"name": report.story, "text": report.text, "promise": report.promise, "rounds": report.rounds}
+        return "story", {"story": story, "strategies": list(map(story_row, report.rows))}
+    plan = {**dataclasses.asdict(report.plan), **report.load}
+    if isinstance(report, LoadReport):
+        return "load", {"plan": plan, "strategies": list(map(load_row, report.rows))}
+    points = [
+        {report.sweep.axis: point.value, "strategies": list(map(load_row, point.rows))} for point in report.points
+    ]
+    return "sweep", {"sweep": dataclasses.asdict(report.sweep), "plan": plan, "points": points}
+
+
+def as_csv(report: Report) -> str:
+    """Return one line a strategy with a heading.
+
+    For a sweep one line a strategy and size, for a story one for each of a strategy's endings.
+    """
+    if isinstance(report, LoadReport):
+        return _csv(_flat(load_row(row)) for row in report.rows)
+    if isinstance(report, SweepReport):
+        size = {"sweep": report.sweep.axis}
+        return _csv(
+            {**size, "size": point.value, **_flat(load_row(row))} for point in report.points for row in point.rows
+        )
+    return _csv(
+        {**_flat({name: value for name, value in line.items() if name != "endings"}), **_flat(ending)}
+        for line in map(story_row, report.rows)
+        for ending in line["endings"] or [{}]
+    )
+
+
+def load_row(row: Row) -> dict[str, Any]:
+    """Return a strategy's figures as plain values."""
+    verdict = row.verdict
+    return {
+        "strategy": row.strategy,
+        "claims_safe": row.safe,
+        "verdict": row.status,
+        "lost_updates": verdict.lost_updates,
+        "money_lost": f"{verdict.money_lost:.2f}",
+        "money_difference": f"{verdict.money_difference:.2f}",
+        "overdrawn_accounts": verdict.overdrawn_accounts,
+        "overdrawn_by": f"{verdict.overdrawn_by:.2f}",
+        "entries": verdict.entries,
+        "missing_entries": verdict.missing,
+        "unexpected_entries": verdict.unexpected,
+        "broken_links": verdict.broken_links,
+        "from_ledger_alone": verdict.from_ledger_alone,
+        "workers": row.workers,
+        "seconds": round(row.seconds, 3),
+        "operations": row.operations,
+        "succeeded": row.succeeded,
+        "refused": row.refused,
+        "failed": row.failed,
+        "operations_per_second": round(row.operations_per_second, 1),
+        "latency_ms": {name: _rounded(value) for name, value in dataclasses.asdict(row.latency_ms).items()},
+        "retries": row.retries,
+        "retries_per_operation": round(row.retries_per_operation, 3),
+        "conflicts": row.conflicts,
+        "deadlocks": row.deadlocks,
+        "fairness": _rounded(row.fairness),
+        "errors": dict(row.errors),
+        "error_examples": dict(row.error_examples),
+        "casualties": list(row.casualties),
+        "cut_short": row.cut_short,
+    }
+
+
+def story_row(row: StoryRow) -> dict[str, Any]:
+    """Return how a strategy played the story, as plain values."""
+    return {
+        "strategy": row.strategy,
+        "claims_safe": row.safe,
+        "verdict": row.status,
+        "rounds": row.rounds,
+        "broken_rounds": row.broken,
+        "endings": [
+            {
+                "balance": ending.observed,
+                "outcomes": dict(ending.outcomes),
+                "passed": [actor for actor, outcome in ending.outcomes.items() if outcome == "passed"],
+                "broken": ending.broken,
+                "ending_rounds": ending.rounds,
+            }
+            for ending in row.endings
+        ],
+        "casualties": list(row.casualties),
+        "cut_short": row.cut_short,
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values for one line: groups that every row has spread out, other collections in one field."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "latency_ms":
+            flat |= _flat(value, prefix="latency_ms_")
+        elif isinstance(value, Mapping):
+            flat[prefix + name] = "; ".join(f"{key}: {part}" for key, part in value.items())
+        elif isinstance(value, list):
+            flat[prefix + name] = "; ".join(map(str, value))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _csv(rows: Iterable[dict[str, Any]]) -> str:
+    text, lines = io.StringIO(), list(rows)
+    fields = list(dict.fromkeys(name for line in lines for name in line))
+    writer = csv.DictWriter(text, fieldnames=fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue().rstrip("\n")

@@ -1,0 +1,235 @@
+"""A sweep as two panels: operations a second, and the 99th percentile of latency, over what was varied.
+
+Every strategy has a marker and a colour of its own, so that it is told apart without colours too, and its name stands
+at the end of its line. Colours are those of M. Okabe and K. Ito, "Color Universal Design", 2008, which differ for all
+kinds of colour vision. One that was seen wrong is dashed, with a cross at each size where it was.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape
+
+from django_lockstep.lab.simulator.advice import figures
+from django_lockstep.lab.simulator.errors import SimulationError
+from django_lockstep.lab.simulator.report import Row
+from django_lockstep.lab.simulator.sweep import SweepReport
+from django_lockstep.lab.simulator.wording import counted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["FORMATS", "as_plot", "require_matplotlib"]
+
+FORMATS = ("svg", "png")
+"""What a plot can be, by the ending of its file."""
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#7A5230", "#5D3A9B")
+_MARKERS = "os^DvP*<>Xhp"
+_INK, _GREY, _WRONG = "#222222", "#666666", "#B00020"
+_DASHED = (0, (4, 2))
+_GAP = 0.052
+"""Between the names of two lines, as a share of a panel's height."""
+_STYLE: Any = {
+    "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
+    "svg.hashsalt": "sweep",  # the same figures give the same file
+    "font.family": "sans-serif",
+    "font.size": 10.5,
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _GREY,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One of the two."""
+
+    title: str
+    """What it shows."""
+    logarithmic: bool
+    """Whether its axis is."""
+    figure: Callable[[Row], float | None]
+    """What it shows of a row."""
+
+
+_PANELS = (
+    Panel(title="Operations a second", logarithmic=False, figure=lambda row: row.operations_per_second),
+    Panel(title="p99 latency in ms, logarithmic", logarithmic=True, figure=lambda row: row.latency_ms.p99),
+)
+
+
+def require_matplotlib() -> None:
+    """Raise `SimulationError` where matplotlib, which draws plots, is not installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise SimulationError(
+            "Plots need matplotlib, the extra 'plot' of this package: install it, or leave --plot away."
+        ) from None
+
+
+def as_plot(report: SweepReport, *, form: str) -> bytes:
+    """Return the plot in one of `FORMATS`. Raises `SimulationError` where matplotlib is not installed."""
+    require_matplotlib()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(_STYLE):
+        drawing = Figure(figsize=(13.2, 5.8), facecolor="white")
+        _draw(drawing, report)
+        file = io.BytesIO()
+        metadata = {"Title": _title(report), **({"Date": None} if form == "svg" else {"Description": _told(report)})}
+        drawing.savefig(file, format=form, dpi=150, metadata=metadata)
+    return _described(file.getvalue(), _told(report)) if form == "svg" else file.getvalue()
+
+
+def _draw(drawing: Figure, report: SweepReport) -> None:
+    drawing.text(0.045, 0.945, _title(report), fontsize=15, fontweight="bold")
+    drawing.text(0.045, 0.9, _settings(report), color=_GREY)
+    drawing.text(0.045, 0.028, _legend(report), color=_GREY)
+    for number, panel in enumerate(_PANELS):
+        axes = drawing.add_axes((0.045 + 0.5 * number, 0.15, 0.3, 0.66))
+        _draw_panel(axes, panel, report)
+
+
+def _draw_panel(axes: Axes, panel: Panel, report: SweepReport) -> None:
+    axes.set_title(panel.title, loc="left", fontsize=11.5, fontweight="bold")
+    _prepare(axes, panel, report)
+    ends = []
+    for number, name in enumerate(report.planned):
+        line = [(value, figure, row) for value, row in report.line(name) if (figure := panel.figure(row)) is not None]
+        if line:
+            _draw_line(axes, line, number=number)
+            ends.append((number, name, *line[-1][:2]))
+    if not panel.logarithmic:
+        axes.set_ylim(bottom=0)
+    wrong = {row.strategy for row in report.rows if _is_wrong(row)}
+    _name_lines(axes, ends, wrong=wrong)
+
+
+def _prepare(axes: Axes, panel: Panel, report: SweepReport) -> None:
+    from matplotlib.ticker import LogLocator
+
+    values = report.sweep.values
+    axes.set_xscale("log", base=2 if report.sweep.axis == "workers" else 10)
+    axes.set_xticks(values, [f"{value:,}" for value in values])
+    axes.minorticks_off()
+    axes.set_xlabel(report.sweep.axis)
+    if panel.logarithmic:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_line(axes: Axes, line: Sequence[tuple[int, float, Row]], *, number: int) -> None:
+    wrong = [(value, figure) for value, figure, row in line if _is_wrong(row)]
+    values, figures, _ = zip(*line, strict=True)
+    axes.plot(values, figures, linewidth=1.8, linestyle=_DASHED if wrong else "solid", **_marker(number, hollow=wrong))
+    if wrong:
+        axes.plot(*zip(*wrong, strict=True), linestyle="none", marker="x", color=_WRONG, markersize=9.5, mew=1.8)
+
+
+def _marker(number: int, *, hollow: object) -> dict[str, Any]:
+    colour = _COLOURS[number % len(_COLOURS)]
+    fill = "white" if hollow else colour
+    return {
+        "color": colour,
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "markersize": 6.5,
+        "markerfacecolor": fill,
+        "clip_on": False,
+    }
+
+
+def _name_lines(axes: Axes, ends: Sequence[tuple[int, str, int, float]], *, wrong: Container[str]) -> None:
+    """Write each line's name beside its end, moved up or down where names would touch, with a thin line to it."""
+    axes.autoscale_view()
+    axes.autoscale(enable=False)  # from here on nothing moves any more
+    to_axes = axes.transData - axes.transAxes
+    places = [to_axes.transform((value, figure)) for _, _, value, figure in ends]
+    heights = spread([float(place[1]) for place in places], gap=_GAP)
+    for (number, name, _, _), (right, top), height in zip(ends, places, heights, strict=True):
+        look = _marker(number, hollow=name in wrong)
+        axes.plot(
+            (right + 0.018, 1.045), (top, height), color=look["color"], lw=0.7, clip_on=False, transform=axes.transAxes
+        )
+        axes.plot((1.065,), (height,), transform=axes.transAxes, **look)
+        label = f"{name} (wrong)" if name in wrong else name
+        axes.text(1.09, height, label, va="center", transform=axes.transAxes)
+
+
+def spread(heights: Sequence[float], *, gap: float) -> list[float]:
+    """Return the heights in the same order, moved as little as it takes to be ``gap`` apart and at most 1."""
+    order = sorted(range(len(heights)), key=heights.__getitem__)
+    placed = [heights[index] for index in order]
+    for position in range(1, len(placed)):
+        placed[position] = max(placed[position], placed[position - 1] + gap)
+    ceiling = 1.0
+    for position in reversed(range(len(placed))):
+        placed[position] = min(placed[position], ceiling)
+        ceiling = placed[position] - gap
+    return [height for _, height in sorted(zip(order, placed, strict=True))]
+
+
+def _is_wrong(row: Row) -> bool:
+    return row.status not in {"correct", "untested"}
+
+
+# In words.
+
+
+def _title(report: SweepReport) -> str:
+    if report.sweep.axis == "workers":
+        where = counted(report.load["accounts"], "account")
+        return f"How throughput and latency grow with the number of workers, on {where}"
+    return (
+        f"How throughput and latency change with the number of accounts, for {counted(report.plan.workers, 'worker')}"
+    )
+
+
+def _settings(report: SweepReport) -> str:
+    facts = report.environment
+    known = ("isolation", "synchronous_commit", "fsync")
+    settings = [f"{name} {facts[name]}" for name in known if name in facts]
+    versions = [f"Django {facts['django']}", f"Python {facts['python']}", f"{facts['cpus']} CPUs"]
+    load = f"deposit:withdraw:transfer {report.load['mix']}"
+    return " · ".join([facts["database"], *settings, *versions, load, f"{report.plan.extent} each"])
+
+
+def _legend(report: SweepReport) -> str:
+    cut = f"Interrupted by {report.interrupted}, so not complete. " if report.interrupted else ""
+    if any(map(_is_wrong, report.rows)):
+        return f"{cut}Dashed, with a cross: balances were wrong at the end (lost updates or an overdrawn account)."
+    return f"{cut}All balances were right at the end."
+
+
+def _told(report: SweepReport) -> str:
+    """Return the plot for those who do not see it."""
+    return " ".join([f"{_settings(report)}.", *_lines_told(report), _legend(report)])
+
+
+def _lines_told(report: SweepReport) -> Iterable[str]:
+    for name in report.planned:
+        told = "; ".join(
+            f"{report.sweep.named(value)}: {figures(row)}" + (", wrong" if _is_wrong(row) else "")
+            for value, row in report.line(name)
+        )
+        yield f"{name}: {told or 'not measured'}."
+
+
+def _described(svg: bytes, text: str) -> bytes:
+    """Return the drawing as one picture with a description, as screen readers want it, behind matplotlib's title."""
+    head, title, rest = svg.partition(b"</title>")
+    head = head.replace(b"<svg ", b'<svg role="img" aria-labelledby="title desc" ', 1)
+    head = head.replace(b"<title>", b'<title id="title">', 1)
+    return head + title + f'\n <desc id="desc">{escape(text)}</desc>'.encode() + rest

@@ -1,0 +1,270 @@
+"""Reports for people: tables that fit into 80 columns, and the answer below them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from django_lockstep.lab.management import tables
+from django_lockstep.lab.management.tables import bold, plain_table
+from django_lockstep.lab.simulator.errors import SimulationError
+from django_lockstep.lab.simulator.render.data import Report
+from django_lockstep.lab.simulator.report import LoadReport, Row
+from django_lockstep.lab.simulator.rounds import PASSED, REFUSED, Ending, StoryReport, StoryRow
+from django_lockstep.lab.simulator.sweep import SweepReport
+from django_lockstep.lab.simulator.wording import counted, listed, loss
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = ["as_table", "require_rich"]
+
+_CALM: Mapping[str, str] = {"correct": "green", "untested": "yellow"}
+"""The colours of verdicts that are no alarm."""
+
+
+def require_rich() -> None:
+    """Raise `SimulationError` where rich, which draws the tables, is not installed."""
+    try:
+        tables.require_rich()
+    except ImportError as error:
+        raise SimulationError(str(error)) from None
+
+
+def as_table(report: Report, *, width: int = 80, colour: bool = False) -> str:
+    """Return the report as text of this width; ``colour`` puts terminal codes into it.
+
+    Raises `SimulationError` where rich is not installed.
+    """
+    require_rich()
+    return tables.drawn(_blocks(report), width=width, colour=colour)
+
+
+def _blocks(report: Report) -> Iterable[RenderableType]:
+    if isinstance(report, LoadReport):
+        return _load_blocks(report)
+    return _sweep_blocks(report) if isinstance(report, SweepReport) else _story_blocks(report)
+
+
+# A load.
+
+
+def _load_blocks(report: LoadReport) -> Iterable[RenderableType]:
+    workers, accounts = counted(report.plan.workers, "worker"), counted(report.load["accounts"], "account")
+    yield bold(f"{workers} on {accounts}, {_work(report)}")
+    yield _circumstances(report)
+    if report.rows:
+        yield ""
+        yield _figures(report.rows, _RESULTS)
+        yield ""
+        yield _figures(report.rows, _COSTS)
+        yield ""
+        yield "p50 to max: latency in ms. Fairness between workers: 1.00 is best."
+        yield from _remarks(report.rows)
+    yield from _end(report, question="Which should I use?")
+
+
+def _milliseconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+_RESULTS: Mapping[str, Callable[[Row], str]] = {
+    "Lost": lambda row: f"{row.verdict.lost_updates:,}",
+    "Money off": lambda row: f"{row.verdict.money_lost:,.2f}",
+    "ops/s": lambda row: f"{row.operations_per_second:,.0f}",
+    "p50": lambda row: _milliseconds(row.latency_ms.p50),
+    "p95": lambda row: _milliseconds(row.latency_ms.p95),
+    "p99": lambda row: _milliseconds(row.latency_ms.p99),
+    "max": lambda row: _milliseconds(row.latency_ms.max),
+}
+_COSTS: Mapping[str, Callable[[Row], str]] = {
+    "Retries/op": lambda row: f"{row.retries_per_operation:.2f}",
+    "Conflicts": lambda row: f"{row.conflicts:,}",
+    "Deadlocks": lambda row: f"{row.deadlocks:,}",
+    "Refused": lambda row: f"{row.refused:,}",
+    "Errors": lambda row: f"{row.failed:,}",
+    "Fairness": lambda row: "-" if row.fairness is None else f"{row.fairness:.2f}",
+}
+
+
+def _figures(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]) -> Table:
+    """Return a table of these figures; the first one has the verdict too."""
+    judged = columns is _RESULTS
+    table = plain_table("Strategy", *(["Verdict"] if judged else []))
+    for title in columns:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        verdict = [_verdict(row.status)] if judged else []
+        table.add_row(row.strategy, *verdict, *(cell(row) for cell in columns.values()))
+    return table
+
+
+def _remarks(rows: Sequence[Row]) -> Iterable[str]:
+    """Yield what needs more words than a column has."""
+    remarks = [remark for row in rows for remark in _remarks_on(row)]
+    if remarks:
+        yield ""
+    yield from remarks
+
+
+def _remarks_on(row: Row, *, losses: bool = True) -> Iterable[str]:
+    if losses and row.status not in _CALM:
+        yield f"{row.strategy} {loss(row.verdict)}."
+    if row.status == "untested":
+        yield f"{row.strategy}: no operation succeeded, so that nothing was put to the test."
+    for kind, count in row.errors.items():
+        yield f"{row.strategy}: {count:,} x {kind}: {row.error_examples.get(kind, '')}"
+    yield from (f"{row.strategy}: {casualty}" for casualty in row.casualties)
+    if row.verdict.from_ledger_alone:
+        yield f"{row.strategy}: what all workers were told is not known, so the verdict is from the ledger alone."
+    if row.cut_short:
+        yield f"{row.strategy}: interrupted after {row.seconds:.1f} s."
+
+
+# A sweep: how each figure grows, one table a figure.
+
+
+def _sweep_blocks(report: SweepReport) -> Iterable[RenderableType]:
+    sweep = report.sweep
+    varied = f"{', '.join(f'{value:,}' for value in sweep.values[:-1])} and {sweep.named(sweep.values[-1])}"
+    if sweep.axis == "workers":
+        scope = f"{varied} on {counted(report.load['accounts'], 'account')}"
+    else:
+        scope = f"{counted(report.plan.workers, 'worker')} on {varied}"
+    yield bold(f"{scope}, {_work(report)}")
+    yield _circumstances(report)
+    for title, cell in _GROWING.items() if report.points else ():
+        yield ""
+        yield bold(title)
+        yield _growth(report, cell)
+    yield from _sweep_remarks(report)
+    yield from _end(report, question="Which should I use?")
+
+
+_GROWING: Mapping[str, Callable[[Row], str]] = {
+    "Operations a second; x where the strategy was wrong": lambda row: (
+        f"{'' if row.status in _CALM else 'x '}{row.operations_per_second:,.0f}"
+    ),
+    "p50: half of the operations took at most so many ms": lambda row: _milliseconds(row.latency_ms.p50),
+    "p95 in ms": lambda row: _milliseconds(row.latency_ms.p95),
+    "p99 in ms": lambda row: _milliseconds(row.latency_ms.p99),
+    "Retries an operation": lambda row: f"{row.retries_per_operation:.2f}",
+    "Fairness between workers: 1.00 is best": lambda row: "-" if row.fairness is None else f"{row.fairness:.2f}",
+}
+
+
+def _growth(report: SweepReport, cell: Callable[[Row], str]) -> Table:
+    table = plain_table(f"{report.sweep.axis.capitalize()}:")
+    for point in report.points:
+        table.add_column(f"{point.value:,}", justify="right", no_wrap=True)
+    for name in report.planned:
+        rows = [point.row(name) for point in report.points]
+        table.add_row(name, *("" if row is None else cell(row) for row in rows))
+    return table
+
+
+def _sweep_remarks(report: SweepReport) -> Iterable[str]:
+    remarks = [
+        f"{report.sweep.named(point.value)}: {remark}"
+        for point in report.points
+        for row in point.rows
+        for remark in _remarks_on(row, losses=row.safe)
+    ]
+    yield from [""] if remarks else []
+    yield from remarks
+
+
+# A story.
+
+
+def _story_blocks(report: StoryReport) -> Iterable[RenderableType]:
+    yield bold(report.text)
+    yield report.promise
+    yield f"{_where(report)}; {counted(report.rounds, 'round')} a strategy, two processes released together in each"
+    if report.rows:
+        yield ""
+        yield _endings(report.rows)
+    yield from _story_remarks(report.rows)
+    yield from _end(report, question="What it shows:")
+
+
+def _endings(rows: Sequence[StoryRow]) -> Table:
+    table = plain_table("Strategy", "Verdict", "Ended wrong", "Rounds x balance at the end, who passed")
+    for row in rows:
+        wrong = f"{row.broken:,} of {row.rounds:,}"
+        table.add_row(row.strategy, _verdict(row.status), wrong, "\n".join(map(_ending, row.endings)))
+    return table
+
+
+def _story_remarks(rows: Sequence[StoryRow]) -> Iterable[str]:
+    for row in rows:
+        yield from (f"{row.strategy}: {casualty}" for casualty in row.casualties)
+        if row.cut_short:
+            yield f"{row.strategy}: interrupted after {counted(row.rounds, 'round')}."
+
+
+def _ending(ending: Ending) -> str:
+    """Return how often, with which balance, and who passed."""
+    passed = [actor for actor, outcome in ending.outcomes.items() if outcome == PASSED]
+    errors = [f"{actor}: {outcome}" for actor, outcome in ending.outcomes.items() if outcome not in {PASSED, REFUSED}]
+    who = "both" if len(passed) == len(ending.outcomes) else f"only {listed(passed)}" if passed else "none"
+    return f"{ending.rounds:>3} x {ending.observed:>7}, {'; '.join([who, *errors])}"
+
+
+# What all share.
+
+
+def _work(report: LoadReport | SweepReport) -> str:
+    return f"{report.plan.extent} a strategy, deposit:withdraw:transfer {report.load['mix']}"
+
+
+def _circumstances(report: LoadReport | SweepReport) -> str:
+    load, think = report.load, f", think time {report.plan.think_time:g} s" if report.plan.think_time else ""
+    return (
+        f"{_where(report)}. Each account opens with {load['opening_balance']} and may go {load['overdraft_limit']} "
+        f"below zero; amounts from {' to '.join(load['amounts'])}; seed {load['seed']}{think}."
+    )
+
+
+def _where(report: Report) -> str:
+    facts = report.environment
+    isolation = "" if facts["isolation"] == "read committed" else f" ({facts['isolation']})"
+    return f"{facts['database']}{isolation}, Django {facts['django']}, Python {facts['python']}, {facts['cpus']} CPUs"
+
+
+def _end(report: Report, *, question: str) -> Iterable[RenderableType]:
+    """Yield the notes and the answer."""
+    if report.interrupted:
+        yield ""
+        yield f"Interrupted by {report.interrupted}: {_done(report)} were measured."
+    yield from ([""] if report.notes else [])
+    yield from report.notes
+    if report.advice:
+        yield ""
+        yield bold(question)
+        yield _listing(report.advice)
+
+
+def _done(report: Report) -> str:
+    if isinstance(report, SweepReport):
+        return f"{len(report.rows)} of {len(report.planned) * len(report.sweep.values)} rows"
+    return f"{len(report.rows)} of {len(report.planned)} strategies"
+
+
+def _listing(sentences: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 1))
+    for sentence in sentences:
+        grid.add_row("-", sentence)
+    return grid
+
+
+def _verdict(status: str) -> Text:
+    from rich.text import Text
+
+    return Text(status if status in _CALM else status.upper(), style=_CALM.get(status, "bold red"))

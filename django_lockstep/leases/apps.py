@@ -1,0 +1,17 @@
+"""The app's configuration."""
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class LeasesConfig(AppConfig):
+    """Leases: one table, needed by nothing else of this package and needing nothing but ``django_lockstep.locking``."""
+
+    name = "django_lockstep.leases"
+    label = "lockstep_leases"
+    verbose_name = _("Leases")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        from django_lockstep.leases import checks  # noqa: F401

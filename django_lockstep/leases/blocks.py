@@ -1,0 +1,194 @@
+"""``lease`` and ``exclusive``: a block, and a function, that runs only while nobody else holds the key."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import string
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, ExitStack
+from types import TracebackType
+from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+
+from asgiref.sync import sync_to_async
+
+from django_lockstep.leases.errors import LeaseNotAcquired
+from django_lockstep.leases.handles import LeaseHandle, OnLost
+from django_lockstep.leases.stores import lease_model
+from django_lockstep.leases.terms import Claim, Holder, claim
+from django_lockstep.locking.durations import Duration, seconds
+
+__all__ = ["LeaseOptions", "exclusive", "lease"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+logger = logging.getLogger("lockstep.leases")
+
+
+class LeaseOptions(TypedDict, total=False):
+    """How to hold; see `lease`."""
+
+    owner: str | None
+    wait: Duration
+    at_least: Duration | None
+    data: Any
+    heartbeat: bool
+    on_lost: OnLost | None
+    using: str | None
+
+
+class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
+    """Hold the lease for the length of a block, ``with`` or ``async with``; the block gets the `LeaseHandle`.
+
+    ``owner``, ``wait``, ``at_least`` and ``data`` are those of ``Lease.objects.acquire``. ``heartbeat=True`` refreshes
+    the lease at a third of ``ttl`` as long as the block runs; a lost lease calls ``on_lost(handle)`` once, from the
+    thread that finds out, and makes ``handle.check()`` raise. ``using`` names the database.
+
+    The lease is released at the end of the block, whatever ends it; an exception comes out unchanged. May be used
+    again, not inside itself: there the handle can be entered.
+
+    Raises `LeaseNotAcquired`, which names the holder, and what ``acquire`` raises.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        ttl: Duration,
+        *,
+        owner: str | None = None,
+        wait: Duration = 0,
+        at_least: Duration | None = None,
+        data: Any = None,
+        heartbeat: bool = False,
+        on_lost: OnLost | None = None,
+        using: str | None = None,
+    ) -> None:
+        self._new_claim = functools.partial(claim, key, ttl, owner=owner, at_least=at_least, data=data)
+        self._new_claim()  # what is wrong with it shows here
+        self._wait = seconds(wait, name="wait", or_zero=True)
+        self._heartbeat = heartbeat
+        self._on_lost = on_lost
+        self._using = using
+        self._handle: LeaseHandle | None = None
+
+    def __enter__(self) -> LeaseHandle:
+        """Acquire the lease."""
+        wanted = self._begin()
+        return self._entered(wanted, self._manager().ask(wanted, wait=self._wait, on_lost=self._on_lost))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Release the lease."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.__exit__(kind, error, traceback)
+
+    async def __aenter__(self) -> LeaseHandle:
+        """Acquire the lease."""
+        wanted = self._begin()
+        return self._entered(wanted, await self._manager().aask(wanted, wait=self._wait, on_lost=self._on_lost))
+
+    async def __aexit__(self, *error: Any) -> None:
+        """Release the lease."""
+        await sync_to_async(self.__exit__)(*error)
+
+    def _begin(self) -> Claim:
+        if self._handle is not None:
+            raise RuntimeError(f"This block holds lease {self._handle.key!r} already; enter its handle instead")
+        return self._new_claim()
+
+    def _entered(self, wanted: Claim, answer: LeaseHandle | Holder | None) -> LeaseHandle:
+        if not isinstance(answer, LeaseHandle):
+            who = str(answer) if answer else "is queued for by others"
+            raise LeaseNotAcquired(f"Lease {wanted.key!r} {who}", key=wanted.key, holder=answer)
+        self._handle = answer.__enter__()
+        if self._heartbeat:
+            answer.start_heartbeat()
+        return answer
+
+    def _manager(self) -> Any:
+        # Late, because this module is imported by projects' models.
+        manager = lease_model()._default_manager
+        return manager.db_manager(self._using) if self._using else manager
+
+
+class Decorator(Protocol):
+    """What `exclusive` returns; a coroutine function stays one."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R | None]]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R | None]: ...
+
+
+def exclusive(key: str, ttl: Duration, *, skip: bool = False, **options: Unpack[LeaseOptions]) -> Decorator:
+    """Decorate a function, or a coroutine function, so that it runs only while it holds the lease.
+
+    ``key`` is a template for ``str.format``, filled from the call's arguments by name: ``"bill-{customer.pk}"``.
+    ``options`` are those of `lease`. Where somebody else holds the key, ``skip=True`` returns None without running it;
+    otherwise `LeaseNotAcquired` is raised.
+
+    Raises ``ValueError`` at once for a template that names something else than a parameter.
+    """
+
+    def decorate(function: Callable[..., Any], /) -> Callable[..., Any]:
+        block = functools.partial(_block, inspect.signature(function), key, ttl, options)
+        _require_parameters(key, function)
+        wrap = _around_coroutine if inspect.iscoroutinefunction(function) else _around
+        return wrap(function, block, skip=skip)
+
+    return cast("Decorator", decorate)
+
+
+def _block(
+    signature: inspect.Signature, key: str, ttl: Duration, options: LeaseOptions, *args: Any, **kwargs: Any
+) -> lease:
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return lease(key.format(**bound.arguments), ttl, **options)
+
+
+def _require_parameters(key: str, function: Callable[..., Any]) -> None:
+    names = {name.split(".")[0].split("[")[0] for _, name, _, _ in string.Formatter().parse(key) if name is not None}
+    if unknown := names - set(inspect.signature(function).parameters):
+        raise ValueError(f"key {key!r} names {', '.join(sorted(unknown)) or 'nothing'}, which is no parameter")
+
+
+def _around(function: Callable[P, R], block: Callable[P, lease], *, skip: bool) -> Callable[P, R | None]:
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(block(*args, **kwargs))
+            except LeaseNotAcquired as refusal:
+                _skipped(refusal, skip=skip)
+                return None
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _around_coroutine(function: Callable[P, Any], block: Callable[P, lease], *, skip: bool) -> Callable[P, Any]:
+    @functools.wraps(function)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(block(*args, **kwargs))
+            except LeaseNotAcquired as refusal:
+                _skipped(refusal, skip=skip)
+                return None
+            return await function(*args, **kwargs)
+
+    return call
+
+
+def _skipped(refusal: LeaseNotAcquired, *, skip: bool) -> None:
+    if not skip:
+        raise refusal
+    logger.info("Skipped: %s", refusal)

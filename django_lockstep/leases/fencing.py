@@ -1,0 +1,148 @@
+"""Rows that remember the highest token that wrote them, for data outside of the lease's database.
+
+A guard is better where it can be had: it keeps the lease itself. A row that refuses lower tokens only keeps a paused
+holder from undoing what its successor wrote (M. Kleppmann, "How to do distributed locking", 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import connections, models, router, transaction
+from django.db.models.base import ModelBase
+from django.utils.translation import gettext_lazy as _
+
+from django_lockstep.errors import translated_errors
+from django_lockstep.leases.errors import StaleToken
+from django_lockstep.leases.terms import valid_token
+from django_lockstep.locking.writes import column
+
+__all__ = ["FencedManager", "FencedModel", "FencedQuerySet"]
+
+M = TypeVar("M", bound=models.Model)
+
+
+class FencedQuerySet(models.QuerySet[M]):
+    """Rows of a `FencedModel`."""
+
+    def update_if_token(self, pk: object, token: int, **values: Any) -> bool:
+        """Write the values and the token in one UPDATE, unless a higher token wrote the row; tell whether it did.
+
+        A row in several tables is written in one transaction, the token's table first. A row that is not there is
+        False too. The transaction, if there is one, goes on.
+        """
+        fresh, owner = {"fencing_token__lte": valid_token(token)}, _owner(self.model)
+        others = {name: value for name, value in values.items() if column(self.model, name).model is not owner}
+        own = {name: value for name, value in values.items() if name not in others}
+        self._for_write = True
+        block = transaction.atomic(using=self.db, savepoint=False) if others else nullcontext()
+        with translated_errors(model=self.model, pk=pk), block:
+            written = _token_rows(self.filter(pk=pk)).filter(**fresh).update(**own, fencing_token=token)
+            if written and others:
+                self.model._base_manager.using(self.db).filter(pk=pk).update(**others)
+        return bool(written)
+
+    async def aupdate_if_token(self, pk: object, token: int, **values: Any) -> bool:
+        """Do as `update_if_token`, from async code."""
+        return await sync_to_async(self.update_if_token)(pk, token, **values)
+
+
+FencedManager = models.Manager.from_queryset(FencedQuerySet, "FencedManager")
+"""The manager of fenced models; a project's own begins with ``FencedManager`` or ``FencedQuerySet``."""
+
+
+class FencedModel(models.Model):
+    """A model whose rows remember the highest token that wrote them, and refuse writers with a lower one.
+
+    ``update_if_token(handle.token, ...)`` writes some fields, in one statement where they are in one table. ``save()``
+    and ``delete()`` go by the instance's ``fencing_token``, which is the row's when it was read. A query set's own
+    ``update()`` and ``delete()`` ask nobody.
+    """
+
+    fencing_token: models.BigIntegerField[int, int] = models.BigIntegerField(
+        _("fencing token"), default=0, editable=False
+    )
+
+    objects = FencedManager()
+
+    class Meta:
+        abstract = True
+
+    def save(
+        self,
+        *,
+        force_insert: bool | tuple[ModelBase, ...] = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
+        """Write the instance unless a higher token wrote its row; as Django's otherwise.
+
+        The token goes along with ``update_fields``. Raises `StaleToken`, ``ValueError`` before any SQL for an instance
+        that was read without its token; nothing was written then.
+        """
+        using, seen = using or self._writer(), self._seen_token()
+        names = None if update_fields is None else {*update_fields, "fencing_token"}
+        with transaction.atomic(using=using):
+            self._require_fresh(seen, using)
+            super().save(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
+
+    def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+        """Delete the row unless a higher token wrote it. Raises as `save` does; nothing was deleted then."""
+        using, seen = using or self._writer(), self._seen_token()
+        with transaction.atomic(using=using):
+            self._require_fresh(seen, using)
+            return super().delete(using=using, keep_parents=keep_parents)
+
+    def update_if_token(self, token: int, **values: Any) -> bool:
+        """Write the values and the token unless a higher token wrote the row; the instance gets them if it did."""
+        using = self._writer()
+        if not FencedQuerySet(type(self), using=using).update_if_token(self.pk, token, **values):
+            return False
+        self.refresh_from_db(using=using, fields=[*values, "fencing_token"])
+        return True
+
+    async def aupdate_if_token(self, token: int, **values: Any) -> bool:
+        """Do as `update_if_token`, from async code."""
+        return await sync_to_async(self.update_if_token)(token, **values)
+
+    def _seen_token(self) -> int:
+        if "fencing_token" not in vars(self):
+            # Reading it now would fetch the highest one, and every stale write would pass.
+            raise ValueError(f"{self._meta.label} {self.pk!r} was read without its 'fencing_token' (only or defer)")
+        return self.fencing_token
+
+    def _require_fresh(self, seen: int, using: str) -> None:
+        """Lock the row that has the token, FOR NO KEY UPDATE, and compare it with the one that was seen."""
+        features = connections[using].features
+        with translated_errors(model=type(self), pk=self.pk):
+            rows = _token_rows(type(self)._base_manager.using(using).filter(pk=self.pk))
+            if features.has_select_for_update:
+                rows = rows.select_for_update(no_key=features.has_select_for_no_key_update)
+            found = rows.values_list("fencing_token", flat=True).first()
+        if found is not None and found > seen:
+            raise StaleToken(model=type(self), pk=self.pk, token=seen, found=found)
+
+    def _writer(self) -> str:
+        return router.db_for_write(type(self), instance=self)
+
+
+def _owner(model: type[models.Model]) -> type[models.Model]:
+    """Return the model whose table has the tokens; another than the model where that inherits them."""
+    return column(model, "fencing_token").model
+
+
+def _token_rows(rows: models.QuerySet[Any]) -> models.QuerySet[Any]:
+    """Return the rows of the token's table that belong to these, to be locked or written where the token allows it.
+
+    Where a query set needs several tables, Django writes by key what a SELECT has found: the condition on the token
+    would stand in that alone, and who was paused after it, or waited for his successor, would overwrite what he wrote.
+    """
+    owner = _owner(rows.model)
+    if owner is rows.model._meta.concrete_model and rows.query.count_active_tables() == 1:
+        return rows
+    keys = list(rows.values_list(owner._meta.pk.name, flat=True))
+    return owner._base_manager.using(rows.db).filter(pk__in=keys)

@@ -1,0 +1,116 @@
+"""Heartbeats: threads that refresh leases."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import weakref
+from typing import Protocol
+
+from django.db import connections
+
+from django_lockstep.leases.errors import LeaseLost
+from django_lockstep.leases.stores import timeout_of
+
+__all__ = ["Heartbeat"]
+
+logger = logging.getLogger("lockstep.leases")
+
+_BEATS, _RETRIES = 3, 4
+"""Beats in a ttl, and tries in the time of a beat where one has failed."""
+
+
+class Lively(Protocol):
+    """What a heartbeat needs of a `LeaseHandle`."""
+
+    key: str
+    ttl: float
+
+    @property
+    def remaining(self) -> float:
+        """Seconds for which it is surely held."""
+
+    def refresh(self) -> None:
+        """Refresh the lease."""
+
+    def lose(self, reason: str) -> None:
+        """Note that it is lost."""
+
+
+class Heartbeat:
+    """Two threads: one refreshes a lease on a connection of its own, the other watches that it succeeds in time.
+
+    The second is for a database that does not answer at all: the first then hangs in the driver. Neither keeps the
+    handle alive.
+    """
+
+    def __init__(self, handle: Lively) -> None:
+        self._handle = weakref.ref(handle)
+        self._key = handle.key
+        self._interval = handle.ttl / _BEATS
+        self._patience = timeout_of(handle.ttl) + 1
+        self._stopped = threading.Event()
+        weakref.finalize(handle, self._stopped.set)
+        self._threads = [
+            threading.Thread(target=target, name=f"{name} of lease {handle.key}", daemon=True)
+            for target, name in ((self._beat, "heartbeat"), (self._watch, "watch"))
+        ]
+        for thread in self._threads:
+            thread.start()
+        _running.add(self)
+
+    def stop(self) -> None:
+        """End the threads and wait for them, at most as long as a statement may take."""
+        self._stopped.set()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(self._patience)
+
+    def _beat(self) -> None:
+        try:
+            pause = self._interval
+            while not self._stopped.wait(pause):
+                pause = self._interval if self._refreshed() else self._interval / _RETRIES
+        finally:
+            connections.close_all()
+
+    def _refreshed(self) -> bool:
+        """Refresh the lease; False where that is to be tried again soon."""
+        handle = self._handle()
+        if handle is None:
+            return True
+        try:
+            handle.refresh()
+        except LeaseLost:
+            self._stopped.set()
+        except Exception:
+            if not self._stopped.is_set():
+                logger.warning("A heartbeat of lease %r failed", self._key, exc_info=True)
+            return False
+        return True
+
+    def _watch(self) -> None:
+        pause = self._interval
+        while not self._stopped.wait(pause):
+            pause = self._left()
+            if not pause:
+                self._stopped.set()
+
+    def _left(self) -> float:
+        """Return for how many seconds the lease is surely held; with the last one, it is lost."""
+        handle = self._handle()
+        left = handle.remaining if handle is not None else 0.0
+        if handle is not None and not left and not self._stopped.is_set():
+            handle.lose("the database did not answer until it had expired")
+        return left
+
+
+_running: weakref.WeakSet[Heartbeat] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Let no thread be inside the driver when the interpreter goes."""
+    for heartbeat in list(_running):
+        heartbeat.stop()

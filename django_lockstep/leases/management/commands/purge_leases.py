@@ -1,0 +1,32 @@
+"""``manage.py purge_leases``: deletes rows of leases that ended long ago."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.db import DEFAULT_DB_ALIAS
+
+from django_lockstep.contrib.options import duration
+from django_lockstep.leases.models import Lease
+
+
+class Command(BaseCommand):
+    """Delete what ended longer ago than asked; tokens never return."""
+
+    help = "Deletes leases that expired or were released longer ago than --older-than. Their tokens never return."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare --older-than, --dry-run and --database."""
+        parser.add_argument(
+            "--older-than", type=duration, required=True, metavar="30d", help="number with s, m, h, d, w"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="count only")
+        parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Delete, or count."""
+        leases = Lease.objects.db_manager(options["database"])
+        if options["dry_run"]:
+            self.stdout.write(f"{leases.ended(options['older_than']).count()} leases would be deleted.")
+        else:
+            self.stdout.write(f"{leases.purge(options['older_than'])} leases deleted.")

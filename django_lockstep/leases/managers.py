@@ -1,0 +1,158 @@
+"""The manager: where leases are acquired, looked at, and cleared away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections, models, router
+from django.db.models import ExpressionWrapper, F, Max
+from django.db.models.functions import Now
+
+from django_lockstep.leases.conf import lease_waits
+from django_lockstep.leases.guards import guard
+from django_lockstep.leases.handles import LeaseHandle, OnLost
+from django_lockstep.leases.stores import on_own_connection
+from django_lockstep.leases.terms import Claim, Grant, Holder, claim, valid_key
+from django_lockstep.leases.waiting import acquire, attempt, pauses
+from django_lockstep.locking.durations import Duration, seconds
+
+__all__ = ["LeaseManager", "LeaseQuerySet"]
+
+HOLDER_TIMEOUT = 10.0
+"""Seconds that looking at a lease may take."""
+
+
+class LeaseQuerySet(models.QuerySet[Any]):
+    """Rows of leases, held, expired or released."""
+
+    def held(self) -> LeaseQuerySet:
+        """Return those that nobody else could have now, by the database's clock."""
+        return self.filter(expires_at__gt=Now())
+
+    def with_times(self) -> LeaseQuerySet:
+        """Add ``age`` and ``remaining``, by the database's clock; what has expired has a negative rest."""
+        duration = models.DurationField()
+        timed: LeaseQuerySet = self.annotate(
+            age=ExpressionWrapper(Now() - F("acquired_at"), duration),
+            remaining=ExpressionWrapper(F("expires_at") - Now(), duration),
+        )
+        return timed
+
+    def force_release(self) -> int:
+        """Take these leases from whoever holds them; return how many were held.
+
+        Holders learn of it with their next refresh or guard. Nobody is asked: for people who know what hangs on it.
+        """
+        return self.held().update(expires_at=Now(), released_at=Now())
+
+    def ended(self, older_than: Duration) -> LeaseQuerySet:
+        """Return those that expired, or were released, longer ago than this.
+
+        Without the row of the highest token on databases that have no sequence to remember it.
+        """
+        ago = timedelta(seconds=seconds(older_than, name="older_than"))
+        rows = self.filter(expires_at__lt=Now() - ago)
+        if connections[self.db].vendor == "postgresql":
+            return rows
+        highest = self.model._base_manager.using(self.db).aggregate(token=Max("token"))["token"]
+        return rows.exclude(token=highest)
+
+    def purge(self, older_than: Duration) -> int:
+        """Delete rows whose lease ended longer ago than this; return how many. Their tokens never return."""
+        # One DELETE, which looks at the expiry again after any wait; delete() may collect keys first.
+        using: str = self._db or router.db_for_write(self.model)  # type: ignore[attr-defined]
+        deleted: int = self.using(using).ended(older_than).order_by()._raw_delete(using)
+        return deleted
+
+
+_Manager = models.Manager.from_queryset(LeaseQuerySet)
+
+
+class LeaseManager(_Manager[Any]):
+    """``Lease.objects``; another database than the router's by ``db_manager(alias)``."""
+
+    def acquire(
+        self,
+        key: str,
+        ttl: Duration,
+        *,
+        owner: str | None = None,
+        wait: Duration = 0,
+        at_least: Duration | None = None,
+        data: Any = None,
+    ) -> LeaseHandle | None:
+        """Take the lease for ``ttl`` if nobody holds it; None if somebody does after ``wait``.
+
+        Durations are seconds or a ``timedelta``. ``owner`` is what others are told (default: host, process, thread
+        and a random part), ``data`` anything that JSON can hold, for others to see. With ``at_least`` the lease stays
+        taken for so long, counted from now, after an earlier release. Those who wait get it in the order in which they
+        came, and within `waiting.SLICE` before anybody new (on PostgreSQL; elsewhere and in async code they look again
+        and again). A refusal writes nothing.
+
+        Raises ``TypeError`` and ``ValueError`` before any SQL for a key that is not 1 to 255 characters without NUL,
+        and for the other arguments; ``TransactionManagementError`` in an open transaction; `LeaseTimedOut` and the
+        driver's errors.
+        """
+        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data)
+        answer = self.ask(wanted, wait=wait)
+        return answer if isinstance(answer, LeaseHandle) else None
+
+    def ask(self, wanted: Claim, *, wait: Duration = 0, on_lost: OnLost | None = None) -> LeaseHandle | Holder | None:
+        """Do as `acquire`, and return who holds the lease where it is refused (None: others queue for it)."""
+        using = self._alias
+        answer = acquire(using, wanted, wait=seconds(wait, name="wait", or_zero=True))
+        return LeaseHandle(wanted, answer, using=using, on_lost=on_lost) if isinstance(answer, Grant) else answer
+
+    def holder(self, key: str) -> Holder | None:
+        """Return who holds the lease, since when, how long still and with which data; None if nobody does.
+
+        Raises as `acquire` does.
+        """
+        name = valid_key(key)
+        return on_own_connection(self._alias, lambda store: store.holder(name, timeout=HOLDER_TIMEOUT))
+
+    def guard(self, key: str, token: int) -> None:
+        """Do as ``handle.guard()``, where the token came from another process; see `guards.guard`."""
+        guard(key, token, using=self._alias)
+
+    async def aacquire(
+        self,
+        key: str,
+        ttl: Duration,
+        *,
+        owner: str | None = None,
+        wait: Duration = 0,
+        at_least: Duration | None = None,
+        data: Any = None,
+    ) -> LeaseHandle | None:
+        """Do as `acquire`, from async code; who waits looks again and again, behind those who queue."""
+        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data)
+        answer = await self.aask(wanted, wait=wait)
+        return answer if isinstance(answer, LeaseHandle) else None
+
+    async def aask(
+        self, wanted: Claim, *, wait: Duration = 0, on_lost: OnLost | None = None
+    ) -> LeaseHandle | Holder | None:
+        """Do as `ask`, from async code."""
+        using, longest = self._alias, seconds(wait, name="wait", or_zero=True)
+        polite = longest > 0 and lease_waits()
+        answer = await sync_to_async(attempt)(using, wanted, polite=polite)
+        for pause in pauses(time.monotonic() + (longest if polite else 0.0)):
+            if isinstance(answer, Grant):
+                break
+            await asyncio.sleep(pause)
+            answer = await sync_to_async(attempt)(using, wanted, polite=polite)
+        return LeaseHandle(wanted, answer, using=using, on_lost=on_lost) if isinstance(answer, Grant) else answer
+
+    async def aholder(self, key: str) -> Holder | None:
+        """Do as `holder`, from async code."""
+        return await sync_to_async(self.holder)(key)
+
+    @property
+    def _alias(self) -> str:
+        """The database that leases are written to."""
+        return self._db or router.db_for_write(self.model)

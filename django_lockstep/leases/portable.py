@@ -1,0 +1,128 @@
+"""The verbs of leases by conditional UPDATEs of Django's ORM, for databases other than PostgreSQL.
+
+Acquire, refresh and release hold there too: each write names the token that it replaces or belongs to. A guard does
+not: nothing of these databases keeps a takeover out of a transaction and lets a heartbeat in.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import timedelta
+from typing import Any
+
+from django.db import IntegrityError, NotSupportedError, connections, models
+from django.db.models import Case, F, Max, Value, When
+from django.db.models.functions import Coalesce, Now
+
+from django_lockstep.leases.terms import Claim, Grant, Holder
+
+__all__ = ["PortableStore"]
+
+
+class PortableStore:
+    """The verbs on one database; each raises what Django raises. Statements have no time limit of their own here."""
+
+    has_queue = False
+
+    def __init__(self, using: str, model: type[models.Model]) -> None:
+        self._using = using
+        self._model = model
+
+    def attempt(self, claim: Claim, *, timeout: float, polite: bool = False) -> Grant | Holder | None:
+        """Take the lease if nobody holds it, otherwise tell who does; None where somebody was faster."""
+        asked = time.monotonic()
+        row = self._read(claim.key)
+        if row is not None and not row["is_over"]:
+            return _holder(row)
+        token = self._next_token()
+        written = self._insert(claim, token) if row is None else self._take_over(claim, token, before=row["token"])
+        if not written:
+            return None
+        since = self._rows(claim.key).values_list("acquired_at", flat=True).get()
+        return Grant(token=token, since=since, asked=asked)
+
+    def queue(self, key: str, *, timeout: float, after: float) -> None:
+        """Refuse: who waits here looks again and again."""
+        raise NotSupportedError(f"{connections[self._using].vendor} has no queue for leases")
+
+    def insist(self, key: str, *, timeout: float) -> None:
+        """Refuse: there is no queue to be first in."""
+        self.queue(key, timeout=timeout, after=timeout)
+
+    def holder(self, key: str, *, timeout: float) -> Holder | None:
+        """Return who holds the lease."""
+        row = self._read(key)
+        return None if row is None or row["is_over"] else _holder(row)
+
+    def refresh(self, key: str, token: int, *, ttl: float, timeout: float) -> bool:
+        """Let it expire no earlier than ``ttl`` seconds from now; False if the token no longer holds it."""
+        later = _in(ttl)
+        longer = Case(When(expires_at__lt=later, then=later), default=F("expires_at"))
+        return bool(self._rows(key, token).update(expires_at=longer))
+
+    def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
+        """Give it back; False if the token no longer holds it."""
+        kept = models.ExpressionWrapper(F("acquired_at") + timedelta(seconds=at_least), models.DateTimeField())
+        until = Case(When(acquired_at__gt=_in(-at_least), then=kept), default=Now())
+        return bool(self._rows(key, token).update(released_at=Now(), expires_at=until))
+
+    def guard(self, key: str, token: int) -> bool:
+        """Refuse."""
+        raise NotSupportedError(
+            f"A guard needs PostgreSQL: {connections[self._using].vendor} cannot keep lease {key!r} from being taken "
+            "over until a transaction ends. Write with update_if_token() instead, which refuses lower tokens."
+        )
+
+    def _rows(self, key: str, token: int | None = None) -> models.QuerySet[Any]:
+        rows = self._model._base_manager.using(self._using).filter(key=key)
+        return rows if token is None else rows.filter(token=token, released_at=None)
+
+    def _read(self, key: str) -> dict[str, Any] | None:
+        over = Case(When(expires_at__lte=Now(), then=True), default=False, output_field=models.BooleanField())
+        row: dict[str, Any] | None = self._rows(key).annotate(is_over=over, now=Now()).values().first()
+        return row
+
+    def _next_token(self) -> int:
+        # Purging leaves the row with the highest token where it is, so that none returns.
+        highest: int = self._model._base_manager.using(self._using).aggregate(highest=Coalesce(Max("token"), 0))[
+            "highest"
+        ]
+        return highest + 1
+
+    def _insert(self, claim: Claim, token: int) -> bool:
+        try:
+            self._model._base_manager.using(self._using).create(key=claim.key, **_values(claim, token))
+        except IntegrityError:
+            return False
+        return True
+
+    def _take_over(self, claim: Claim, token: int, *, before: int) -> bool:
+        free = self._rows(claim.key).filter(token=before, expires_at__lte=Now())
+        return bool(free.update(released_at=None, **_values(claim, token)))
+
+
+def _values(claim: Claim, token: int) -> dict[str, Any]:
+    return {
+        "token": token,
+        "owner": claim.owner,
+        "data": Value(json.loads(claim.data), models.JSONField()),
+        "acquired_at": Now(),
+        "expires_at": _in(claim.ttl),
+    }
+
+
+def _in(seconds: float) -> models.ExpressionWrapper[Any]:
+    return models.ExpressionWrapper(Now() + timedelta(seconds=seconds), models.DateTimeField())
+
+
+def _holder(row: dict[str, Any]) -> Holder:
+    return Holder(
+        key=row["key"],
+        owner=row["owner"],
+        token=row["token"],
+        since=row["acquired_at"],
+        remaining=max(0.0, (row["expires_at"] - row["now"]).total_seconds()),
+        data=row["data"],
+        released=row["released_at"] is not None,
+    )

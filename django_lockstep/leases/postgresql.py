@@ -1,0 +1,197 @@
+"""The SQL of leases on PostgreSQL: each verb is one statement, and one round trip."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_lockstep.errors import sqlstate_of
+from django_lockstep.leases.operations import INSISTENCE, quoted_names
+from django_lockstep.leases.terms import Claim, Grant, Holder
+from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
+
+__all__ = ["ACQUIRE", "GUARD", "HOLDER", "INSIST", "QUEUE", "REFRESH", "RELEASE", "SETTINGS", "PostgresStore"]
+
+# Whatever level the project's connections have: a verb decides by what is committed when it gets there.
+SETTINGS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {milliseconds}; "
+
+# See django_lockstep.leases.operations for what the functions do.
+ACQUIRE = compile_sql(
+    "SELECT * FROM {acquire}(%s, %s, %s::jsonb, %s::double precision, %s, %s::integer)",
+    *("key", "owner", "data", "ttl", "polite", "limit"),
+)
+RELEASE = compile_sql(
+    "SELECT {release}(%s, %s::bigint, %s::double precision, %s::integer)", "key", "token", "at_least", "limit"
+)
+
+HOLDER = """
+SELECT token, acquired_at, owner, data, released_at IS NOT NULL,
+    extract(epoch FROM expires_at - clock_timestamp())::double precision
+FROM {table} WHERE key = %(key)s AND expires_at > clock_timestamp()
+"""
+
+# Never earlier than it was: a refresh that was promised more must not be cut short by the next heartbeat.
+REFRESH = """
+UPDATE {table} SET expires_at = greatest(expires_at, clock_timestamp() + make_interval(secs => %(ttl)s))
+WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
+"""
+
+# Skips a row that is being taken over instead of waiting for how that ends. A heartbeat's row lock is no obstacle.
+GUARD = """
+SELECT true FROM {table} WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL FOR KEY SHARE SKIP LOCKED
+"""
+
+# The server grants advisory locks in the order in which they were asked for. How long to wait is the caller's to say,
+# not the session's: its own limits are off until the end of the transaction.
+QUEUE = """
+SET LOCAL lock_timeout = 0;
+SET LOCAL idle_in_transaction_session_timeout = 0;
+SELECT pg_advisory_xact_lock(hashtextextended('lockstep.leases:' || %(key)s, 0));
+SET LOCAL statement_timeout = %(after)s
+"""
+# PostgreSQL 17 and later have one for the transaction as well; an unknown setting would be an error.
+_NO_TRANSACTION_TIMEOUT, _ITS_VERSION = "SET LOCAL transaction_timeout = 0; ", 170000
+
+
+# Waits for those who are just taking the lease.
+INSIST = f"SELECT pg_advisory_xact_lock({INSISTENCE.format(key='%(key)s')})"
+
+
+class PostgresStore:
+    """The verbs on one database; each raises what Django raises."""
+
+    has_queue = True
+
+    def __init__(self, connection: BaseDatabaseWrapper, table: str) -> None:
+        self._connection = connection
+        self._table = table
+
+    def attempt(self, claim: Claim, *, timeout: float, polite: bool = False) -> Grant | Holder | None:
+        """Take the lease if nobody holds it, otherwise tell who does.
+
+        ``polite``: leave it to the first in the queue who insists on it. None where they have yet to make its row.
+        """
+        facts = {"key": claim.key, "owner": claim.owner, "data": claim.data, "ttl": claim.ttl, "polite": polite}
+        asked = time.monotonic()
+        granted, token, since, *rest = self._called(ACQUIRE, facts, timeout=timeout)
+        if granted:
+            return Grant(token=token, since=since, asked=asked)
+        return _holder(claim.key, token, since, *rest) if token else None
+
+    def queue(self, key: str, *, timeout: float, after: float) -> None:
+        """Wait, in a transaction that this begins, until nobody is before it in the queue for the lease.
+
+        Statements that follow in the transaction have ``after`` seconds each.
+        """
+        facts = {"key": key, "after": math.ceil(after * 1000)}
+        has_limit = self._connection.pg_version >= _ITS_VERSION  # type: ignore[attr-defined]
+        sql = _NO_TRANSACTION_TIMEOUT + QUEUE if has_limit else QUEUE
+        with self._executed(sql, facts, timeout=timeout, begins=True):
+            pass
+
+    def insist(self, key: str, *, timeout: float) -> None:
+        """Keep everybody polite from taking the lease before this transaction ends, which is first in the queue."""
+        with self._executed(INSIST, {"key": key}, timeout=timeout):
+            pass
+
+    def holder(self, key: str, *, timeout: float) -> Holder | None:
+        """Return who holds the lease."""
+        row = self._row(HOLDER, {"key": key}, timeout=timeout)
+        return None if row is None else _holder(key, *row)
+
+    def refresh(self, key: str, token: int, *, ttl: float, timeout: float) -> bool:
+        """Let it expire no earlier than ``ttl`` seconds from now; False if the token no longer holds it."""
+        with self._executed(REFRESH, {"key": key, "token": token, "ttl": ttl}, timeout=timeout) as cursor:
+            return bool(cursor.rowcount)
+
+    def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
+        """Give it back; False if the token no longer holds it."""
+        facts = {"key": key, "token": token, "at_least": at_least}
+        return bool(self._called(RELEASE, facts, timeout=timeout)[0])
+
+    def guard(self, key: str, token: int) -> bool:
+        """Lock the row against a takeover until the transaction ends; False if the token no longer holds it."""
+        try:
+            return self._row(GUARD, {"key": key, "token": token}, timeout=0) is not None
+        except OperationalError as error:
+            if _overtaken(error):
+                return False
+            raise
+
+    def _called(self, function: Compiled, facts: dict[str, Any], *, timeout: float) -> Any:
+        """Return the function's row; what it needs of the session's settings is sent along unless it is there.
+
+        The function looks, and does nothing if it is not. What was found missing is sent from then on.
+        """
+        alias, limit = self._connection.alias, math.ceil(timeout * 1000)
+        # Not in a transaction: a prepared statement keeps its snapshot there until the next one, and VACUUM waits.
+        if not self._connection.in_atomic_block and limit > _lacking.get(alias, 0):
+            call = Compiled(_named(function.sql, alias, self._table), function.places)
+            row = fetch(self._connection, call, {**facts, "limit": limit})[0]
+            if row[0] is not None:
+                return row
+            _lacking[alias] = limit
+        return self._row(function.sql, function.filled(self._connection, {**facts, "limit": None}), timeout=timeout)
+
+    def _row(self, sql: str, facts: Mapping[str, Any] | list[Any], *, timeout: float) -> Any:
+        with self._executed(sql, facts, timeout=timeout) as cursor:
+            return cursor.fetchone()
+
+    @contextmanager
+    def _executed(
+        self, sql: str, facts: Mapping[str, Any] | list[Any], *, timeout: float, begins: bool = False
+    ) -> Iterator[Any]:
+        """Send the statement with its settings in one message, which is one transaction where none is open.
+
+        Settings are for a transaction of our own (``begins`` says that the open one is), not for a caller's.
+        """
+        sql = _named(sql, self._connection.alias, self._table)
+        if begins or not self._connection.in_atomic_block:
+            sql = SETTINGS.format(milliseconds=math.ceil(timeout * 1000)) + sql
+        with self._connection.cursor() as cursor:
+            cursor.execute(*_bound(self._connection, sql, facts))
+            while cursor.nextset():
+                pass
+            yield cursor
+
+
+_lacking: dict[str, int] = {}
+"""For each database the most milliseconds for which sessions were found without a time limit as short as that."""
+
+
+@functools.cache
+def _named(sql: str, using: str, table: str) -> str:
+    """Return the SQL with the names of what it is about."""
+    return sql.format(**quoted_names(table, connections[using].ops.quote_name))
+
+
+def _bound(connection: BaseDatabaseWrapper, sql: str, facts: Mapping[str, Any] | list[Any]) -> tuple[Any, ...]:
+    """Return what to execute; a cursor that binds on the server cannot send several statements with parameters."""
+    if connection.settings_dict["OPTIONS"].get("server_side_binding"):
+        return (connection.ops.compose_sql(sql, facts),)  # type: ignore[attr-defined]
+    return sql, facts
+
+
+def _holder(key: str, token: int, since: Any, owner: str, data: Any, released: bool, remaining: float) -> Holder:
+    noted = json.loads(data) if isinstance(data, str) else data
+    return Holder(
+        key=key, owner=owner, token=token, since=since, remaining=max(0.0, remaining), data=noted, released=released
+    )
+
+
+def _overtaken(error: OperationalError) -> bool:
+    """Whether the row has another token than in the transaction's snapshot (REPEATABLE READ and above).
+
+    SERIALIZABLE has other reasons for the same SQLSTATE, which another attempt may cure; the place in the server's
+    source tells them apart in every language.
+    """
+    diagnosis = getattr(error.__cause__, "diag", None)
+    return sqlstate_of(error) == "40001" and getattr(diagnosis, "source_file", None) == "nodeLockRows.c"

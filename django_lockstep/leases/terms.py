@@ -1,0 +1,115 @@
+"""What is asked of a lease and what comes back, as plain values; what may stand in them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django_lockstep.leases.owners import new_owner
+from django_lockstep.locking.durations import Duration, seconds
+
+__all__ = ["Claim", "Grant", "Holder", "claim", "valid_key", "valid_token"]
+
+LONGEST = 255
+"""Characters of a key and of an owner's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A wish to hold a lease; made by `claim`, which looks at the values."""
+
+    key: str
+    owner: str
+    is_unique: bool
+    """Whether the owner's name was made for this claim, and is nobody else's."""
+    ttl: float
+    """Seconds until it expires, counted by the database."""
+    at_least: float
+    """Seconds since it was acquired for which it stays taken after an early release."""
+    data: str
+    """What the holder noted, as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """The claim was granted."""
+
+    token: int
+    since: datetime
+    """When it was acquired, by the database's clock."""
+    asked: float
+    """``time.monotonic()`` of this process before it asked; the lease cannot have begun earlier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds a lease, as the database saw it when it was asked."""
+
+    key: str
+    owner: str
+    token: int
+    since: datetime
+    """When it was acquired, by the database's clock."""
+    remaining: float
+    """Seconds until it expires; 0 where it has expired and its holder is just writing under guard."""
+    data: Any
+    """What the holder noted."""
+    released: bool
+    """Whether the holder is done, and ``at_least`` keeps the lease taken."""
+
+    def __str__(self) -> str:
+        since = f"{self.since:%Y-%m-%d %H:%M:%S}"
+        if self.released:
+            return f"was acquired by {self.owner} at {since} and stays taken for {self.remaining:.1f} s more"
+        return f"is held by {self.owner} since {since}, for {self.remaining:.1f} s more"
+
+
+def claim(
+    key: str, ttl: Duration, *, owner: str | None = None, at_least: Duration | None = None, data: Any = None
+) -> Claim:
+    """Return the claim; raise ``TypeError`` or ``ValueError`` naming the value and the rule that it breaks."""
+    return Claim(
+        key=valid_key(key),
+        owner=new_owner() if owner is None else _valid_text(owner, name="owner"),
+        is_unique=owner is None,
+        ttl=seconds(ttl, name="ttl"),
+        at_least=0.0 if at_least is None else seconds(at_least, name="at_least"),
+        data=_valid_json(data),
+    )
+
+
+def valid_key(key: str) -> str:
+    """Return the key if it is one: 1 to 255 characters that the database can store. It is never shortened or hashed."""
+    return _valid_text(key, name="key")
+
+
+def valid_token(token: int) -> int:
+    """Return the token if it is one: a whole number above zero."""
+    if isinstance(token, bool) or not isinstance(token, int) or token < 1:
+        raise ValueError(f"token must be a whole number of at least 1, not {token!r}")
+    return token
+
+
+def _valid_text(text: str, *, name: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a string, not {text!r}")
+    if not 1 <= len(text) <= LONGEST:
+        raise ValueError(f"{name} must have 1 to {LONGEST} characters, not {len(text)}: {text[:40]!r}")
+    if not _is_storable(text):
+        raise ValueError(f"{name} must not contain NUL or half of a surrogate pair: {text!r}")
+    return text
+
+
+def _is_storable(text: str) -> bool:
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
+
+
+def _valid_json(data: Any) -> str:
+    if data is None:
+        return "null"
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    if not _is_storable(json.loads(text) if isinstance(data, str) else text) or "\\u0000" in text:
+        raise ValueError(f"data must not contain NUL or half of a surrogate pair: {data!r}")
+    return text

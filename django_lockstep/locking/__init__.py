@@ -1,0 +1,45 @@
+"""Locking for any model: row locks, versions, retries. No tables, no models of its own.
+
+Import from here; the modules behind it may move.
+"""
+
+from django_lockstep.errors import (
+    ConcurrencyError,
+    DeadlockDetected,
+    LockNotAvailable,
+    RetriesExhausted,
+    SerializationFailure,
+    StaleVersionError,
+    translated_errors,
+)
+from django_lockstep.locking.fields import VersionField
+from django_lockstep.locking.merge import FieldConflict, Merge, merge_fields
+from django_lockstep.locking.querysets import VersionedManager, VersionedQuerySet
+from django_lockstep.locking.retry import retry_on_conflict, retrying
+from django_lockstep.locking.rows import lock_row, lock_rows
+from django_lockstep.locking.transactions import transaction
+from django_lockstep.locking.triggers import AddVersionGuard
+from django_lockstep.locking.versions import VersionedModel
+
+__all__ = [
+    "AddVersionGuard",
+    "ConcurrencyError",
+    "DeadlockDetected",
+    "FieldConflict",
+    "LockNotAvailable",
+    "Merge",
+    "RetriesExhausted",
+    "SerializationFailure",
+    "StaleVersionError",
+    "VersionField",
+    "VersionedManager",
+    "VersionedModel",
+    "VersionedQuerySet",
+    "lock_row",
+    "lock_rows",
+    "merge_fields",
+    "retry_on_conflict",
+    "retrying",
+    "transaction",
+    "translated_errors",
+]

@@ -1,0 +1,91 @@
+"""Many guarded writes in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import connections, models, transaction
+
+from django_lockstep.locking.fields import parents_of, version_field
+from django_lockstep.locking.memory import is_expression
+from django_lockstep.locking.writes import column, place_type, python_values, touched, write_if
+
+__all__ = ["Change", "update_many"]
+
+Change = tuple[Any, int, Mapping[str, Any]]
+"""Primary key, version that was seen, and the values to write."""
+
+
+def update_many(model: type[models.Model], changes: list[Change], *, using: str) -> list[Any]:
+    """Write each change whose row still has its version; return the keys of the others, in the order given."""
+    wanted = [(model._meta.pk.to_python(pk), version, _plain(model, values)) for pk, version, values in changes]
+    if len({pk for pk, _, _ in wanted}) != len(wanted):
+        raise ValueError("a primary key comes twice: one of its changes would have to lose")
+    if not wanted:
+        return []
+    in_one = connections[using].vendor == "postgresql" and not parents_of(model)
+    won = (_in_one_statement if in_one else _one_by_one)(model, wanted, using=using)
+    return [pk for pk, _, _ in wanted if pk not in won]
+
+
+def _plain(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
+    if computed := [name for name, value in values.items() if is_expression(value)]:
+        raise ValueError(f"expressions cannot be written in a batch: {', '.join(computed)}")
+    changes = python_values(model, {**touched(model), **values})
+    return {column(model, name).attname: getattr(value, "pk", value) for name, value in changes.items()}
+
+
+def _one_by_one(model: type[models.Model], changes: list[Any], *, using: str) -> set[Any]:
+    with transaction.atomic(using=using):
+        return {
+            pk
+            for pk, seen, values in sorted(changes, key=lambda change: change[0])
+            if write_if(model, pk, values, seen=seen, using=using)
+        }
+
+
+# The rows are locked in primary-key order before any is written: without that, two batches deadlock. A row is written
+# only where the version is the one seen, looked at again by the UPDATE itself after any wait.
+_STATEMENT = """
+WITH wanted ({names}) AS (VALUES {rows}),
+     held AS (SELECT {pk} FROM {table} WHERE {pk} IN (SELECT {pk} FROM wanted) ORDER BY {pk} FOR NO KEY UPDATE)
+UPDATE {table} AS target SET {assignments}
+FROM wanted JOIN held USING ({pk})
+WHERE target.{pk} = wanted.{pk} AND target.{version} = wanted.{version}
+RETURNING target.{pk}
+"""
+
+
+def _in_one_statement(model: type[models.Model], changes: list[Any], *, using: str) -> set[Any]:
+    connection = connections[using]
+
+    def quote(name: str | None) -> str:
+        return connection.ops.quote_name(str(name))
+
+    pk, version = model._meta.pk, version_field(model)
+    attnames = sorted({attname for _, _, values in changes for attname in values})
+    fields = [column(model, attname) for attname in attnames]
+    columns = [quote(field.column) for field in fields]
+    given = [quote(f"given {number}") for number in range(len(fields))]
+    assignments = [f"{quote(version.column)} = target.{quote(version.column)} + 1"] + [
+        f"{name} = CASE WHEN wanted.{flag} THEN wanted.{name} ELSE target.{name} END"
+        for name, flag in zip(columns, given, strict=True)
+    ]
+    casts = [f"%s::{place_type(field, connection)}" for field in (pk, version, *fields)]
+    casts += ["%s::boolean"] * len(fields)
+    sql = _STATEMENT.format(
+        names=", ".join([quote(pk.column), quote(version.column), *columns, *given]),
+        rows=", ".join([f"({', '.join(casts)})"] * len(changes)),
+        assignments=", ".join(assignments),
+        pk=quote(pk.column),
+        table=quote(model._meta.db_table),
+        version=quote(version.column),
+    )
+    params: list[Any] = []
+    for key, seen, values in changes:
+        prepared = [field.get_db_prep_save(values.get(field.attname), connection) for field in fields]
+        params += [pk.get_db_prep_save(key, connection), seen, *prepared, *(name in values for name in attnames)]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return {pk.to_python(row[0]) for row in cursor.fetchall()}

@@ -1,0 +1,176 @@
+"""System checks of the library: what a project's models and databases cannot promise.
+
+Static checks look at classes and settings only. Those that ask a database run where Django asks for it, with
+``manage.py check --database default`` and with ``migrate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from django.apps import apps
+from django.core import checks
+from django.core.checks import CheckMessage, Tags, register
+from django.db import connections, models, router
+from django.urls import get_resolver
+from django.urls.resolvers import URLPattern, URLResolver
+
+from django_lockstep.locking.querysets import VersionedQuerySet
+from django_lockstep.locking.retry import policy_of
+from django_lockstep.locking.triggers import AddVersionGuard, trigger_name
+
+__all__ = [
+    "check_databases",
+    "check_guard",
+    "check_manager",
+    "check_retries_in_views",
+    "check_tables",
+    "missing_trigger",
+]
+
+
+@register(Tags.models)
+def check_databases(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Tell which databases ignore row locks or have no guards."""
+    used = [connection for connection in connections.all() if connection.settings_dict["ENGINE"] != _NO_ENGINE]
+    messages: list[CheckMessage] = []
+    for connection in used:
+        if not connection.features.has_select_for_update:
+            messages.append(_row_locks_ignored(connection.alias, connection.vendor))
+        elif connection.vendor != "postgresql":
+            messages.append(_no_guards(connection.alias, connection.vendor))
+    return messages
+
+
+_NO_ENGINE = "django.db.backends.dummy"
+
+
+def _row_locks_ignored(alias: str, vendor: str) -> CheckMessage:
+    return checks.Warning(
+        f"Database {alias!r} ({vendor}) ignores select_for_update(): lock_row() and every other row lock protect "
+        "nothing there, and no trigger raises the versions of rows that raw SQL changes.",
+        hint="Use PostgreSQL. Versions still hold for instances and for the query set's update().",
+        obj=alias,
+        id="lockstep.W001",
+    )
+
+
+def _no_guards(alias: str, vendor: str) -> CheckMessage:
+    return checks.Warning(
+        f"Database {alias!r} ({vendor}) has no version guards: raw SQL and other programs do not raise versions there.",
+        hint="Use PostgreSQL, or let every writer raise the version itself.",
+        obj=alias,
+        id="lockstep.W002",
+    )
+
+
+@register(Tags.database)
+def check_tables(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Ask every installed model that has a ``check_table(alias)`` what its table lacks.
+
+    Not from ``Model.check()``, which Django 6.1 calls with every database, whether one was named or not.
+    """
+    tables = [model for model in apps.get_models() if model._meta.managed and not model._meta.proxy]
+    return [
+        message
+        for alias in databases or ()
+        for model in tables
+        if hasattr(model, "check_table") and router.allow_migrate_model(alias, model)
+        for message in model.check_table(alias)
+    ]
+
+
+def check_manager(model: type[models.Model]) -> list[CheckMessage]:
+    """Tell that a versioned model's manager hides the query set."""
+    if model._meta.proxy or isinstance(model._default_manager.get_queryset(), VersionedQuerySet):
+        return []
+    return [_query_set_hidden(model)]
+
+
+def check_guard(model: type[models.Model], alias: str) -> list[CheckMessage]:
+    """Tell that a versioned model's table has no guard."""
+    return missing_trigger(model, alias, suffix=AddVersionGuard.suffix, message=_guard_missing)
+
+
+def _query_set_hidden(model: type[models.Model]) -> CheckMessage:
+    return checks.Warning(
+        f"The default manager of {model._meta.label} hides lock(), update_if_unchanged() and put_if_unchanged().",
+        hint="Derive the manager from django_lockstep.locking.VersionedManager, or its query set from "
+        "VersionedQuerySet.",
+        obj=model,
+        id="lockstep.W003",
+    )
+
+
+def _guard_missing(model: type[models.Model], alias: str) -> CheckMessage:
+    return checks.Warning(
+        f"Nothing raises the version of {model._meta.label} on database {alias!r} when queryset.update(), "
+        "bulk_update() or raw SQL change its rows: a later stale save() overwrites such a change.",
+        hint=f'Add a migration with django_lockstep.locking.AddVersionGuard("{model._meta.object_name}").',
+        obj=model,
+        id="lockstep.W004",
+    )
+
+
+def missing_trigger(
+    model: type[models.Model], alias: str, *, suffix: str, message: Callable[[type[models.Model], str], CheckMessage]
+) -> list[CheckMessage]:
+    """Return ``message(model, alias)`` where the model's table is there but its trigger is not (PostgreSQL)."""
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        return []
+    table = connection.ops.quote_name(model._meta.db_table)
+    name = trigger_name(model._meta.db_table, suffix)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT to_regclass(%s) IS NOT NULL AND NOT EXISTS"
+            " (SELECT FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgname = %s AND tgenabled <> 'D')",
+            [table, table, name],
+        )
+        missing = cursor.fetchone()[0]
+    return [message(model, alias)] if missing else []
+
+
+@register(Tags.urls)
+def check_retries_in_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Tell which views are retried inside the transaction that ATOMIC_REQUESTS opens around them.
+
+    Sees what is decorated: view functions and the handler methods of view classes.
+    """
+    atomic = [connection.alias for connection in connections.all() if connection.settings_dict["ATOMIC_REQUESTS"]]
+    if not atomic:
+        return []
+    return [
+        _retried_in_request(view, name)
+        for view in _views(get_resolver().url_patterns)
+        for name in _retried(view)
+        if not set(atomic) <= getattr(view, "_non_atomic_requests", set())
+    ]
+
+
+def _views(patterns: Iterable[URLPattern | URLResolver]) -> Iterable[Any]:
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            yield from _views(pattern.url_patterns)
+        else:
+            yield pattern.callback
+
+
+def _retried(view: Any) -> Iterable[str]:
+    if policy_of(view):
+        yield f"{view.__module__}.{view.__qualname__}"
+    handlers = getattr(view, "view_class", None)
+    for method in getattr(handlers, "http_method_names", ()):
+        if policy_of(getattr(handlers, method, None)):
+            yield f"{view.__module__}.{view.__qualname__}.{method}"
+
+
+def _retried_in_request(view: Any, name: str) -> CheckMessage:
+    return checks.Warning(
+        f"{name} is decorated with retry_on_conflict, but ATOMIC_REQUESTS opens a transaction around it: every call "
+        "raises TransactionManagementError.",
+        hint="Decorate the view with transaction.non_atomic_requests and open atomic() inside of the retry.",
+        obj=view,
+        id="lockstep.W005",
+    )

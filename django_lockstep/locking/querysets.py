@@ -1,0 +1,160 @@
+"""Rows of versioned models, many or unseen: the query set and the manager."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeVar, overload
+
+from asgiref.sync import sync_to_async
+from django.db import IntegrityError, connections, models, transaction
+from django.db.models import F
+
+from django_lockstep.errors import translated_errors
+from django_lockstep.locking.batches import Change, update_many
+from django_lockstep.locking.durations import Duration
+from django_lockstep.locking.fields import version_field
+from django_lockstep.locking.rows import lock_rows
+from django_lockstep.locking.writes import current_version, python_values, write_if
+
+__all__ = ["Strength", "VersionedManager", "VersionedQuerySet"]
+
+M = TypeVar("M", bound=models.Model)
+
+Strength = Literal["no_key_update", "update"]
+"""How strong a row lock is: ``no_key_update`` lets rows that refer to the row be inserted, ``update`` does not."""
+
+
+class VersionedQuerySet(models.QuerySet[M]):
+    """Rows of a `VersionedModel`."""
+
+    @overload
+    def lock(
+        self,
+        pks: list[Any] | set[Any] | frozenset[Any] | range | models.QuerySet[Any, Any],
+        *,
+        strength: Strength = ...,
+        of: Sequence[str] | None = ...,
+        nowait: bool = ...,
+        skip_locked: bool = ...,
+        timeout: Duration | None = ...,
+    ) -> list[M]: ...
+
+    @overload
+    def lock(
+        self,
+        pks: str | int | uuid.UUID,
+        *,
+        strength: Strength = ...,
+        of: Sequence[str] | None = ...,
+        nowait: bool = ...,
+        skip_locked: Literal[False] = ...,
+        timeout: Duration | None = ...,
+    ) -> M: ...
+
+    @overload
+    def lock(
+        self,
+        pks: str | int | uuid.UUID,
+        *,
+        strength: Strength = ...,
+        of: Sequence[str] | None = ...,
+        nowait: bool = ...,
+        skip_locked: bool,
+        timeout: Duration | None = ...,
+    ) -> M | None: ...
+
+    def lock(
+        self,
+        pks: Any,
+        *,
+        strength: Strength = "no_key_update",
+        of: Sequence[str] | None = None,
+        nowait: bool = False,
+        skip_locked: bool = False,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """Lock one row (given its key; returns the instance) or several (given a list, set or query set; a list).
+
+        Without ``of`` only the model's own rows are locked, whatever ``select_related`` reads along. One row that is
+        skipped is None. Everything else, errors too, is as in `django_lockstep.locking.lock_rows`.
+        """
+        if strength not in {"no_key_update", "update"}:
+            raise ValueError(f"strength must be 'no_key_update' or 'update', not {strength!r}")
+        several = isinstance(pks, list | set | frozenset | models.QuerySet | range)
+        options: dict[str, Any] = {"of": of, "nowait": nowait, "skip_locked": skip_locked, "timeout": timeout}
+        rows = lock_rows(self, pks if several else [pks], no_key=strength == "no_key_update", **options)
+        return rows if several else next(iter(rows), None)
+
+    def update(self, **values: Any) -> int:
+        """Update the rows; as Django's.
+
+        On PostgreSQL the model's guard raises the versions; where there can be none, this does.
+        """
+        version = version_field(self.model)
+        if connections[self.db].vendor != "postgresql" and version.name not in values:
+            values[version.name] = F(version.name) + 1
+        return super().update(**values)
+
+    def update_if_unchanged(self, pk: object, version: int, **values: Any) -> int | None:
+        """Write the values if the row still has this version; return the new one, or None for a conflict.
+
+        A row that is gone is a conflict too. One guarded UPDATE; nothing is written on None, and the transaction, if
+        there is one, goes on. Raises as the instance's method does.
+        """
+        changes = python_values(self.model, values)
+        with translated_errors(model=self.model, pk=pk):
+            written = write_if(self.model, pk, changes, seen=_version(version), using=self._alias)
+        return _version(version) + 1 if written else None
+
+    def put_if_unchanged(self, pk: object, seen_version: int, **values: Any) -> int | None:
+        """Create the row if nobody has (``seen_version`` 0), or write it if it still has the version that was seen.
+
+        Returns the new version, or None for a conflict: created meanwhile, changed meanwhile, or gone (it is never
+        created again). The transaction, if there is one, goes on. Raises ``IntegrityError`` where the values break
+        another constraint than the key's.
+        """
+        if _version(seen_version) > 0:
+            return self.update_if_unchanged(pk, seen_version, **values)
+        try:
+            with translated_errors(model=self.model, pk=pk), transaction.atomic(using=self._alias):
+                self.model(pk=pk, **values).save(force_insert=True, using=self._alias)
+        except IntegrityError:
+            if current_version(self.model, pk, using=self._alias) is None:
+                raise
+            return None
+        return 1
+
+    def update_many_if_unchanged(self, changes: Iterable[Change]) -> list[Any]:
+        """Write many rows, each if it still has its version; return the keys of those that lost, in the order given.
+
+        Each change is ``(pk, version, values)``. On PostgreSQL all of it is one statement, which locks the rows in
+        primary-key order; rows that lost are left alone, the others are written. Raises ``ValueError`` for a key that
+        comes twice or for expressions among the values.
+        """
+        with translated_errors(model=self.model):
+            return update_many(self.model, list(changes), using=self._alias)
+
+    async def aupdate_if_unchanged(self, pk: object, version: int, **values: Any) -> int | None:
+        """Do as `update_if_unchanged`, from async code."""
+        return await sync_to_async(self.update_if_unchanged)(pk, version, **values)
+
+    async def aput_if_unchanged(self, pk: object, seen_version: int, **values: Any) -> int | None:
+        """Do as `put_if_unchanged`, from async code."""
+        return await sync_to_async(self.put_if_unchanged)(pk, seen_version, **values)
+
+    @property
+    def _alias(self) -> str:
+        """The database that this query set writes to."""
+        self._for_write = True
+        return self.db
+
+
+def _version(version: int) -> int:
+    if isinstance(version, bool) or not isinstance(version, int) or version < 0:
+        raise ValueError(f"a version is a whole number of at least 0, not {version!r}")
+    return version
+
+
+VersionedManager = models.Manager.from_queryset(VersionedQuerySet, "VersionedManager")
+"""The manager of versioned models; a project's own begins with ``VersionedManager`` or ``VersionedQuerySet``."""

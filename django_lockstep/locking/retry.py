@@ -1,0 +1,261 @@
+"""Retries: a whole transaction again, from outside, after a pause that grows and varies.
+
+The pauses follow "full jitter": a random time between zero and a bound that doubles with each attempt (M. Brooker,
+"Exponential Backoff and Jitter", AWS Architecture Blog, 2015), so that losers of one conflict do not meet again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from asgiref.sync import sync_to_async
+from concurrency.exceptions import RecordModifiedError
+from django.db import connections
+from django.db.transaction import TransactionManagementError
+from django.dispatch import Signal
+
+from django_lockstep.errors import (
+    ConcurrencyError,
+    DeadlockDetected,
+    LockNotAvailable,
+    RetriesExhausted,
+    SerializationFailure,
+    translated,
+)
+from django_lockstep.locking.conf import retry_waits
+from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.locking.transactions import in_own_atomic
+
+__all__ = ["CONFLICTS", "retry_on_conflict", "retrying"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CONFLICTS: tuple[type[Exception], ...] = (
+    RecordModifiedError,
+    LockNotAvailable,
+    DeadlockDetected,
+    SerializationFailure,
+)
+"""What is worth another attempt by default; `StaleVersionError` is a ``RecordModifiedError``."""
+
+retrying = Signal()
+"""Sent before each pause, outside any transaction, with ``error``, ``attempt`` (from 1) and ``wait`` (seconds)."""
+
+logger = logging.getLogger("lockstep.locking")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Retry:
+    """A retry policy, as a decorator and as an iterator; made by `retry_on_conflict`."""
+
+    attempts: int
+    """How often at most, the first time included."""
+    wait_initial: float
+    """Upper bound of the first pause, in seconds."""
+    wait_max: float
+    """Upper bound of every pause, in seconds."""
+    timeout: float | None
+    """Seconds after which no further attempt is begun."""
+    on: tuple[type[Exception], ...]
+    """Errors that another attempt may cure."""
+    using: str | None
+    """The database whose open transaction forbids a retry; None for any."""
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Return the function with retries around it; a coroutine function stays one."""
+        if inspect.iscoroutinefunction(function):
+            return self._around_coroutine(function)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for attempt in self:
+                with attempt:
+                    return function(*args, **kwargs)
+            raise AssertionError("an attempt either returns or raises")
+
+        return _marked(call, self)
+
+    def __iter__(self) -> Iterator[Attempt]:
+        """Yield attempts until one of them ends without a conflict; see `retry_on_conflict`."""
+        self.refuse_inside_atomic()
+        course = _Course(self)
+        while True:
+            attempt = Attempt(self.on)
+            yield attempt
+            if attempt.error is None:
+                return
+            time.sleep(course.pause_after(attempt.error))
+
+    def _around_coroutine(self, function: Callable[P, Any]) -> Callable[P, Any]:
+        @functools.wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            # The connections of async code live in the thread that serves its ORM calls.
+            await sync_to_async(self.refuse_inside_atomic)()
+            course = _Course(self)
+            while True:
+                attempt = Attempt(self.on)
+                with attempt:
+                    return await function(*args, **kwargs)
+                if attempt.error is not None:
+                    await asyncio.sleep(course.pause_after(attempt.error))
+
+        return _marked(call, self)
+
+    def refuse_inside_atomic(self) -> None:
+        """Raise ``TransactionManagementError`` inside somebody's ``atomic()``; a ``TestCase``'s own does not count."""
+        for connection in connections.all(initialized_only=True):
+            if self.using in {None, connection.alias} and in_own_atomic(connection):
+                raise TransactionManagementError(
+                    f"A retry runs whole transactions, but one is open on database {connection.alias!r}. Move the "
+                    "retry outside of atomic() (and of ATOMIC_REQUESTS: see non_atomic_requests)."
+                )
+
+
+def _marked(function: Callable[P, R], policy: Retry) -> Callable[P, R]:
+    vars(function)["retry_policy"] = policy
+    return function
+
+
+def policy_of(function: object) -> Retry | None:
+    """Return the policy that a function is decorated with, directly or under other decorators; None if it is not."""
+    policy = getattr(function, "retry_policy", None)
+    return policy if isinstance(policy, Retry) else None
+
+
+class Attempt:
+    """One attempt, as a context manager that keeps a conflict for its iterator instead of raising it."""
+
+    def __init__(self, on: tuple[type[Exception], ...]) -> None:
+        self._on = on
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Attempt:
+        """Begin the attempt."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        """Keep the error if another attempt may cure it, in its translated form; let everything else pass."""
+        if not isinstance(error, Exception):
+            return False
+        translation = translated(error)
+        if not isinstance(translation, self._on):
+            return False
+        if translation is not error:
+            translation.__cause__ = error
+        self.error = translation
+        return True
+
+
+def tell(error: Exception, *, attempt: int, wait: float) -> None:
+    """Tell of a conflict after which something is tried again in ``wait`` seconds; see `retrying`."""
+    logger.debug("attempt %d met %s, next in %.3f s", attempt, type(error).__name__, wait)
+    retrying.send(sender=type(error), error=error, attempt=attempt, wait=wait)
+
+
+@dataclass(slots=True)
+class _Course:
+    """One run of a policy: knows how often and how long it has been tried."""
+
+    policy: Retry
+    attempt: int = 1
+    begun: float = field(default_factory=time.monotonic)
+
+    def pause_after(self, error: Exception) -> float:
+        """Return the seconds to wait before the next attempt, or raise `RetriesExhausted` from the error."""
+        elapsed = time.monotonic() - self.begun
+        bound = min(self.policy.wait_max, self.policy.wait_initial * 2 ** min(self.attempt - 1, 62))
+        wait = random.uniform(0, bound) if retry_waits() else 0.0  # noqa: S311 - jitter is no secret
+        late = self.policy.timeout is not None and elapsed + wait >= self.policy.timeout
+        if late or self.attempt >= self.policy.attempts:
+            raise self._exhausted(error, elapsed=elapsed) from error
+        tell(error, attempt=self.attempt, wait=wait)
+        self.attempt += 1
+        return wait
+
+    def _exhausted(self, error: Exception, *, elapsed: float) -> RetriesExhausted:
+        facts = {}
+        if isinstance(error, ConcurrencyError):
+            facts = {name: getattr(error, name) for name in ("model", "pk", "expected", "found", "sqlstate")}
+        return RetriesExhausted(
+            f"Gave up after {self.attempt} attempts and {elapsed:.3f} s, the last one with {type(error).__name__}",
+            attempts=self.attempt,
+            elapsed=elapsed,
+            **facts,
+        )
+
+
+@overload
+def retry_on_conflict(function: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
+def retry_on_conflict(
+    function: Literal[None] = None,
+    /,
+    *,
+    attempts: int = ...,
+    wait_initial: Duration = ...,
+    wait_max: Duration = ...,
+    timeout: Duration | None = ...,
+    on: type[Exception] | tuple[type[Exception], ...] = ...,
+    using: str | None = ...,
+) -> Retry: ...
+
+
+def retry_on_conflict(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    attempts: int = 10,
+    wait_initial: Duration = 0.01,
+    wait_max: Duration = 1.0,
+    timeout: Duration | None = None,
+    on: type[Exception] | tuple[type[Exception], ...] = CONFLICTS,
+    using: str | None = None,
+) -> Callable[P, R] | Retry:
+    """Run a whole transaction again when it met a conflict.
+
+    Decorator, bare or with arguments, for functions and coroutine functions::
+
+        @retry_on_conflict(attempts=5)
+        def book(): ...
+
+    and iterator, where only a part of a function is to be repeated::
+
+        for attempt in retry_on_conflict():
+            with attempt, transaction.atomic():
+                ...
+
+    ``attempts`` counts the first one; the pause before the next is random between zero and ``wait_initial`` doubled
+    with each attempt, at most ``wait_max``; after ``timeout`` none is begun (each a timedelta or seconds). ``on`` lists
+    the errors worth another attempt; errors of the driver count as what they are translated to. What is repeated must
+    read again what it decides on. The signal `retrying` tells of each conflict; ``LOCKSTEP_RETRY_WAITS = False`` takes
+    the pauses out of tests.
+
+    Raises `RetriesExhausted` with the last error as ``__cause__``; ``TransactionManagementError`` inside an open
+    ``atomic()`` (on ``using``, or on any database), where a repetition could not start afresh; ``ValueError`` for
+    attempts below one.
+    """
+    if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
+        raise ValueError(f"attempts must be a whole number of at least 1, not {attempts!r}")
+    policy = Retry(
+        attempts=attempts,
+        wait_initial=seconds(wait_initial, name="wait_initial"),
+        wait_max=seconds(wait_max, name="wait_max"),
+        timeout=None if timeout is None else seconds(timeout, name="timeout"),
+        on=on if isinstance(on, tuple) else (on,),
+        using=using,
+    )
+    return policy if function is None else policy(function)

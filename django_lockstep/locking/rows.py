@@ -1,0 +1,167 @@
+"""Pessimistic locking: rows of any model, locked in primary-key order inside a transaction.
+
+Every lock here is ``FOR NO KEY UPDATE`` unless ``no_key=False`` asks for ``FOR UPDATE``: it excludes other writers and
+lockers of the row, and lets rows that refer to it be inserted (PostgreSQL documentation, section 13.3.2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from django.db import NotSupportedError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Manager, Model, QuerySet
+from django.db.transaction import TransactionManagementError
+
+from django_lockstep.errors import translated_errors
+from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.locking.fields import parents_of
+
+M = TypeVar("M", bound=Model)
+
+__all__ = ["LockOptions", "lock_row", "lock_rows", "require_transaction"]
+
+_LONGEST_MS = 2**31 - 1
+
+
+class LockOptions(TypedDict, total=False):
+    """How to lock; see `lock_rows`."""
+
+    no_key: bool
+    of: Sequence[str] | None
+    nowait: bool
+    timeout: Duration | None
+    using: str | None
+
+
+def lock_row(target: type[M] | QuerySet[M] | Manager[M], pk: object, **options: Unpack[LockOptions]) -> M:
+    """Lock one row and return it as it is in the database now; options and errors are those of `lock_rows`.
+
+    There is no ``skip_locked`` here: ``lock_rows(..., [pk], skip_locked=True)`` answers with a list that may be empty.
+    """
+    return lock_rows(target, [pk], **options)[0]
+
+
+def lock_rows(
+    target: type[M] | QuerySet[M] | Manager[M],
+    pks: Iterable[object],
+    *,
+    no_key: bool = True,
+    of: Sequence[str] | None = None,
+    nowait: bool = False,
+    skip_locked: bool = False,
+    timeout: Duration | None = None,
+    using: str | None = None,
+) -> list[M]:
+    """Lock the rows with these primary keys, in primary-key order, until the surrounding transaction ends.
+
+    ``target`` is a model, a manager or a query set. Two callers that lock any overlapping sets of rows this way never
+    deadlock with each other. ``of`` names the relations whose rows are locked as well (Django's meaning); by default
+    only the model's own row is, with its parents' rows where it inherits from other tables. ``nowait`` raises at once
+    where a row is taken, ``skip_locked`` leaves such rows out, ``timeout`` bounds the wait for each row (for this call
+    alone; the session and the transaction keep their own ``lock_timeout``; PostgreSQL only).
+
+    Returns the instances in primary-key order. Works at every isolation level; above READ COMMITTED a row that was
+    changed since the snapshot raises `SerializationFailure`.
+
+    Raises ``TransactionManagementError`` outside a transaction, before any SQL; ``DoesNotExist`` naming the keys that
+    have no row (not with ``skip_locked``, which cannot tell); `LockNotAvailable`, `DeadlockDetected`,
+    `SerializationFailure`.
+    """
+    queryset = _queryset(target, using).select_for_update()
+    connection = connections[queryset.db]
+    require_transaction(connection, queryset.model)
+    wanted = _primary_keys(queryset.model, pks)
+    limit = None if timeout is None else _milliseconds(connection, timeout, nowait=nowait, skip_locked=skip_locked)
+    queryset = queryset.select_for_update(
+        nowait=nowait, skip_locked=skip_locked, **_strength(connection, queryset.model, no_key=no_key, of=of)
+    )
+    with translated_errors(model=queryset.model, pk=sorted(wanted)), _lock_timeout(connection, limit):
+        locked = list(queryset.filter(pk__in=wanted).order_by("pk"))
+    if not skip_locked:
+        _require_all(queryset.model, wanted - {row.pk for row in locked})
+    return locked
+
+
+def _queryset(target: type[M] | QuerySet[M] | Manager[M], using: str | None) -> QuerySet[M]:
+    """Return the query set behind ``target``, on ``using`` if given."""
+    queryset = target.all() if isinstance(target, QuerySet | Manager) else target._default_manager.all()
+    return queryset.using(using) if using else queryset
+
+
+def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> None:
+    """Raise ``TransactionManagementError`` unless a transaction is open that a lock of the model's rows can live in."""
+    if connection.in_atomic_block:
+        return
+    elsewhere = [other.alias for other in connections.all(initialized_only=True) if other.in_atomic_block]
+    hint = f" atomic() is open on {', '.join(map(repr, elsewhere))} only." if elsewhere else ""
+    raise TransactionManagementError(
+        f"Locking rows of {model._meta.label} needs a transaction on database {connection.alias!r}: "
+        f"call it inside transaction.atomic(using={connection.alias!r}).{hint}"
+    )
+
+
+def _primary_keys(model: type[Model], pks: Iterable[object]) -> set[Any]:
+    """Return the keys as the primary key's own type, each once."""
+    if isinstance(pks, str | bytes):
+        raise TypeError(f"pks must be a collection of primary keys, not the string {pks!r}")
+    return {model._meta.pk.to_python(pk) for pk in pks}
+
+
+def _strength(
+    connection: BaseDatabaseWrapper, model: type[Model], *, no_key: bool, of: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return what ``select_for_update`` takes; where the database lacks an option, the stronger lock without it."""
+    features = connection.features
+    return {
+        "no_key": no_key and features.has_select_for_no_key_update,
+        "of": tuple(of or own_tables(model)) if features.has_select_for_update_of else (),
+    }
+
+
+def own_tables(model: type[Model]) -> list[str]:
+    """Return the ``of`` argument that locks an object's own rows: in the tables it inherits from, and in its own.
+
+    The server locks them in this order, which is the one in which ``save()`` writes them.
+    """
+    return [*_parent_links(model), "self"]
+
+
+def _parent_links(model: type[Model], *, prefix: str = "") -> Iterator[str]:
+    for parent, link in parents_of(model).items():
+        if link is not None:
+            yield from _parent_links(parent, prefix=f"{prefix}{link.name}__")
+            yield prefix + link.name
+
+
+def _milliseconds(connection: BaseDatabaseWrapper, timeout: Duration, *, nowait: bool, skip_locked: bool) -> int:
+    if nowait or skip_locked:
+        raise ValueError("timeout cannot be combined with nowait or skip_locked, which never wait")
+    if connection.vendor != "postgresql":
+        raise NotSupportedError(f"timeout needs PostgreSQL's lock_timeout; {connection.vendor} has none")
+    # Rounded up, because lock_timeout = 0 would mean to wait for ever.
+    return min(math.ceil(seconds(timeout, name="timeout") * 1000), _LONGEST_MS)
+
+
+@contextmanager
+def _lock_timeout(connection: BaseDatabaseWrapper, limit: int | None) -> Iterator[None]:
+    """Bound lock waits in the block to ``limit`` milliseconds; a failed block is undone by its rollback."""
+    if limit is None:
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)", [f"{limit}ms"])
+        before = cursor.fetchone()[0]
+        yield
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
+
+
+def _require_all(model: type[Model], missing: set[Any]) -> None:
+    if missing:
+        keys = ", ".join(map(repr, sorted(missing)))
+        raise model.DoesNotExist(  # type: ignore[attr-defined]
+            f"{model._meta.label} has no row with primary key {keys}"
+        )

@@ -1,0 +1,70 @@
+"""One transaction at a chosen isolation level."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import TransactionManagementError, atomic
+
+from django_lockstep.errors import translated_errors
+
+__all__ = ["IsolationLevel", "commits_each_statement", "in_own_atomic", "transaction"]
+
+IsolationLevel = Literal["read committed", "repeatable read", "serializable"]
+_LEVELS = ("read committed", "repeatable read", "serializable")
+
+
+@contextmanager
+def transaction(
+    *,
+    isolation_level: IsolationLevel | None = None,
+    read_only: bool = False,
+    deferrable: bool = False,
+    using: str | None = None,
+) -> Iterator[None]:
+    """Run the block as one transaction with these characteristics (PostgreSQL's ``SET TRANSACTION``).
+
+    The session's own defaults come back with the end of the transaction. A serializable block has to be run again when
+    it raises `SerializationFailure`, which COMMIT may do too: put `retry_on_conflict` around the function that contains
+    it. ``deferrable`` counts for serializable, read-only blocks: they wait for a safe snapshot and then never fail.
+
+    Raises ``TransactionManagementError`` inside an open transaction, whose level can no longer change (a ``TestCase``
+    opens one; use ``TransactionTestCase`` or ``django_db(transaction=True)``), ``ValueError`` for an unknown level,
+    ``NotSupportedError`` on other databases than PostgreSQL.
+    """
+    connection = connections[using or DEFAULT_DB_ALIAS]
+    characteristics = _characteristics(isolation_level, read_only=read_only, deferrable=deferrable)
+    if connection.in_atomic_block:
+        raise TransactionManagementError(
+            f"A transaction is open on database {connection.alias!r}: its isolation level can no longer be chosen"
+        )
+    if characteristics and connection.vendor != "postgresql":
+        raise NotSupportedError(f"transaction() sets characteristics on PostgreSQL only, not on {connection.vendor}")
+    with translated_errors(), atomic(using=connection.alias):
+        if characteristics:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET TRANSACTION {characteristics}")
+        yield
+
+
+def _characteristics(isolation_level: str | None, *, read_only: bool, deferrable: bool) -> str:
+    if isolation_level is not None and isolation_level not in _LEVELS:
+        raise ValueError(f"isolation_level must be one of {', '.join(_LEVELS)}, not {isolation_level!r}")
+    chosen = {
+        f"ISOLATION LEVEL {(isolation_level or '').upper()}": isolation_level is not None,
+        "READ ONLY": read_only,
+        "DEFERRABLE": deferrable,
+    }
+    return ", ".join(words for words, wanted in chosen.items() if wanted)
+
+
+def commits_each_statement(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the next statement will be a transaction of its own."""
+    return not connection.in_atomic_block and connection.get_autocommit()
+
+
+def in_own_atomic(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the code under way opened a transaction; the one that a ``TestCase`` opens around a test is none."""
+    return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)

@@ -1,0 +1,305 @@
+"""Optimistic locking: a version in every row, and writes that happen only while it is the version that was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, Self
+
+from asgiref.sync import sync_to_async
+from django.core.checks import CheckMessage
+from django.db import DatabaseError, connections, models, router, transaction
+from django.db.models.base import ModelBase
+
+from django_lockstep.errors import StaleVersionError, translated_errors
+from django_lockstep.locking.checks import check_guard, check_manager
+from django_lockstep.locking.fields import VersionField, attnames_of, parents_of, version_field
+from django_lockstep.locking.memory import adopt, has_changes, remember, remembered, take_over, undo_on_rollback
+from django_lockstep.locking.merge import Merge, merge_fields
+from django_lockstep.locking.querysets import VersionedManager
+from django_lockstep.locking.rows import lock_row
+from django_lockstep.locking.writes import column, current_version, python_values, version_kept, write_if
+
+__all__ = ["VersionedModel"]
+
+_TORN = "_version_torn"
+_PINNED = "_version_database"
+
+
+class VersionedModel(models.Model):
+    """A model whose rows carry a version: 1 when created, one more with every change.
+
+    Every write of an instance, ``save()`` in all its forms, ``delete()`` and `update_if_unchanged`, happens only while
+    the row has the version that the instance was read with. Whoever comes too late gets `StaleVersionError`, or
+    ``DoesNotExist`` where the row is gone; nothing was written then, and an open transaction goes on. After a rollback
+    the instance has the version that the database has; what was assigned to it before a ``save()`` stays, for the next
+    one, and what `update_if_unchanged` put into it is taken out again.
+
+    Writers that never saw an instance are noticed through the migration operation `AddVersionGuard`.
+    """
+
+    version: int = VersionField()
+
+    objects = VersionedManager()
+
+    class Meta:
+        abstract = True
+
+    def save(
+        self,
+        *,
+        force_insert: bool | tuple[ModelBase, ...] = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
+        """Write the instance if its row is as it was read, and raise the version by one; as Django's otherwise.
+
+        The version goes along with ``update_fields``. Without a change nothing is written, no signal is sent, and the
+        row is only looked at (a field with ``auto_now`` always is a change). Never inserts a row that was there and is
+        gone. A copy (``pk = None``, or another ``pk``) is a new row with version 1.
+
+        Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row is gone,
+        ``ValueError`` before any SQL for an instance without its version; above READ COMMITTED `SerializationFailure`.
+        """
+        using = using or self._write_alias()
+        names = None if update_fields is None else list(update_fields)
+        if force_insert or self._is_new() or using != self._state.db:
+            self._save_new(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
+        elif names != []:
+            self._save_known(names, using=using)
+
+    @classmethod
+    def check(cls, **kwargs: Any) -> list[CheckMessage]:
+        """Add the checks of `django_lockstep.locking.checks` to Django's own."""
+        return [*super().check(**kwargs), *check_manager(cls)]
+
+    @classmethod
+    def check_table(cls, alias: str) -> list[CheckMessage]:
+        """Return what the table on this database lacks; see `django_lockstep.locking.checks`."""
+        return check_guard(cls, alias)
+
+    @classmethod
+    def from_db(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make the instance of a row, and remember the row."""
+        instance = super().from_db(*args, **kwargs)
+        remember(instance)
+        return instance
+
+    def refresh_from_db(
+        self,
+        using: str | None = None,
+        fields: Iterable[str] | None = None,
+        from_queryset: models.QuerySet[Self] | None = None,
+    ) -> None:
+        """Read the row again; as Django's.
+
+        Reading a newer version without the other values would let them overwrite what was changed since: such an
+        instance can no longer be written until all of it is read.
+        """
+        fields = None if fields is None else list(fields)
+        attname = version_field(type(self)).attname
+        before = vars(self).get(attname)
+        super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
+        if fields is None or vars(self).get(attname) != before:
+            setattr(self._state, _TORN, fields is not None)
+        remember(self, None if fields is None else attnames_of(type(self), fields))
+
+    def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+        """Delete the row if it is as it was read; as Django's otherwise.
+
+        Locks the row ``FOR UPDATE`` first, in the caller's transaction or one of its own. Raises as `save` does.
+        """
+        if self.pk is None:
+            return super().delete(using=using, keep_parents=keep_parents)
+        using = using or self._write_alias()
+        seen = seen_version(self)
+        with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
+            found = self._locked_version(using)
+            if found != seen:
+                raise self._conflict(seen, found)
+            return super().delete(using=using, keep_parents=keep_parents)
+
+    def update_if_unchanged(self, **values: Any) -> bool:
+        """Write the values if the row still has this instance's version, in one guarded UPDATE.
+
+        On success the instance holds the new values and the next version, and the answer is True. On False somebody was
+        faster: nothing was written, the instance is as it was, and the transaction, if there is one, goes on. Values
+        may be expressions such as ``Now()``; what they became is read back in the same transaction.
+
+        Fields with ``auto_now`` are set too. No ``save()`` signals are sent. Needs no transaction and no isolation
+        level; above READ COMMITTED a stale write raises `SerializationFailure` instead of returning False.
+
+        Raises ``ValueError`` for an unsaved instance, one without its version, a primary key or a version among the
+        values, ``FieldDoesNotExist`` for an unknown name, and the model's ``DoesNotExist`` where the row is gone.
+        """
+        seen_version(self)
+        model, changes = type(self), python_values(type(self), values)
+        return self._write_guarded(lambda seen, using: write_if(model, self.pk, changes, seen=seen, using=using))
+
+    async def aupdate_if_unchanged(self, **values: Any) -> bool:
+        """Do as `update_if_unchanged`, from async code."""
+        return await sync_to_async(self.update_if_unchanged)(**values)
+
+    def _write_guarded(self, write: Callable[[int, str], dict[str, Any]]) -> bool:
+        """Call ``write`` with the version seen and the database; take over what it wrote, and say whether it did.
+
+        Errors are those of `update_if_unchanged`.
+        """
+        model, seen, using = type(self), seen_version(self), self._write_alias()
+        undo = undo_on_rollback(self, using)
+        with translated_errors(model=model, pk=self.pk):
+            written = write(seen, using)
+            if not written and current_version(model, self.pk, using=using) is None:
+                raise self._conflict(seen, None)
+        take_over(self, {column(model, name).attname: value for name, value in written.items()}, undo=undo)
+        return bool(written)
+
+    def merge_if_disjoint(self) -> Merge:
+        """Merge this instance, which met a conflict, with the row as it is now.
+
+        Base is what the instance was read with, mine what it holds, theirs what the database holds; the version and
+        fields with ``auto_now`` take no part. If both sides changed different fields, the instance takes the merged
+        values and the row's version, ready to be saved (where it may meet the next conflict). Otherwise it is left
+        alone, and the answer's ``conflicts`` say what is to be decided, its ``version`` against which row.
+
+        Raises ``DoesNotExist`` where the row is gone, ``ValueError`` for an instance without its version.
+        """
+        seen_version(self)
+        version = version_field(type(self))
+        using = self._write_alias()
+        theirs: Any = type(self)._base_manager.using(using).get(pk=self.pk)
+        fields = [field.attname for field in self._meta.concrete_fields if _can_merge(field, version)]
+        base, mine = (
+            # Before it is read back, a value may be a text where the row has a number.
+            python_values(type(self), {name: values[name] for name in fields if name in values})
+            for values in (remembered(self), vars(self))
+        )
+        merge = merge_fields(base, mine, remembered(theirs), version=theirs.version)
+        if merge.disjoint:
+            for name, value in {**merge.values, version.attname: merge.version}.items():
+                setattr(self, name, value)
+            adopt(self, theirs)
+        return merge
+
+    def _locked_version(self, using: str) -> int | None:
+        """Lock the row ``FOR UPDATE`` and return its version, None if it is gone."""
+        rows: models.QuerySet[Any] = type(self)._base_manager.using(using).filter(pk=self.pk)
+        if parents_of(type(self)):
+            with suppress(type(self).DoesNotExist):
+                return seen_version(lock_row(rows, self.pk, no_key=False))
+            return None
+        versions = rows.select_for_update().values_list(version_field(type(self)).attname, flat=True)
+        return versions.first()
+
+    def _write_alias(self) -> str:
+        """Return the database that this instance is written to."""
+        return getattr(self._state, _PINNED, None) or router.db_for_write(type(self), instance=self)
+
+    @contextmanager
+    def _written_to(self, using: str) -> Iterator[None]:
+        """Write the instance to this database in the block, whatever the routers say: its row is locked there."""
+        setattr(self._state, _PINNED, using)
+        try:
+            yield
+        finally:
+            delattr(self._state, _PINNED)
+
+    def _is_new(self) -> bool:
+        known = remembered(self).get(type(self)._meta.pk.attname)
+        return self._state.adding or self.pk is None or (known is not None and known != self.pk)
+
+    def _save_new(self, *, using: str, **options: Any) -> None:
+        if self._is_new() and remembered(self):
+            setattr(self, version_field(type(self)).attname, 0)  # a copy has a history of its own
+        # As Django does inside: several tables are one transaction.
+        several = transaction.atomic(using=using, savepoint=False) if parents_of(type(self)) else nullcontext()
+        with self._conflicts(getattr(self, version_field(type(self)).attname), using), several:
+            undo_on_rollback(self, using)
+            super().save(using=using, **options)
+        remember(self)
+
+    def _save_known(self, names: list[str] | None, *, using: str) -> None:
+        seen = seen_version(self)
+        if not has_changes(self, names):
+            found = current_version(type(self), self.pk, using=using)
+            if found != seen:
+                raise self._conflict(seen, found)
+            return
+        options = self._update_only(names)
+        with self._conflicts(seen, using), _several_tables(type(self), using):
+            undo_on_rollback(self, using)
+            super().save(using=using, **options)
+        remember(self, None if names is None else attnames_of(type(self), options["update_fields"]))
+
+    def _update_only(self, names: list[str] | None) -> dict[str, Any]:
+        """Return the options that keep Django from inserting a row that is gone, in any of its tables."""
+        if names is not None:
+            return {"update_fields": [*names, version_field(type(self)).name]}
+        if not parents_of(type(self)):
+            return {"force_update": True}
+        # force_update does not reach the parents' tables, update_fields does.
+        fields = [field for field in self._meta.concrete_fields if not (field.primary_key or field.generated)]
+        return {"update_fields": [field.name for field in fields if field.attname in vars(self)]}
+
+    @contextmanager
+    def _conflicts(self, seen: int, using: str) -> Iterator[None]:
+        """Raise conflicts met by ``save()`` as ours, and leave the transaction as usable as it was.
+
+        Django marks the transaction for rollback on any error inside ``save()``; this one was found by a statement that
+        matched no row, so that there is nothing to roll back.
+        """
+        connection = connections[using]
+        doomed = connection.in_atomic_block and transaction.get_rollback(using)
+        try:
+            with translated_errors(model=type(self), pk=self.pk):
+                yield
+        except DatabaseError as error:
+            if not _matched_no_row(error):
+                raise
+            if connection.in_atomic_block and not doomed:
+                transaction.set_rollback(False, using=using)
+            raise self._conflict(seen, current_version(type(self), self.pk, using=using)) from error
+
+    def _conflict(self, seen: int, found: int | None) -> Exception:
+        if found is None:
+            return type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
+        return StaleVersionError(model=type(self), pk=self.pk, expected=seen, found=found, target=self)
+
+
+def _can_merge(field: models.Field[Any, Any], version: models.Field[Any, Any]) -> bool:
+    fixed = field.primary_key or field.generated or getattr(field, "auto_now", False)
+    return not fixed and field != version
+
+
+def _matched_no_row(error: DatabaseError) -> bool:
+    """Whether it is Django that says so; errors of the database have the driver's as their cause."""
+    return str(error).endswith("did not affect any rows.") and error.__cause__ is None
+
+
+@contextmanager
+def _several_tables(model: type[models.Model], using: str) -> Iterator[None]:
+    """Make a save of several tables all or nothing, also where the caller's transaction goes on after a conflict."""
+    if not parents_of(model):
+        yield
+        return
+    elsewhere = version_field(model).model is not model._meta.concrete_model
+    kept: AbstractContextManager[None] = version_kept(using) if elsewhere else nullcontext()
+    with transaction.atomic(using=using), kept:
+        yield
+
+
+def seen_version(instance: models.Model) -> int:
+    """Return the version that the instance was read with. Raises ``ValueError`` if it never was."""
+    attname = version_field(type(instance)).attname
+    if instance._state.adding or instance.pk is None:
+        raise ValueError(f"{instance._meta.label} was never saved, so it has no version to compare")
+    if attname not in vars(instance):
+        # Reading it now would fetch the newest version, and every stale write would pass.
+        raise ValueError(f"{instance._meta.label} {instance.pk!r} was read without its {attname!r} (only or defer)")
+    if getattr(instance._state, _TORN, False):
+        raise ValueError(
+            f"{instance._meta.label} {instance.pk!r} got its {attname!r} later than its other values: "
+            "refresh_from_db() reads all of them"
+        )
+    return int(getattr(instance, attname))

@@ -1,0 +1,144 @@
+"""Guarded writes: UPDATEs that happen only while the row has the version that was read."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from django.core.exceptions import FieldDoesNotExist
+from django.db import connections, models, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_lockstep.locking.fields import tables_of, version_field
+from django_lockstep.locking.memory import is_expression
+
+__all__ = [
+    "auto_now_fields",
+    "column",
+    "current_version",
+    "place_type",
+    "python_values",
+    "touched",
+    "version_kept",
+    "write_if",
+]
+
+
+def column(model: type[models.Model], name: str) -> models.Field[Any, Any]:
+    """Return the field with a column of its own. Raises ``FieldDoesNotExist`` for any other name."""
+    field = model._meta.get_field(name)
+    if not isinstance(field, models.Field) or field.many_to_many:
+        raise FieldDoesNotExist(f"{model._meta.label} has no column for {name!r}")
+    return field
+
+
+def place_type(field: models.Field[Any, Any], connection: BaseDatabaseWrapper) -> str:
+    """Return the type to give a parameter for the column: without a length, because a cast to one cuts silently."""
+    return re.sub(r"\(\d+(, *\d+)?\)", "", str(field.cast_db_type(connection)))
+
+
+def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values as their fields hold them. Raises ``ValueError`` for those that would break the guard."""
+    kept = {}
+    for name, value in values.items():
+        field = column(model, name)
+        if field == version_field(model) or field.primary_key:
+            raise ValueError(f"{name} identifies the row that was read and cannot be among the values")
+        kept[name] = value if is_expression(value) or field.is_relation else field.to_python(value)
+    return kept
+
+
+def touched(model: type[models.Model]) -> dict[str, Any]:
+    """Return what ``save()`` would put into the ``auto_now`` fields."""
+    scratch = models.Model.__new__(model)
+    return {field.attname: field.pre_save(scratch, add=False) for field in auto_now_fields(model)}
+
+
+@functools.cache
+def auto_now_fields(model: type[models.Model]) -> tuple[models.Field[Any, Any], ...]:
+    """Return the fields that every write sets to the current time."""
+    return tuple(field for field in model._meta.concrete_fields if getattr(field, "auto_now", False))
+
+
+def current_version(model: type[models.Model], pk: object, *, using: str) -> int | None:
+    """Return the row's version now, None if there is no such row."""
+    rows = model._base_manager.using(using).filter(pk=pk)
+    version: int | None = rows.values_list(version_field(model).attname, flat=True).first()
+    return version
+
+
+def write_if(model: type[models.Model], pk: object, values: dict[str, Any], *, seen: int, using: str) -> dict[str, Any]:
+    """Write the values and the next version where the version is still ``seen``; return all that was written.
+
+    Empty if nothing was. What expressions became is read back while the row is held.
+    """
+    version = version_field(model)
+    changes = {**touched(model), **values, version.attname: seen + 1}
+    computed = [column(model, name).attname for name, value in changes.items() if is_expression(value)]
+    (owner, guarded), *others = _by_table(model, changes, version.model)
+    several = bool(others or computed)
+    block: AbstractContextManager[None] = transaction.atomic(using, savepoint=False) if several else nullcontext()
+    with block:
+        _lock_earlier(model, pk, [each for each, _ in others], using=using)
+        if not _rows(model, owner, pk, using=using).filter(**{version.attname: seen}).update(**guarded):
+            return {}
+        with version_kept(using) if others else nullcontext():
+            for owner, other in others:
+                _rows(model, owner, pk, using=using).update(**other)
+        if computed:
+            changes |= model._base_manager.using(using).filter(pk=pk).values(*computed).get()
+    return changes
+
+
+def _lock_earlier(model: type[models.Model], pk: object, others: list[type[models.Model]], *, using: str) -> None:
+    """Lock what ``save()`` writes before the version: the other way round the two would deadlock."""
+    order = tables_of(model)
+    no_key = connections[using].features.has_select_for_no_key_update
+    for owner in order[: order.index(version_field(model).model)]:
+        if owner in others:
+            list(_rows(model, owner, pk, using=using).select_for_update(no_key=no_key).values_list("pk"))
+
+
+def _by_table(
+    model: type[models.Model], changes: dict[str, Any], first: type[models.Model]
+) -> list[tuple[type[models.Model], dict[str, Any]]]:
+    """Split the changes by the model whose table holds them: the version's table, then the others as ``save()`` goes.
+
+    ``update()`` of a model that inherits from another table writes the parent's row by its key alone; the guard has to
+    stand in the UPDATE of the version's own table.
+    """
+    order = [first, *(owner for owner in tables_of(model) if owner is not first)]
+    tables: dict[type[models.Model], dict[str, Any]] = {owner: {} for owner in order}
+    for name, value in changes.items():
+        tables[column(model, name).model][name] = value
+    return [(owner, values) for owner, values in tables.items() if values]
+
+
+def _rows(
+    model: type[models.Model], owner: type[models.Model], pk: object, *, using: str
+) -> models.QuerySet[models.Model]:
+    """Return the row of ``owner``'s table that belongs to the object with this key."""
+    link = (model._meta.concrete_model or model)._meta.get_ancestor_link(owner)
+    if link is None or link.primary_key:
+        return owner._base_manager.using(using).filter(pk=pk)
+    linked = model._base_manager.using(using).filter(pk=pk).values(link.attname)
+    return owner._base_manager.using(using).filter(pk__in=linked)
+
+
+@contextmanager
+def version_kept(using: str) -> Iterator[None]:
+    """Tell the guards of inherited tables that this transaction's writer keeps the version itself."""
+    if connections[using].vendor != "postgresql":
+        yield
+        return
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT set_config(%s, 'on', true)", [VERSION_KEPT])
+        yield
+        cursor.execute("SELECT set_config(%s, '', true)", [VERSION_KEPT])
+
+
+VERSION_KEPT = "lockstep.version_kept"
+"""PostgreSQL parameter, local to a transaction, that `AddVersionGuard` on a table without the version obeys."""

@@ -1,0 +1,49 @@
+"""The curl session of the README, run word for word."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from tests.support.factories import AccountFactory, UserFactory
+
+README = Path(__file__).resolve().parents[3] / "README.md"
+
+
+def session() -> str:
+    """Return the block of the README that talks to the bank."""
+    blocks = re.findall(r"```console\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    (block,) = [block for block in blocks if "$BANK" in block]
+    return str(block)
+
+
+@pytest.mark.django_db(transaction=True, reset_sequences=True)
+def test_the_session_goes_as_it_stands_there(live_server: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    user = UserFactory.create(username="ada", is_staff=True, is_superuser=True)
+    assert AccountFactory.create(user=user, balance=100).pk == 1
+    call_command("api_token", "ada")
+    names = {"BANK": f"{live_server.url}/api", "TOKEN": capsys.readouterr().out.strip()}
+    commands = [line.removeprefix("$ ") for line in session().splitlines() if line.startswith("$ ")]
+    # What is typed is echoed before its answer, as a terminal shows it; an answer ends its line.
+    script = "\n".join(
+        f"cat <<'TYPED'\n$ {line}\nTYPED\n{line} | sed -e '$a\\'"
+        if "()" not in line
+        else f"cat <<'TYPED'\n$ {line}\nTYPED\n{line}"
+        for line in commands
+    )
+    shown = subprocess.run(
+        ["bash", "-c", script], env={**os.environ, **names}, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == session()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["nobody", "gone"])
+def test_there_is_no_token_for_somebody_who_cannot_log_in(name: str) -> None:
+    UserFactory.create(username="gone", is_active=False)
+    with pytest.raises(CommandError, match=name):
+        call_command("api_token", name)

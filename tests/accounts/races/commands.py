@@ -1,0 +1,66 @@
+"""Commands in processes of their own, on the database of the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.db import connection
+
+from tests.support.sessions import query, until
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return the environment of a command that works on the database of the test."""
+    live = {
+        "DJANGO_SETTINGS_MODULE": "tests.django_lockstep.lab.live_settings",
+        "LAB_TEST_DATABASE": connection.settings_dict["NAME"],
+    }
+    return {**os.environ, **live, **changes}
+
+
+def manage(*args: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    command = [sys.executable, "-X", "dev", "manage.py", *args]
+    return subprocess.run(command, cwd=ROOT, env=environment(**changes), capture_output=True, text=True, check=False)
+
+
+@contextmanager
+def simulating(*args: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a simulation in a process group of its own, and go on when its workers write; all end with the block."""
+    command = [sys.executable, "manage.py", "simulate", *args]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        until(lambda: bool(query("SELECT EXISTS (SELECT FROM accounts_entry)")), "the first entry")
+        yield process
+    finally:
+        if any_left(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def any_left(group: int) -> bool:
+    """Whether a process of the group runs; one that has ended and was not yet taken note of does not."""
+    listing = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True, check=True).stdout
+    states = [line.split()[1] for line in listing.splitlines() if line.split()[0] == str(group)]
+    return any(not state.startswith("Z") for state in states)
+
+
+def sessions() -> int:
+    """Return how many workers of simulations the server knows."""
+    return int(query("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'simulate-%%'"))

@@ -1,0 +1,100 @@
+"""The ready-made races show what they are here to show, and do so every time.
+
+``RACE_ROUNDS=100`` runs the whole set so many times.
+"""
+
+import os
+import threading
+from dataclasses import replace
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from accounts.models import Account
+from accounts.races.ready_made import RACES, Race
+from django_lockstep.lab.explorer import Exploration, explore
+from tests.django_lockstep.lab.explorer.programs import ends
+from tests.support.sessions import query, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = int(os.environ.get("RACE_ROUNDS", "2"))
+
+
+@pytest.mark.parametrize("race", RACES.values(), ids=list(RACES))
+def test_a_race_comes_out_as_it_says(race: Race) -> None:
+    found = explore(race.scenario, max_schedules=3000)
+
+    assert race.as_expected(found), found.reason
+
+
+def test_a_race_that_waits_where_it_should_not_is_not_as_expected() -> None:
+    waiting, free = RACES["child-insert:for-update"], RACES["child-insert:no-key"]
+    found, found_free = explore(waiting.scenario), explore(free.scenario)
+
+    assert (found.waits.keys(), found_free.waits.keys()) == ({"COMMIT"}, set())
+    assert not replace(waiting, waits=frozenset()).as_expected(found)
+    assert not replace(free, waits=frozenset({"COMMIT"})).as_expected(found_free)
+
+
+def test_the_names_stay() -> None:
+    rooms = ("lost-update", "overdraft", "transfers", "lock", "refresh", "on-commit", "child-insert", "write-skew")
+    more = (
+        "queue",
+        "f-expression",
+        "save",
+        "get-or-create",
+        "update-or-create",
+        "check-then-create",
+        "deposit",
+        "lease-takeover",
+        "slotted",
+        "queued",
+        "apply-many",
+    )
+    assert {name.partition(":")[0] for name in RACES} == {*rooms, *more}
+    assert {
+        "transfers:ordered",
+        "transfers:unordered",
+        "write-skew:unlocked",
+        "write-skew:locked",
+        "get-or-create:unique",
+        "get-or-create:not-unique",
+        "queue:skip-locked",
+        "queue:unlocked",
+        "deposit:idempotent",
+    } <= RACES.keys()
+
+
+@pytest.mark.parametrize("race", RACES.values(), ids=list(RACES))
+def test_full_and_reduced_search_agree(race: Race) -> None:
+    full, reduced = explore(race.scenario, reduction="none"), explore(race.scenario)
+
+    assert ends(reduced) == ends(full)
+    assert reduced.schedules <= full.schedules
+
+
+def seen_in(found: Exploration) -> tuple[object, ...]:
+    """Return everything that has to be the same in the next round."""
+    ends = tuple((o.count, o.schedule, *o.errors.items(), *o.results.items(), o.state) for o in found.outcomes)
+    return found.verdict, found.reason, found.schedules, found.deadlocks, *found.errors.items(), ends
+
+
+def nothing_is_left() -> bool:
+    """Whether no row, connection, lock or thread is there; a server process takes a moment to end."""
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    return not (
+        Account.objects.exists()
+        or get_user_model().objects.exists()
+        or query(f"SELECT count(*) {others} AND backend_type = 'client backend'")
+        or query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+        or any(thread.name.startswith("race") for thread in threading.enumerate())
+    )
+
+
+def test_every_round_is_the_same_and_leaves_nothing_behind() -> None:
+    first = {name: seen_in(explore(race.scenario)) for name, race in RACES.items()}
+    for number in range(1, ROUNDS):
+        for name, race in RACES.items():
+            assert seen_in(explore(race.scenario)) == first[name], f"{name} in round {number + 1}"
+            until(nothing_is_left, f"{name} to leave nothing behind")

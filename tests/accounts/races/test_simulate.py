@@ -1,0 +1,331 @@
+"""The command: what it prints, how it ends, and what it leaves behind."""
+
+import csv
+import io
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from accounts.management import simulation
+from accounts.management.commands import simulate
+from accounts.models import Account, Entry
+from accounts.races.run import NAMES
+from django_lockstep.lab.simulator.sweep import Point
+from tests.accounts.races.commands import any_left, manage, sessions, simulating
+from tests.django_lockstep.lab.made import LOST, ending, load_report, naive, row, story_report, story_row, sweep_report
+from tests.support.sessions import until
+
+SMALL = {"workers": 2, "operations": 10, "strategies": ["pessimistic"]}
+
+
+def run(**options: Any) -> str:
+    out = io.StringIO()
+    call_command("simulate", stdout=out, stderr=io.StringIO(), **options)
+    return out.getvalue()
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Let the command report what the test puts here, instead of measuring; it notes what was asked for."""
+    seen: dict[str, Any] = {"report": load_report(naive(), row("pessimistic"))}
+
+    def instead(scene: Any, **asked: Any) -> Any:
+        seen.update(asked, scene=scene)
+        return seen["report"]
+
+    for name in ("run_load", "run_story", "run_sweep"):
+        monkeypatch.setattr(simulation, name, instead)
+    return seen
+
+
+# What the options mean.
+
+
+def test_by_default_all_strategies_share_a_hot_account(reported: dict[str, Any]) -> None:
+    run()
+    assert reported["scene"].strategies == NAMES
+    assert (reported["plan"].workers, reported["plan"].duration, reported["plan"].operations) == (8, 3.0, None)
+    assert (reported["field"].accounts, str(reported["field"].mix)) == (1, "1:1:0")
+    assert len(NAMES) >= 9
+
+
+def test_a_default_run_stays_within_a_minute(reported: dict[str, Any]) -> None:
+    run()
+    assert reported["plan"].duration * len(NAMES) <= 30  # the rest is for starting and counting
+
+
+def test_options_reach_the_plan(reported: dict[str, Any]) -> None:
+    run(workers=3, operations=30, think_time=0.5, accounts=5, mix="1:2:3", seed=9)
+    plan, field = reported["plan"], reported["field"]
+    assert (plan.workers, plan.duration, plan.operations, plan.think_time) == (3, None, 30, 0.5)
+    assert (field.accounts, str(field.mix), field.seed) == (5, "1:2:3", 9)
+
+
+def test_more_accounts_have_transfers(reported: dict[str, Any]) -> None:
+    run(accounts=2)
+    assert str(reported["field"].mix) == "1:1:1"
+
+
+def test_without_a_seed_every_run_has_another(reported: dict[str, Any]) -> None:
+    seeds = set()
+    for _ in range(5):
+        run()
+        seeds.add(reported["field"].seed)
+    assert len(seeds) > 1
+
+
+@pytest.mark.parametrize(
+    "names", [["naive,optimistic"], ["naive", "optimistic"], ["naive,", "optimistic,naive"]], ids=str
+)
+def test_names_are_separated_by_commas_or_spaces(names: list[str], reported: dict[str, Any]) -> None:
+    run(strategies=names)
+    assert reported["scene"].strategies == ("naive", "optimistic")
+
+
+def test_a_load_has_laps_where_time_limits_it(reported: dict[str, Any]) -> None:
+    run()
+    assert reported["plan"].laps == 3
+    run(operations=30)
+    assert reported["plan"].laps == 1
+    run(operations=30, laps=2)
+    assert reported["plan"].laps == 2
+
+
+def test_a_sweep_has_sizes_and_says_how_long_it_takes(reported: dict[str, Any]) -> None:
+    err = io.StringIO()
+    call_command("simulate", sweep="workers=1,4", strategies=["naive"], stdout=io.StringIO(), stderr=err)
+    assert [stop.plan.workers for stop in reported["stops"]] == [1, 4]
+    assert err.getvalue().startswith("2 sizes x 1 strategy x 3 s: about ")
+    run(sweep="accounts=2,10", workers=3, operations=30)
+    assert [(stop.plan.workers, stop.field.accounts) for stop in reported["stops"]] == [(3, 2), (3, 10)]
+    assert {str(stop.field.mix) for stop in reported["stops"]} == {"1:1:1"}
+
+
+def test_one_account_among_the_sizes_keeps_transfers_out_of_all(reported: dict[str, Any]) -> None:
+    run(sweep="accounts=1,10")
+    assert {str(stop.field.mix) for stop in reported["stops"]} == {"1:1:0"}
+
+
+def test_a_scenario_has_rounds(reported: dict[str, Any]) -> None:
+    run(scenario="overdraft")
+    assert (reported["story"].name, reported["rounds"]) == ("overdraft", 200)
+    run(scenario="lost-update", rounds=7)
+    assert (reported["story"].name, reported["rounds"]) == ("lost-update", 7)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--strategies", "naive,nonsense"], "there is no nonsense; there are naive, naive_atomic"),
+        (["--strategies", ","], "there is no name"),
+        (["--workers", "0"], "--workers must be a whole number of at least 1, not 0"),
+        (["--workers", "x"], "--workers: invalid int value"),
+        (["--accounts", "0"], "--accounts must be"),
+        (["--duration", "0"], "--duration must be"),
+        (["--duration", "nan"], "--duration must be"),
+        (["--operations", "0"], "--operations must be"),
+        (["--operations", "3"], "not one for each of 8 workers"),
+        (["--operations", "9", "--duration", "1"], "not allowed with"),
+        (["--mix", "1:1"], "--mix is three weights"),
+        (["--mix", "1:1:1"], "add --accounts 2 or more"),
+        (["--think-time", "-1"], "--think-time must be"),
+        (["--seed", "x"], "--seed: invalid int value"),
+        (["--format", "xml"], "--format: invalid choice"),
+        (["--scenario", "nothing"], "--scenario: invalid choice"),
+        (["--scenario", "overdraft", "--workers", "3"], "--workers is for loads only"),
+        (["--scenario", "overdraft", "--think-time", "3", "--seed", "1"], "--think-time, --seed is for loads only"),
+        (["--scenario", "overdraft", "--rounds", "0"], "--rounds must be"),
+        (["--rounds", "5"], "--rounds goes with --scenario"),
+        (["--laps", "0"], "--laps must be"),
+        (["--operations", "20", "--laps", "3"], "not one for each of 8 workers in each of 3 laps"),
+        (["--sweep", "speed=1"], "--sweep is workers=1,2,4,8"),
+        (["--sweep", "workers=1,2", "--workers", "2"], "--workers is what --sweep varies"),
+        (["--sweep", "accounts=1,2", "--mix", "1:1:1"], "add --accounts 2 or more"),
+        (["--sweep", "workers=1,9", "--operations", "5"], "not one for each of 9 workers"),
+        (["--scenario", "overdraft", "--sweep", "workers=1,2"], "--sweep is for loads only"),
+        (["--plot", "a.svg"], "--plot draws a sweep: add --sweep"),
+        (["--plot", "a.gif", "--sweep", "workers=1"], "must end with .svg or .png"),
+        (["--plot", "/nowhere/a.svg", "--sweep", "workers=1"], "--plot /nowhere/a.svg: there is no folder"),
+        (["--model", "accounts.Nothing"], "no such model"),
+        (["--database", "nowhere"], "--database nowhere: there is no such database; there are default"),
+        (["--output", "/nowhere/at/all.json"], "there is no folder /nowhere/at"),
+        (["--output", "/"], "it is a folder"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_explained_and_ends_with_2(
+    args: list[str], words: str, reported: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        simulate.Command().run_from_argv(["manage.py", "simulate", "--skip-checks", *args])
+    assert exit_info.value.code == 2
+    assert words in capsys.readouterr().err
+    assert "scene" not in reported
+
+
+# What comes out.
+
+
+def test_the_report_goes_to_standard_output(reported: dict[str, Any]) -> None:
+    assert "Which should I use?" in run()
+    assert json.loads(run(format="json"))["kind"] == "load"
+    assert next(csv.DictReader(io.StringIO(run(format="csv"))))["strategy"] == "naive"
+
+
+def test_the_report_goes_to_a_file_and_nowhere_else(reported: dict[str, Any], tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    target.write_text("old")
+    assert run(format="json", output=target) == ""
+    assert json.loads(target.read_text())["kind"] == "load"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_a_device_is_written_to_and_not_replaced(reported: dict[str, Any]) -> None:
+    run(format="json", output=Path("/dev/null"))
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_sweep_is_drawn_beside_its_report(reported: dict[str, Any], tmp_path: Path) -> None:
+    reported["report"] = sweep_report(Point(value=1, rows=(row("a"),)))
+    assert "Operations a second" in run(sweep="workers=1", plot=tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+
+
+def test_a_sweep_of_nothing_is_not_drawn(reported: dict[str, Any], tmp_path: Path) -> None:
+    reported["report"] = sweep_report(values=(1,))
+    run(sweep="workers=1", plot=tmp_path / "a.svg")
+    assert not list(tmp_path.iterdir())
+
+
+def test_notes_do_not_disturb_data(reported: dict[str, Any]) -> None:
+    reported["report"] = load_report(row("pessimistic"), notes=("Kept: something.",))
+    out, err = io.StringIO(), io.StringIO()
+    call_command("simulate", format="json", stdout=out, stderr=err)
+    assert json.loads(out.getvalue())["notes"] == ["Kept: something."]
+    assert "Kept: something." in err.getvalue()
+
+
+def test_a_terminal_gets_colours_and_its_width(reported: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "95")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = Terminal()
+    call_command("simulate", stdout=out, stderr=io.StringIO())
+    assert "\x1b[1;31mLOST" in out.getvalue()
+    assert max(map(len, out.getvalue().splitlines())) > 80
+
+
+# How it ends.
+
+
+def code_of(**options: Any) -> int:
+    with pytest.raises(CommandError) as error:
+        run(**options)
+    return error.value.returncode
+
+
+def test_check_is_satisfied_with_losers_that_claimed_nothing(reported: dict[str, Any]) -> None:
+    run(check=True)
+    reported["report"] = story_report(story_row("naive", ending(broken=True), safe=False), story_row("a", ending()))
+    run(scenario="lost-update", check=True)
+
+
+def test_check_ends_with_1_where_a_promise_was_broken(reported: dict[str, Any]) -> None:
+    reported["report"] = load_report(row("liar", verdict=LOST))
+    run()
+    assert code_of(check=True) == 1
+    reported["report"] = story_report(story_row("liar", ending("70.00", broken=True)))
+    run(scenario="lost-update")
+    assert code_of(scenario="lost-update", check=True) == 1
+    reported["report"] = sweep_report(Point(value=1, rows=(row("liar", verdict=LOST),)))
+    assert code_of(sweep="workers=1", check=True) == 1
+
+
+def test_who_does_not_want_to_wait_gets_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulation, "run_load", interrupted)
+    assert code_of() == 130
+
+
+def test_a_database_without_row_locks_is_refused(tmp_path: Path) -> None:
+    ended = manage("simulate", DJANGO_SETTINGS_MODULE="tests.settings", DATABASE_URL=f"sqlite:///{tmp_path}/db")
+    assert ended.returncode == 1
+    assert "django.db.backends.sqlite3 (SQLite). The simulation needs real row locks" in ended.stderr
+    assert ended.stdout == ""
+
+
+# For real.
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_real_run_checks_out_and_leaves_nothing() -> None:
+    data = json.loads(
+        run(**{**SMALL, "strategies": ["naive", "pessimistic"], "operations": 400}, format="json", check=True)
+    )
+    assert [(row["strategy"], row["verdict"]) for row in data["strategies"]] == [
+        ("naive", "lost"),
+        ("pessimistic", "correct"),
+    ]
+    assert not Entry.objects.exists()
+    assert not Account.objects.exists()
+    assert not get_user_model().objects.exists()
+
+
+@pytest.fixture
+def wallets(transactional_db: None) -> Iterator[None]:
+    """Take away the tables of an app that the tests themselves do not have."""
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS wallets_receipt, wallets_wallet")
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'wallets'")
+
+
+@pytest.mark.usefixtures("wallets")
+def test_any_account_model_can_race() -> None:
+    args = ("--model", "wallets.Wallet", "--accounts", "2", "--workers", "2", "--operations", "20")
+    ended = manage("simulate", *args, DJANGO_SETTINGS_MODULE="tests.testapps.wallets.settings")
+    assert ended.returncode == 0, ended.stderr
+    assert "correct" in ended.stdout
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT (SELECT count(*) FROM wallets_receipt) + (SELECT count(*) FROM wallets_wallet)")
+        assert cursor.fetchone() == (0,)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ctrl_c_tells_what_was_measured_and_leaves_nothing() -> None:
+    with simulating("--format", "json", "--duration", "60", "--workers", "3", "--strategies", "pessimistic") as process:
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        until(lambda: not any_left(process.pid), "the end of all processes")
+    data = json.loads(out)
+    (row,) = data["strategies"]
+    assert data["interrupted"] == "SIGINT"
+    assert (row["cut_short"], row["verdict"], row["casualties"]) == (True, "correct", [])
+    assert row["entries"] == row["succeeded"] > 0
+    assert err.strip() == "CommandError: Interrupted by SIGINT"
+    assert not Entry.objects.exists()
+    assert not get_user_model().objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_workers_do_not_survive_their_parent() -> None:
+    with simulating("--format", "json", "--duration", "600", "--workers", "3") as process:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        until(lambda: not any_left(process.pid), "the end of all processes")
+        until(lambda: sessions() == 0, "the end of their sessions")

@@ -1,0 +1,259 @@
+"""The account's own methods: pessimistic class methods, optimistic instance methods, one ledger."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from accounts.errors import InsufficientFunds, InvalidAmount
+from accounts.models import Account, Entry
+from accounts.reconciliation import chain_breaks
+from django_lockstep.locking import LockNotAvailable, SerializationFailure, lock_row
+from django_lockstep.locking import transaction as isolated_transaction
+from tests.support.factories import AccountFactory
+from tests.support.sessions import Session
+
+
+def state(account: Account) -> tuple[str, int]:
+    current = Account.objects.get(pk=account.pk)
+    return str(current.balance), current.version
+
+
+def entries(account: Account) -> list[tuple[str, str, int]]:
+    return [(str(e.amount), str(e.balance_after), e.version_after) for e in Entry.objects.filter(account=account)]
+
+
+def lock(pk: object) -> None:
+    lock_row(Account, pk)
+
+
+# Pessimistic
+
+
+def test_a_deposit_changes_balance_and_version_and_writes_an_entry(account: Account) -> None:
+    returned = Account.deposit(account.pk, "50.25")
+    assert (returned.balance, returned.version) == (Decimal("150.25"), 2)
+    assert state(account) == ("150.25", 2)
+    assert entries(account) == [("50.25", "150.25", 2)]
+
+
+def test_a_withdrawal_takes_off(account: Account) -> None:
+    assert Account.withdraw(account.pk, 30).balance == 70
+    assert entries(account) == [("-30.00", "70.00", 2)]
+
+
+def test_entries_are_dated_by_the_database(account: Account) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        Account.deposit(account.pk, 1)
+        cursor.execute("SELECT created_at BETWEEN now() AND clock_timestamp() FROM accounts_entry")
+        assert cursor.fetchone() == (True,)
+
+
+def test_the_overdraft_limit_may_be_used_up_but_not_more(db: None) -> None:
+    account = AccountFactory.create(balance=100, overdraft_limit=500)
+    assert Account.withdraw(account.pk, 600).balance == -500
+    with pytest.raises(InsufficientFunds) as caught:
+        Account.withdraw(account.pk, "0.01")
+    refused = (caught.value.balance, caught.value.overdraft_limit, caught.value.amount)
+    assert refused == (Decimal(-500), Decimal(500), Decimal("0.01"))
+    assert state(account) == ("-500.00", 2)
+    assert len(entries(account)) == 1
+
+
+def test_a_balance_that_would_not_fit_is_refused_not_an_sql_error(db: None) -> None:
+    account = AccountFactory.create(balance="99999999999999999.00")
+    with pytest.raises(InvalidAmount, match="a balance has at most 17 digits"):
+        Account.deposit(account.pk, 1)
+    assert account.try_deposit("0.99")
+
+
+def test_a_transfer_moves_between_two_accounts(db: None) -> None:
+    source, target = AccountFactory.create(balance=100), AccountFactory.create()
+    returned = Account.transfer(source.pk, target.pk, 40)
+    assert [(row.pk, row.balance, row.version) for row in returned] == [(source.pk, 60, 2), (target.pk, 40, 2)]
+    assert [entry.transfer for entry in Entry.objects.all()] == [Entry.objects.all()[0].transfer] * 2
+    back = Account.transfer(target.pk, source.pk, 40)
+    assert [(row.pk, row.balance) for row in back] == [(target.pk, 0), (source.pk, 100)]
+
+
+def test_a_transfer_without_cover_changes_neither(db: None) -> None:
+    source, target = AccountFactory.create(balance=10), AccountFactory.create()
+    with pytest.raises(InsufficientFunds):
+        Account.transfer(source.pk, target.pk, 40)
+    assert (state(source), state(target), Entry.objects.count()) == (("10.00", 1), ("0.00", 1), 0)
+
+
+def test_a_transfer_locks_both_rows_in_primary_key_order_in_one_statement(db: None) -> None:
+    one, two = AccountFactory.create(balance=10), AccountFactory.create(balance=10)
+    for source, target in [(one, two), (two, one)]:
+        with CaptureQueriesContext(connection) as captured:
+            Account.transfer(source.pk, target.pk, 1)
+        (locking,) = [entry["sql"] for entry in captured if "FOR NO KEY UPDATE" in entry["sql"]]
+        assert 'ORDER BY "accounts_account"."id" ASC' in locking
+
+
+@pytest.mark.parametrize("text", [str, int])
+def test_a_transfer_needs_two_accounts(account: Account, text: Any) -> None:
+    with pytest.raises(ValueError, match="two accounts"):
+        Account.transfer(account.pk, text(account.pk), 1)
+
+
+BAD_AMOUNTS: list[Any] = [0, -5, Decimal("NaN"), Decimal("Infinity"), "1.005", 1.5, True, 10**17, None]
+CHANGES: list[Callable[[Account, Any], object]] = [
+    lambda account, amount: Account.deposit(account.pk, amount),
+    lambda account, amount: Account.withdraw(account.pk, amount),
+    lambda account, amount: Account.transfer(account.pk, account.pk + 1, amount),
+    lambda account, amount: account.try_deposit(amount),
+    lambda account, amount: account.try_withdraw(amount),
+]
+
+
+@pytest.mark.parametrize("amount", BAD_AMOUNTS, ids=str)
+@pytest.mark.parametrize("change", CHANGES, ids=["deposit", "withdraw", "transfer", "try_deposit", "try_withdraw"])
+def test_bad_amounts_are_refused_before_any_sql(account: Account, change: Any, amount: Any) -> None:
+    with CaptureQueriesContext(connection) as captured, pytest.raises(InvalidAmount):
+        change(account, amount)
+    assert not captured.captured_queries
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\0b", 5, b"key"])
+@pytest.mark.parametrize("change", [Account.deposit, Account.withdraw])
+def test_bad_idempotency_keys_are_refused_before_any_sql(account: Account, change: Any, key: Any) -> None:
+    with CaptureQueriesContext(connection) as captured, pytest.raises(ValueError, match="idempotency_key must be"):
+        change(account.pk, 1, idempotency_key=key)
+    assert not captured.captured_queries
+
+
+def test_unknown_accounts_do_not_exist(account: Account) -> None:
+    for change in (Account.deposit, Account.withdraw):
+        with pytest.raises(Account.DoesNotExist, match="primary key 0"):
+            change(0, 1)
+    for pair in [(0, account.pk), (account.pk, 0)]:
+        with pytest.raises(Account.DoesNotExist, match="primary key 0"):
+            Account.transfer(*pair, 1)
+    assert state(account) == ("100.00", 1)
+
+
+@pytest.mark.parametrize("options", [{"nowait": True}, {"timeout": 0.02}])
+def test_waiting_can_be_bounded(other: Session, options: Any) -> None:
+    account = AccountFactory.create(balance=100)
+    other.begin()
+    other.run(lock, account.pk)
+    with pytest.raises(LockNotAvailable) as caught:
+        Account.deposit(account.pk, 1, **options)
+    assert (caught.value.model, caught.value.sqlstate) == (Account, "55P03")
+    other.end()
+    assert Account.deposit(account.pk, 1, **options).balance == 101
+
+
+def test_a_withdrawal_waits_and_decides_on_what_the_first_one_left(other: Session) -> None:
+    account = AccountFactory.create(balance=100)
+    with transaction.atomic():
+        Account.withdraw(account.pk, 80)
+        waiting = other.start(Account.withdraw, account.pk, 80)
+        other.wait_until_blocked()
+    assert isinstance(waiting.exception(), InsufficientFunds)
+    assert state(account) == ("20.00", 2)
+
+
+def test_above_read_committed_a_change_since_the_snapshot_is_a_serialization_failure(other: Session) -> None:
+    account = AccountFactory.create(balance=100)
+
+    def deposit_late() -> None:
+        with isolated_transaction(isolation_level="repeatable read"):
+            Account.objects.count()
+            other.run(Account.deposit, account.pk, 1)
+            Account.deposit(account.pk, 1)
+
+    with pytest.raises(SerializationFailure):
+        deposit_late()
+
+
+# Optimistic
+
+
+def test_try_deposit_writes_once_and_the_instance_follows(account: Account) -> None:
+    assert account.try_deposit(50) is True
+    assert (account.balance, account.version) == (150, 2)
+    assert account.try_withdraw(30) is True
+    assert entries(account) == [("50.00", "150.00", 2), ("-30.00", "120.00", 3)]
+
+
+def test_whoever_comes_second_is_told_and_nothing_is_written(account: Account) -> None:
+    rival = Account.objects.get(pk=account.pk)
+    Account.deposit(account.pk, 50)
+    before = dict(vars(rival))
+    with transaction.atomic():
+        assert rival.try_withdraw(30) is False
+        assert vars(rival) == before
+        assert state(account) == ("150.00", 2)
+    assert len(entries(account)) == 1
+    rival.refresh_from_db()
+    assert rival.try_withdraw(30) is True
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_money_of_a_rolled_back_change_is_not_there_for_the_next(settings: Any, compiled: bool) -> None:
+    settings.ACCOUNTS_COMPILED_SQL = compiled
+    account = AccountFactory.create(balance=100)
+    with transaction.atomic():
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            assert account.try_deposit(50)
+            _ = 1 / 0
+        assert (account.balance, account.version) == (100, 1)
+        assert account.try_deposit(10)
+    assert Account.objects.get().balance == account.balance == 110
+    assert not list(chain_breaks(Account))
+
+
+def test_too_little_money_is_told_only_from_the_current_balance(account: Account) -> None:
+    stale = Account.objects.get(pk=account.pk)
+    with pytest.raises(InsufficientFunds):
+        account.try_withdraw(150)
+    Account.deposit(account.pk, 100)
+    assert stale.try_withdraw(150) is False
+
+
+@pytest.mark.parametrize("change", ["try_deposit", "try_withdraw"])
+@pytest.mark.parametrize("amount", [1, 1000])
+def test_a_deleted_account_does_not_exist(account: Account, change: str, amount: int) -> None:
+    Account.objects.get(pk=account.pk).delete()
+    with pytest.raises(Account.DoesNotExist):
+        assert getattr(account, change)(amount)
+    assert not Account.objects.exists()
+
+
+def test_a_pessimistic_change_is_noticed_by_an_optimistic_one_that_waits(other: Session) -> None:
+    account = AccountFactory.create(balance=100)
+    with transaction.atomic():
+        Account.deposit(account.pk, 1)
+        late = other.start(account.try_deposit, 1)
+        other.wait_until_blocked()
+    assert late.result() is False
+    assert state(account) == ("101.00", 2)
+
+
+# Constraints and entries
+
+
+@pytest.mark.parametrize("values", [{"balance": -1}, {"overdraft_limit": -1}, {"balance": -6, "overdraft_limit": 5}])
+def test_the_database_refuses_what_the_rules_forbid(account: Account, values: dict[str, int]) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Account.objects.filter(pk=account.pk).update(**values)
+
+
+def test_a_user_with_an_account_cannot_be_deleted(account: Account) -> None:
+    with pytest.raises(IntegrityError):
+        account.user.delete()
+
+
+def test_the_chain_begins_with_what_the_account_was_opened_with(account: Account) -> None:
+    Account.deposit(account.pk, 50)
+    Account.objects.get(pk=account.pk).try_withdraw(30)
+    first = Entry.objects.filter(account=account)[0]
+    assert first.balance_after - first.amount == 100
+    assert not list(chain_breaks(Account))

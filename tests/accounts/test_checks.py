@@ -1,0 +1,185 @@
+"""System checks say what a project's models, databases and settings cannot promise, and what to change."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core import checks
+from django.db import connection, connections, models, transaction
+from django.http import HttpRequest, HttpResponse
+from django.test import override_settings
+from django.test.utils import isolate_apps
+from django.urls import path
+from django.views import View
+
+from accounts.abstract import AbstractAccount
+from accounts.checks import check_conflict_page
+from accounts.models import Account, Entry
+from django_lockstep.locking import VersionedManager, VersionedModel, retry_on_conflict
+from django_lockstep.locking.checks import check_databases, check_retries_in_views, check_tables
+from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Seat
+
+ALL = ["default"]
+
+
+def ids(messages: list[Any]) -> list[str]:
+    assert all(message.hint for message in messages)
+    return [message.id for message in messages]
+
+
+def about(model: Any) -> list[str]:
+    """What the databases' checks say of one model."""
+    return ids([message for message in check_tables(None, databases=ALL) if message.obj is model])
+
+
+@pytest.mark.django_db
+def test_the_project_itself_is_clean() -> None:
+    assert checks.run_checks(databases=ALL) == []
+
+
+@pytest.mark.django_db
+def test_no_database_is_touched_unless_it_is_named(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        checks.run_checks()
+
+
+# Databases
+
+
+@pytest.fixture
+def add_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    def add(engine: str) -> None:
+        settings = connections.configure_settings({"default": {}, "another": {"ENGINE": engine, "NAME": "another"}})
+        monkeypatch.setitem(connections.settings, "another", settings["another"])
+
+    yield add
+    if any(connection.alias == "another" for connection in connections.all(initialized_only=True)):
+        del connections["another"]
+
+
+def test_w001_a_database_that_ignores_row_locks(add_database: Any) -> None:
+    add_database("django.db.backends.sqlite3")
+    (message,) = check_databases(None)
+    assert (message.id, message.obj) == ("lockstep.W001", "another")
+    assert "sqlite" in message.msg
+
+
+def test_w002_a_database_without_guards(add_database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_database("django.db.backends.postgresql")
+    monkeypatch.setattr(type(connections["another"]), "vendor", "mysql")
+    assert set(ids(check_databases(None))) == {"lockstep.W002"}
+
+
+# Models
+
+
+@isolate_apps("tests.testapps.shop")
+def test_w003_a_manager_that_hides_the_query_set() -> None:
+    class Hidden(VersionedModel):
+        objects = models.Manager()  # type: ignore[assignment]
+
+        class Meta:
+            app_label = "shop"
+
+    class Own(VersionedModel):
+        class OwnManager(VersionedManager[Any]):
+            pass
+
+        objects = OwnManager()
+
+        class Meta:
+            app_label = "shop"
+
+    assert ids(Hidden.check()) == ["lockstep.W003"]
+    assert ids(Own.check()) == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("model", [Seat, BoxSeat, OddSeat, Account])
+def test_w004_a_model_without_its_guard(model: Any) -> None:
+    assert about(model) == []
+    with connection.cursor() as cursor:
+        table = connection.ops.quote_name(model._meta.db_table)
+        cursor.execute(f'DROP TRIGGER "{model._meta.db_table}_version_guard" ON {table}')
+    assert about(model) == ["lockstep.W004"]
+
+
+@pytest.mark.django_db
+def test_w004_a_guard_that_is_disabled_does_not_count() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE shop_seat DISABLE TRIGGER shop_seat_version_guard")
+    assert about(Seat) == ["lockstep.W004"]
+    assert about(CheapSeat) == []
+
+
+@isolate_apps("tests.testapps.shop")
+@pytest.mark.django_db
+def test_a_table_that_is_not_there_yet_lacks_nothing() -> None:
+    class Planned(VersionedModel):
+        class Meta:
+            app_label = "shop"
+
+    assert ids(Planned.check_table("default")) == []
+
+
+@isolate_apps("tests.testapps.shop", "django.contrib.auth", "django.contrib.contenttypes")
+def test_e001_an_account_without_entries() -> None:
+    class Wallet(AbstractAccount):
+        class Meta:
+            app_label = "shop"
+
+    assert "accounts.E001" in ids([m for m in Wallet.check() if str(m.id).startswith("accounts.")])
+
+
+@pytest.mark.django_db
+def test_w007_entries_that_sql_can_change() -> None:
+    assert about(Entry) == []
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER accounts_entry_append_only ON accounts_entry")
+    assert about(Entry) == ["accounts.W007"]
+
+
+# Settings
+
+
+@retry_on_conflict
+def retried(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+class Retried(View):
+    @retry_on_conflict(attempts=2)
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+
+def plain(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+urlpatterns = [
+    path("plain", plain),
+    path("retried", retried),
+    path("class", Retried.as_view()),
+    path("free", transaction.non_atomic_requests(retry_on_conflict(plain))),
+]
+
+
+@override_settings(ROOT_URLCONF=__name__)
+def test_w005_retries_inside_a_transaction_of_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_retries_in_views(None) == []
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    messages = check_retries_in_views(None)
+    assert ids(messages) == ["lockstep.W005"] * 2
+    assert [message.msg.split(" is ")[0].rpartition(".")[2] for message in messages] == ["retried", "post"]
+
+
+def test_w006_a_conflict_page_that_is_not_there() -> None:
+    assert check_conflict_page(None) == []
+    with override_settings(MIDDLEWARE=["concurrency.middleware.ConcurrencyMiddleware"]):
+        assert ids(check_conflict_page(None)) == ["accounts.W006"]
+        page = {"loaders": [("django.template.loaders.locmem.Loader", {"409.html": ""})]}
+        engine = {"BACKEND": "django.template.backends.django.DjangoTemplates", "OPTIONS": page}
+        with override_settings(TEMPLATES=[engine]):
+            assert check_conflict_page(None) == []

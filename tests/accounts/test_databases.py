@@ -1,0 +1,67 @@
+"""Which database is written to: the one that is named, whatever the project's routers say."""
+
+from typing import Any
+
+import pytest
+
+from accounts.changes import Change
+from accounts.models import Account, Entry
+from accounts.reconciliation import chain_breaks
+from accounts.statements.obstacles import customisations
+from accounts.strategies import STRATEGIES
+from tests.support.factories import AccountFactory
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Elsewhere:
+    """Sends every write to a database that there is not; as Django's documentation has it, it looks at no hints."""
+
+    def db_for_write(self, model: type[Any], **hints: Any) -> str:
+        return "nowhere"
+
+
+@pytest.fixture
+def pks(settings: Any) -> list[Any]:
+    pks = [AccountFactory.create(balance=100).pk for _ in range(2)]
+    settings.DATABASE_ROUTERS = [Elsewhere()]
+    return pks
+
+
+@pytest.fixture(params=[True, False], ids=["compiled", "plain"])
+def compiled(request: pytest.FixtureRequest, settings: Any) -> bool:
+    settings.ACCOUNTS_COMPILED_SQL = request.param
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("options", [{}, {"idempotency_key": "k"}, {"timeout": 5}], ids=str)
+def test_pessimistic_changes(pks: list[Any], options: dict[str, Any]) -> None:
+    one, other = pks
+    for _ in range(2):  # the second time its key was used before
+        Account.deposit(one, 5, using="default", **options)
+    Account.transfer(one, other, 10, idempotency_key="t", using="default")
+    Account.transfer(one, other, 10, idempotency_key="t", using="default")
+    paid = 100 + (5 if "idempotency_key" in options else 10)
+    assert [Account.objects.get(pk=pk).balance for pk in pks] == [paid - 10, 110]
+    assert not list(chain_breaks(Account, using="default"))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_strategies(pks: list[Any], name: str) -> None:
+    strategy = STRATEGIES[name].bound(using="default")
+    strategy.deposit(pks[0], 5)
+    strategy.transfer(pks[0], pks[1], 10)
+    assert [Account.objects.get(pk=pk).balance for pk in pks] == [95, 110]
+    assert not list(chain_breaks(Account, using="default"))
+
+
+@pytest.mark.parametrize("steps", ["all at once", "one by one"])
+def test_batches(pks: list[Any], settings: Any, monkeypatch: pytest.MonkeyPatch, steps: str) -> None:
+    settings.ACCOUNTS_COMPILED_SQL = False
+    if steps == "one by one":
+        monkeypatch.setattr("accounts.batches.customisations", lambda model: [*customisations(model), "one"])
+    Account.apply_many([Change(pks[0], -5, "k"), (pks[1], 5)], using="default")
+    assert [Account.objects.get(pk=pk).balance for pk in pks] == [95, 105]
+    assert Entry.objects.count() == 2

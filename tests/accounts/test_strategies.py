@@ -1,0 +1,282 @@
+"""One suite for every strategy: the safe ones keep every update, the unsafe ones are caught losing one."""
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from accounts.errors import InsufficientFunds, InvalidAmount
+from accounts.fast import FAST, contention
+from accounts.models import Account
+from accounts.statements import Ledger
+from accounts.strategies import STRATEGIES, Strategy
+from django_lockstep.locking import retrying
+from tests.support.factories import AccountFactory
+from tests.support.hot import FULL, HOT, Books, books_of
+from tests.support.sessions import Gate, Session, gated, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WAYS = {
+    f"{name}-{how}": strategy.bound(compiled=how == "compiled")
+    for name, strategy in STRATEGIES.items()
+    for how in ("plain", "compiled")
+    if how == "plain" or name in FAST
+}
+SAFE = {**{name: strategy for name, strategy in WAYS.items() if strategy.safe}, **HOT}
+UNSAFE = {name: strategy for name, strategy in WAYS.items() if not strategy.safe}
+
+every_of_ten = pytest.mark.parametrize("strategy", WAYS.values(), ids=WAYS)
+every = pytest.mark.parametrize("strategy", [*WAYS.values(), *HOT.values()], ids=[*WAYS, *HOT])
+every_safe = pytest.mark.parametrize("strategy", SAFE.values(), ids=SAFE)
+every_unsafe = pytest.mark.parametrize("strategy", UNSAFE.values(), ids=UNSAFE)
+
+
+def test_the_ten_ways_are_there() -> None:
+    assert list(STRATEGIES) == [
+        "naive",
+        "naive_atomic",
+        "pessimistic",
+        "pessimistic_nowait",
+        "optimistic",
+        "adaptive",
+        "django_concurrency",
+        "conditional_update",
+        "serializable",
+        "advisory",
+    ]
+    assert [strategy.name for strategy in UNSAFE.values()] == ["naive", "naive_atomic"]
+
+
+def test_all_but_the_mistakes_and_another_package_have_compiled_sql() -> None:
+    assert STRATEGIES.keys() - FAST.keys() == {"naive", "naive_atomic", "django_concurrency"}
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_deposit_takes_the_compiled_way_unless_it_is_told_not_to(name: str) -> None:
+    account = AccountFactory.create()
+    for compiled in (True, False):
+        with CaptureQueriesContext(connection) as captured:
+            STRATEGIES[name].bound(compiled=compiled).deposit(account.pk, 1)
+        assert any(entry["sql"].startswith("WITH ") for entry in captured) is compiled
+
+
+@every_of_ten
+def test_each_says_what_it_is(strategy: Strategy) -> None:
+    assert strategy.summary.endswith(".")
+    assert strategy.guarantee.endswith(".")
+    assert len({s.summary for s in STRATEGIES.values()}) == len({s.guarantee for s in STRATEGIES.values()}) == 10
+
+
+@pytest.fixture
+def books(strategy: Strategy) -> Books:
+    """Where the strategy writes."""
+    return books_of(strategy)
+
+
+@pytest.mark.parametrize("name", ["conditional_update", "adaptive"])
+def test_a_withdrawal_that_is_covered_by_now_needs_no_retry(
+    name: str, monkeypatch: pytest.MonkeyPatch, conflicts: list[object]
+) -> None:
+    """The statement said no, and somebody deposits before the account is looked at to say why."""
+    account = AccountFactory.create(balance=0)
+    read = Ledger.read
+    deposits = iter([10])
+
+    def read_late(ledger: Ledger[Account], pk: object) -> Account | None:
+        for amount in deposits:
+            Account.deposit(pk, amount)
+        return read(ledger, pk)
+
+    monkeypatch.setattr(Ledger, "read", read_late)
+    monkeypatch.setattr(contention, "expected", lambda row: True)
+    written = STRATEGIES[name].withdraw(account.pk, 10)
+    assert (written.balance, written.version, conflicts) == (0, 3, [])
+
+
+# Alone, all do the same.
+
+
+@every
+def test_a_change_writes_balance_version_and_entry(strategy: Strategy, books: Books) -> None:
+    account = books.open(balance=100)
+    returned = strategy.deposit(account.pk, "50.5")
+    assert (returned.pk, str(returned.balance), returned.version) == (account.pk, "150.50", 2)
+    strategy.withdraw(account.pk, 30)
+    assert books.state(account) == ("120.50", 3)
+    assert books.entries() == [
+        ("50.50", "150.50", 2),
+        ("-30.00", "120.50", 3),
+    ]
+    assert not books.breaks()
+
+
+@every
+def test_a_transfer_moves_money(strategy: Strategy, books: Books) -> None:
+    source, target = books.open(balance=100), books.open()
+    strategy.transfer(source.pk, target.pk, 30)
+    strategy.transfer(target.pk, source.pk, 10)
+    assert (
+        books.balance(source),
+        books.balance(target),
+        len(books.entries()),
+    ) == (80, 20, 4)
+
+
+@every
+def test_the_overdraft_limit_holds(strategy: Strategy, books: Books) -> None:
+    account = books.open(balance=100, overdraft_limit=500)
+    with pytest.raises(InsufficientFunds) as caught:
+        strategy.withdraw(account.pk, "600.01")
+    assert (str(caught.value.balance), str(caught.value.amount)) == ("100.00", "600.01")
+    strategy.withdraw(account.pk, 600)
+    assert (books.balance(account), len(books.entries())) == (-500, 1)
+
+
+@every_safe
+def test_a_transfer_without_cover_changes_nothing(strategy: Strategy, books: Books) -> None:
+    one, two = books.open(), books.open()
+    for source, target in [(one, two), (two, one)]:
+        with pytest.raises(InsufficientFunds):
+            strategy.transfer(source.pk, target.pk, 30)
+    assert (books.balance(one), books.balance(two), len(books.entries())) == (
+        0,
+        0,
+        0,
+    )
+
+
+@every
+def test_a_balance_that_would_not_fit_is_refused(strategy: Strategy, books: Books) -> None:
+    account = books.open_full()
+    with pytest.raises(InvalidAmount):
+        strategy.deposit(account.pk, 1)
+    assert str(books.balance(account)) == FULL
+
+
+@every
+def test_an_unknown_account_does_not_exist(strategy: Strategy, books: Books) -> None:
+    account = books.open(balance=100)
+    changes: list[Callable[[], object]] = [
+        lambda: strategy.deposit(0, 1),
+        lambda: strategy.withdraw(0, 1),
+        lambda: strategy.transfer(0, account.pk, 1),
+    ]
+    for change in changes:
+        with pytest.raises(ObjectDoesNotExist):
+            change()
+    assert books.balance(account) == 100
+
+
+@every
+@pytest.mark.parametrize("amount", [0, -1, 1.5, "1.001", True, Decimal("NaN")], ids=str)
+def test_bad_amounts_are_refused_before_any_sql(strategy: Strategy, amount: Any) -> None:
+    changes: list[Callable[[], object]] = [
+        lambda: strategy.deposit(1, amount),
+        lambda: strategy.withdraw(1, amount),
+        lambda: strategy.transfer(1, 2, amount),
+    ]
+    with CaptureQueriesContext(connection) as captured:
+        for change in changes:
+            with pytest.raises(InvalidAmount):
+                change()
+    assert not captured.captured_queries
+
+
+@every
+def test_a_transfer_needs_two_accounts(strategy: Strategy) -> None:
+    with pytest.raises(ValueError, match="two accounts"):
+        strategy.transfer("1", 1, 5)
+
+
+@pytest.mark.parametrize("way", ["advisory-plain", "advisory-compiled"])
+def test_a_key_in_another_spelling_is_the_same_lock(way: str, account: Account) -> None:
+    with CaptureQueriesContext(connection) as captured:
+        WAYS[way].deposit(account.pk, 1)
+        WAYS[way].deposit(f"0{account.pk}", 1)
+    locks = [query["sql"] for query in captured if "pg_advisory_xact_lock" in query["sql"]]
+    assert (len(locks), len(set(locks))) == (2, 1)
+
+
+@every_of_ten
+def test_bound_to_a_model_and_a_database(strategy: Strategy) -> None:
+    bound = strategy.bound(using="default")
+    assert (bound.name, bound.model, bound.alias) == (strategy.name, Account, "default")
+
+
+# Two at the same time: one is stopped right before its write, and the other comes in between.
+
+
+@pytest.fixture
+def conflicts() -> Iterator[list[object]]:
+    """The conflicts that anybody met, as they happen."""
+    met: list[object] = []
+
+    def listen(error: Exception, **_: object) -> None:
+        met.append(error)
+
+    retrying.connect(listen)
+    yield met
+    retrying.disconnect(listen)
+
+
+def race(strategy: Strategy, account: Any, sessions: list[Session], conflicts: list[object]) -> list[object]:
+    """Withdraw 30 and stop before the write; deposit 50 as far as that goes; then let go. Return both outcomes."""
+    gate = Gate("UPDATE", "WITH")
+    first, second = sessions
+    withdrawal = first.start(gated, gate, strategy.withdraw, account.pk, 30)
+    gate.wait_until_reached()
+    deposit = second.start(strategy.deposit, account.pk, 50)
+    until(lambda: deposit.done() or second.is_blocked() or bool(conflicts), "the deposit to end, wait or retry")
+    gate.open()
+    return [withdrawal.exception(), deposit.exception()]
+
+
+@every_safe
+def test_a_write_in_between_is_not_lost(
+    strategy: Strategy, books: Books, open_session: Callable[[], Session], conflicts: list[object]
+) -> None:
+    account = books.open(balance=100)
+    assert race(strategy, account, [open_session(), open_session()], conflicts) == [None, None]
+    assert books.balance(account) == 120
+    assert not books.breaks()
+
+
+@every_unsafe
+def test_without_protection_a_write_in_between_is_lost(
+    strategy: Strategy, books: Books, open_session: Callable[[], Session], conflicts: list[object]
+) -> None:
+    account = books.open(balance=100)
+    assert race(strategy, account, [open_session(), open_session()], conflicts) == [None, None]
+    assert books.balance(account) == 70
+    assert books.breaks()
+
+
+# Many at the same time, without any control.
+
+
+def work(strategy: Strategy, pks: list[int]) -> Decimal:
+    """Do some of everything; return what it should have added to both together."""
+    here, there = pks
+    for _ in range(10):
+        strategy.deposit(here, 3)
+        strategy.withdraw(here, 1)
+        strategy.transfer(here, there, 1)
+    return Decimal(20)
+
+
+@every_safe
+def test_many_at_once_lose_nothing(strategy: Strategy, books: Books, open_session: Callable[[], Session]) -> None:
+    one, two = books.open(balance=100), books.open(balance=100)
+    orders = [[one.pk, two.pk], [two.pk, one.pk]] * 2
+    ends = [open_session().start(work, strategy, pks) for pks in orders]
+    assert sum(end.result() for end in ends) == 80
+    assert (books.balance(one) + books.balance(two), len(books.entries())) == (
+        280,
+        4 * 40,
+    )
+    assert not books.breaks()

@@ -1,0 +1,14 @@
+"""Fixtures of the admin's tests."""
+
+import pytest
+
+from tests.django_lockstep.admin.urls import SeatAdmin
+from tests.support.browser import chromium, logged_in, staff_page
+
+__all__ = ["chromium", "logged_in", "staff_page"]
+
+
+@pytest.fixture
+def named_by_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let seats be referred to by their guests, as by a foreign key that is not to the primary key."""
+    monkeypatch.setattr(SeatAdmin, "to_field_allowed", lambda admin, request, field: field == "guest")

@@ -1,0 +1,283 @@
+"""Two people edit one object: nothing is lost, and nothing is said that is not so."""
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from tests.django_lockstep.admin.browsing import change, choose, fill, messages_of, text_of, url
+from tests.support.sessions import Gate, Session, gated
+from tests.testapps.shop.models import OddSeat, Order, Poster, Seat, UuidSeat
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
+
+
+@pytest.fixture
+def seat(db: None) -> Seat:
+    return Seat.objects.create(row="A", guest="Ada", price="10.00")
+
+
+def stored(obj: Any) -> Any:
+    return type(obj).objects.get(pk=obj.pk)
+
+
+class TestWithoutAConflict:
+    def test_the_form_saves(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        response = admin_client.post(url(seat), fill(page, guest="Bob"))
+        assert (response.status_code, stored(seat).guest, stored(seat).version) == (302, "Bob", 2)
+        assert LogEntry.objects.get().get_change_message() == "Changed Guest."
+
+    def test_an_object_can_be_added(self, admin_client: Client) -> None:
+        page = admin_client.get("/admin/shop/seat/add/")
+        response = admin_client.post("/admin/shop/seat/add/", fill(page, row="B", guest="Bob", price="1"))
+        assert (response.status_code, Seat.objects.get().guest) == (302, "Bob")
+
+    def test_a_form_can_be_sent_twice_after_a_typing_error(self, admin_client: Client, seat: Seat) -> None:
+        again = admin_client.post(url(seat), fill(admin_client.get(url(seat)), price="ten"))
+        assert again.status_code == 200
+        assert admin_client.post(url(seat), fill(again, price="12")).status_code == 302
+        assert stored(seat).price == 12
+
+    @pytest.mark.parametrize("model", [UuidSeat, OddSeat])
+    def test_any_key_will_do(self, admin_client: Client, model: Any) -> None:
+        obj = model.objects.create(guest="Ada", **({"code": "a b/c"} if model is OddSeat else {}))
+        address = url(obj).replace("a b/c", "a_20b_2Fc")
+        page = admin_client.get(address)
+        change(model, obj.pk, guest="Eve")
+        assert admin_client.post(address, fill(page, guest="Bob")).status_code == 409
+        assert stored(obj).guest == "Eve"
+
+
+class TestRefused:
+    @pytest.mark.parametrize("kind", ["missing", "forged", "another object's", "another model's"])
+    def test_a_form_that_does_not_say_what_it_was_made_from(self, admin_client: Client, seat: Seat, kind: str) -> None:
+        other = Seat.objects.create()
+        token = {
+            "missing": None,
+            "forged": "x" + fill(admin_client.get(url(seat)))["_seen"][0],
+            "another object's": fill(admin_client.get(url(other)))["_seen"],
+            "another model's": fill(admin_client.get(url(Poster.objects.create(pk=seat.pk))))["_seen"],
+        }[kind]
+        data = fill(admin_client.get(url(seat)), without=("_seen",), guest="Bob") | ({"_seen": token} if token else {})
+        response = admin_client.post(url(seat), data)
+        assert response.status_code == 200
+        assert "Nothing was saved, because the form did not say which version" in text_of(response)
+        assert (fill(response)["guest"], stored(seat).guest) == (["Bob"], "Ada")
+
+    def test_it_can_be_compared_and_saved_then(self, admin_client: Client, seat: Seat) -> None:
+        data = fill(admin_client.get(url(seat)), without=("_seen",), guest="Bob")
+        compared = admin_client.post(url(seat), fill(admin_client.post(url(seat), data)))
+        assert compared.status_code == 409
+        assert admin_client.post(url(seat), choose(compared, "mine", "guest")).status_code == 302
+        assert stored(seat).guest == "Bob"
+
+
+class TestConflict:
+    def test_the_page_shows_base_theirs_and_mine(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        change(Seat, seat.pk, guest="Eve")
+        response = admin_client.post(url(seat), fill(page, guest="Bob"))
+        text = text_of(response)
+        assert response.status_code == 409
+        assert "When you opened it (version 1) Theirs, now saved (version 2) Mine" in text
+        assert "Guest Please choose Ada Eve Bob" in text
+        assert (stored(seat).guest, LogEntry.objects.count(), messages_of(admin_client, response)) == ("Eve", 0, [])
+
+    def test_it_tells_who_changed_it(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        admin_client.post(url(seat), fill(page, guest="Eve"))
+        text = text_of(admin_client.post(url(seat), fill(page, guest="Bob")))
+        assert ", admin: Changed Guest." in text
+
+    @pytest.mark.parametrize(("decision", "guest"), [("mine", "Bob"), ("theirs", "Eve")])
+    def test_a_field_that_both_changed_is_decided(
+        self, admin_client: Client, seat: Seat, decision: str, guest: str
+    ) -> None:
+        page = admin_client.get(url(seat))
+        change(Seat, seat.pk, guest="Eve")
+        conflict = admin_client.post(url(seat), fill(page, guest="Bob", price="12.00"))
+        assert admin_client.post(url(seat), choose(conflict, decision, "guest")).status_code == 302
+        assert (stored(seat).guest, stored(seat).price, stored(seat).version) == (guest, 12, 3)
+
+    def test_undecided_it_is_asked_again(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        change(Seat, seat.pk, guest="Eve")
+        conflict = admin_client.post(url(seat), fill(page, guest="Bob"))
+        assert admin_client.post(url(seat), fill(conflict)).status_code == 409
+        assert stored(seat).guest == "Eve"
+
+    def test_disjoint_changes_are_merged_and_preselected(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        change(Seat, seat.pk, guest="Eve", row="Z")
+        conflict = admin_client.post(url(seat), fill(page, price="12.00"))
+        assert conflict.status_code == 409
+        assert admin_client.post(url(seat), fill(conflict)).status_code == 302
+        merged = stored(seat)
+        assert (merged.row, merged.guest, merged.price) == ("Z", "Eve", 12)
+
+    def test_a_merge_can_be_overruled(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        change(Seat, seat.pk, guest="Eve")
+        conflict = admin_client.post(url(seat), fill(page, price="12.00"))
+        data = choose(conflict, "mine", "guest") | {"choice-price": "theirs"}
+        assert admin_client.post(url(seat), data).status_code == 302
+        assert (stored(seat).guest, stored(seat).price) == ("Ada", 10)
+
+    def test_saving_is_checked_again(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        change(Seat, seat.pk, guest="Eve")
+        first = admin_client.post(url(seat), fill(page, guest="Bob"))
+        change(Seat, seat.pk, guest="Mallory")
+        second = admin_client.post(url(seat), choose(first, "theirs", "guest"))
+        assert second.status_code == 409
+        assert "Guest Please choose Ada Mallory Bob" in text_of(second)
+        assert admin_client.post(url(seat), choose(second, "mine", "guest")).status_code == 302
+        assert stored(seat).guest == "Bob"
+
+    def test_decisions_survive_a_typing_error(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        change(Seat, seat.pk, guest="Eve")
+        conflict = admin_client.post(url(seat), fill(page, guest="Bob", price="ten"))
+        error = admin_client.post(url(seat), choose(conflict, "theirs", "guest"))
+        assert (error.status_code, fill(error)["price"]) == (200, ["ten"])
+        assert admin_client.post(url(seat), fill(error, price="12")).status_code == 302
+        assert (stored(seat).guest, stored(seat).price) == ("Eve", 12)
+
+    def test_the_button_that_was_pressed_is_remembered(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        change(Seat, seat.pk, row="Z")
+        conflict = admin_client.post(url(seat), fill(page, guest="Bob", _continue="1"))
+        assert admin_client.post(url(seat), fill(conflict)).headers["Location"] == url(seat)
+
+    def test_a_copy_is_no_conflict(self, admin_client: Client, seat: Seat, monkeypatch: Any) -> None:
+        from tests.django_lockstep.admin.urls import SeatAdmin
+
+        monkeypatch.setattr(SeatAdmin, "save_as", True)
+        page = admin_client.get(url(seat))
+        change(Seat, seat.pk, guest="Eve")
+        assert admin_client.post(url(seat), fill(page, guest="Bob", _saveasnew="1")).status_code == 302
+        assert {guest for (guest,) in Seat.objects.values_list("guest")} == {"Eve", "Bob"}
+
+
+class TestDeletedMeanwhile:
+    def test_what_was_typed_is_shown(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        seat.delete()
+        response = admin_client.post(url(seat), fill(page, guest="Bob"))
+        assert response.status_code == 409
+        assert "was deleted after you opened it" in text_of(response)
+        assert "Guest Bob" in text_of(response)
+
+    def test_it_tells_who_deleted_it(self, admin_client: Client, seat: Seat) -> None:
+        page = admin_client.get(url(seat))
+        question = admin_client.get(url(seat, "delete")).headers["Location"]
+        admin_client.post(question, fill(admin_client.get(question)))
+        assert ", admin: Deletion" in text_of(admin_client.post(url(seat), fill(page, guest="Bob")))
+
+    def test_without_permission_nothing_is_shown(self, client: Client, seat: Seat, django_user_model: Any) -> None:
+        client.force_login(django_user_model.objects.create(username="clerk", is_staff=True))
+        seat.delete()
+        assert client.post(f"/admin/shop/seat/{seat.pk or 1}/change/", {"guest": "Bob"}).status_code == 403
+
+
+class TestBetweenCleanAndSave:
+    """The other session commits after the form was compared, right before the form's own UPDATE."""
+
+    def save_gated(self, client: Client, obj: Any, other: Session, meanwhile: Any, **typed: Any) -> Any:
+        page = client.get(url(obj))
+        gate = Gate('UPDATE "shop_')
+        answer = other.start(gated, gate, lambda: client.post(url(obj), fill(page, **typed)))
+        gate.wait_until_reached()
+        meanwhile()
+        gate.open()
+        return answer.result(20)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_change_is_shown(self, admin_client: Client, seat: Seat, other: Session) -> None:
+        response = self.save_gated(admin_client, seat, other, lambda: change(Seat, seat.pk, guest="Eve"), guest="Bob")
+        assert response.status_code == 409
+        assert "Guest Please choose Ada Eve Bob" in text_of(response)
+        assert (stored(seat).guest, LogEntry.objects.count(), messages_of(admin_client, response)) == ("Eve", 0, [])
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_deletion_is_shown(self, admin_client: Client, seat: Seat, other: Session) -> None:
+        response = self.save_gated(admin_client, seat, other, Seat.objects.all().delete, guest="Bob")
+        assert (response.status_code, Seat.objects.count()) == (409, 0)
+        assert "Guest Bob" in text_of(response)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_change_of_an_inlines_row_takes_the_object_back_too(
+        self, admin_client: Client, seat: Seat, other: Session
+    ) -> None:
+        order = Order.objects.create(seat=seat, dish="soup")
+        gate = Gate('UPDATE "shop_order"')
+        page = admin_client.get(url(seat))
+        data = fill(page, guest="Bob", order_set__0__dish="fish")
+        answer = other.start(gated, gate, lambda: admin_client.post(url(seat), data))
+        gate.wait_until_reached()
+        change(Order, order.pk, dish="cake")
+        gate.open()
+        assert answer.result(20).status_code == 409
+        assert (stored(seat).guest, stored(order).dish, LogEntry.objects.count()) == ("Ada", "cake", 0)
+
+
+class TestFiles:
+    def test_they_have_to_be_chosen_again(self, admin_client: Client, tmp_path: Any, settings: Any) -> None:
+        from django.core.files.base import ContentFile
+
+        settings.MEDIA_ROOT = tmp_path
+        poster = Poster.objects.create(caption="old")
+        page = admin_client.get(url(poster))
+        change(Poster, poster.pk, caption="theirs")
+        conflict = admin_client.post(url(poster), fill(page, picture=ContentFile(b"image", name="mine.png")))
+        assert "mine.png: " in text_of(conflict)
+        assert b'type="file" name="picture"' in conflict.content
+        data = choose(conflict, "mine", "picture") | {"picture": ContentFile(b"image", name="mine.png")}
+        assert admin_client.post(url(poster), data).status_code == 302
+        assert (stored(poster).caption, stored(poster).picture.name) == ("theirs", "posters/mine.png")
+
+
+def test_related_objects_are_shown_by_name(admin_client: Client, seat: Seat) -> None:
+    poster = Poster.objects.create()
+    page = admin_client.get(url(poster))
+    change(Poster, poster.pk, seat=seat)
+    conflict = admin_client.post(url(poster), fill(page, caption="mine", seat=""))
+    assert f"Seat - Seat object ({seat.pk}) -" in text_of(conflict)
+    admin_client.post(url(poster), fill(conflict))
+    assert (stored(poster).seat, stored(poster).caption) == (seat, "mine")
+
+
+@pytest.mark.usefixtures("named_by_guest")
+class TestNamedByAnotherField:
+    @pytest.fixture
+    def address(self, seat: Seat) -> str:
+        return f"/admin/shop/seat/{seat.guest}/change/?_to_field=guest"
+
+    def test_it_is_compared_and_saved(self, admin_client: Client, seat: Seat, address: str) -> None:
+        page = admin_client.get(address)
+        change(Seat, seat.pk, price="12.00")
+        conflict = admin_client.post(address, fill(page, guest="Bob"))
+        assert conflict.status_code == 409
+        assert admin_client.post(address, fill(conflict)).status_code == 302
+        assert (stored(seat).guest, stored(seat).price) == ("Bob", 12)
+
+    def test_who_changed_a_row_of_it_is_told(self, admin_client: Client, seat: Seat, address: str) -> None:
+        Order.objects.create(seat=seat, dish="soup")
+        page = admin_client.get(address)
+        admin_client.post(address, fill(page, order_set__0__dish="stew"))
+        conflict = admin_client.post(address, fill(page, order_set__0__dish="broth"))
+        assert ", admin: Changed Dish for order “stew”." in text_of(conflict)
+
+    def test_who_deleted_it_is_told(self, admin_client: Client, seat: Seat, address: str) -> None:
+        page = admin_client.get(address)
+        question = admin_client.get(url(seat, "delete")).headers["Location"]
+        admin_client.post(question, fill(admin_client.get(question)))
+        assert ", admin: Deletion" in text_of(admin_client.post(address, fill(page, guest="Bob")))
+
+
+def test_a_key_that_is_typed_over_makes_a_copy_as_in_djangos(admin_client: Client, db: None) -> None:
+    seat = OddSeat.objects.create(code="A1", guest="Ada")
+    assert admin_client.post(url(seat), fill(admin_client.get(url(seat)), code="B1")).status_code == 302
+    assert list(OddSeat.objects.order_by("code").values_list("code", "version")) == [("A1", 1), ("B1", 1)]

@@ -1,0 +1,272 @@
+"""The HTTP API."""
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.http import HttpRequest
+from django.test import Client
+
+from django_lockstep.editing import check_out
+from django_lockstep.editing.credentials import issue
+from tests.django_lockstep.editing.story import expire, held
+from tests.testapps.press.models import Article, Author, Cell, Tag
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
+API = "/editing/api"
+
+
+def allow(user: Any, *names: str) -> Any:
+    permissions = Permission.objects.filter(content_type__app_label="press", codename__in=names)
+    assert len(permissions) == len(names)
+    user.user_permissions.add(*permissions)
+    return user
+
+
+@pytest.fixture
+def editor(ada: Any) -> Any:
+    return allow(ada, "change_article", "change_author", "change_review")
+
+
+@pytest.fixture
+def rival(bob: Any) -> Any:
+    return allow(bob, "change_article", "change_author", "change_review", "change_tag", "change_cell")
+
+
+class Caller:
+    """A program with a token."""
+
+    def __init__(self, user: Any) -> None:
+        self._client = Client(headers={"Authorization": f"Bearer {issue(user)}"})
+
+    def post(self, path: str, **data: Any) -> Any:
+        return self._client.post(f"{API}{path}", data, content_type="application/json")
+
+    def get(self, path: str) -> Any:
+        return self._client.get(f"{API}{path}")
+
+
+def test_a_table_goes_out_and_in_again(editor: Any) -> None:
+    caller = Caller(editor)
+    out = caller.post("/tables/press.article/check-out", ttl=60)
+    assert (out.status_code, out.json()["lock_result"], out.json()["current_status"]) == (200, True, "editing")
+    assert out.json()["fk_current_status"] == [{"table": "press.author", "status": "locked", "record": ""}]
+    token = out.json()["token"]
+    longer = caller.post("/tables/press.article/extend", token=token, ttl=600)
+    assert longer.json()["expires_at"] > out.json()["expires_at"]
+    back = caller.post("/tables/press.article/check-in", token=token)
+    assert (back.status_code, back.json()["current_status"], held()) == (200, "normal", set())
+
+
+def test_who_comes_later_is_told_by_whom_it_is_held(editor: Any, rival: Any) -> None:
+    check_out(Article, editor)
+    refused = Caller(rival).post("/tables/press.review/check-out")
+    assert refused.status_code == 423
+    told = refused.json()
+    assert (told["lock_result"], told["current_status"], told["holder"], told["token"]) == (
+        False,
+        "normal",
+        "ada",
+        None,
+    )
+    assert [(holder["editor"], holder["locked_by"]) for holder in told["holders"]] == [("ada", "press.article")]
+
+
+def test_the_status_shows_no_token(editor: Any, rival: Any) -> None:
+    check_out(Article, editor)
+    seen = Caller(rival).get("/tables/press.article").json()
+    assert (seen["current_status"], seen["holder"], seen["token"]) == ("editing", "ada", None)
+
+
+def test_only_tables_that_the_user_may_see_are_listed(editor: Any) -> None:
+    tables = Caller(editor).get("/tables").json()
+    assert {table["table"] for table in tables} == {"press.article", "press.author", "press.review"}
+    assert Caller(editor).get("/tables/press.tag").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("make", "path"),
+    [
+        (lambda: Tag.objects.create(slug="a/b c"), "press.tag"),
+        (lambda: Cell.objects.create(row="B", column=2), "press.cell"),
+        (Author.objects.create, "press.author"),
+    ],
+)
+def test_records_do_the_same(rival: Any, make: Any, path: str) -> None:
+    instance, caller = make(), Caller(rival)
+    key = quote(check_out(instance, rival).record)
+    assert caller.post(f"/tables/{path}/records/{key}/check-out").status_code == 423
+    assert [one["record"] for one in caller.get(f"/tables/{path}/records").json()] == [
+        caller.get(f"/tables/{path}/records/{key}").json()["record"]
+    ]
+    assert caller.post(f"/tables/{path}/records/{key}/extend").status_code == 200
+    assert caller.post(f"/tables/{path}/records/{key}/check-in").json()["current_status"] == "normal"
+
+
+def test_records_that_were_deleted_are_left_out_of_the_list(rival: Any) -> None:
+    gone, there = (Tag.objects.create(slug=slug) for slug in ("gone", "there"))
+    for tag in (gone, there):
+        check_out(tag, rival)
+    gone.delete()
+    listed = Caller(rival).get("/tables/press.tag/records")
+    assert (listed.status_code, [one["record"] for one in listed.json()]) == (200, ["there"])
+
+
+def test_taking_over(editor: Any, rival: Any) -> None:
+    token = check_out(Article, editor).token
+    assert Caller(rival).post("/tables/press.article/take-over").status_code == 403
+    rival.user_permissions.add(Permission.objects.get(codename="take_over_editlock"))
+    assert Caller(rival).post("/tables/press.article/take-over").status_code == 200
+    lost = Caller(editor).post("/tables/press.article/extend", token=token)
+    assert (lost.status_code, lost.json()["how"], lost.json()["by"]) == (409, "taken over", "bob")
+
+
+def test_an_expired_check_out_is_a_lost_race(editor: Any) -> None:
+    expire(check_out(Article, editor))
+    assert Caller(editor).post("/tables/press.article/check-in").status_code == 409
+
+
+def test_a_transition(editor: Any, rival: Any) -> None:
+    wanted = {
+        "table": "press.Article",
+        "current_status": "normal",
+        "target_status": "editing",
+        "fk_tables": ["press.Author"],
+        "fk_current_status": ["normal"],
+        "fk_target_status": ["locked"],
+    }
+    assert Caller(editor).post("/transition", **wanted).json()["lock_result"]
+    assert Caller(rival).post("/transition", **wanted).status_code == 423
+    back = {**wanted, "current_status": "editing", "target_status": "normal"}
+    back |= {"fk_current_status": ["locked"], "fk_target_status": ["normal"]}
+    assert Caller(rival).post("/transition", **back).status_code == 403
+    assert Caller(editor).post("/transition", **back).status_code == 200
+
+
+def test_a_transition_locks_nothing_that_the_table_does_not_refer_to(bob: Any) -> None:
+    wanted = {"current_status": "normal", "target_status": "editing"}
+    references = {"fk_tables": ["press.article"], "fk_current_status": ["normal"], "fk_target_status": ["locked"]}
+    refused = Caller(allow(bob, "change_tag", "view_article")).post(
+        "/transition", table="press.tag", **wanted, **references
+    )
+    assert (refused.status_code, held()) == (422, set())
+
+
+def test_a_transition_from_another_status_is_a_lost_race(editor: Any) -> None:
+    wanted = {"current_status": "normal", "target_status": "editing", "fk_tables": ["press.author"]}
+    lost = Caller(editor).post(
+        "/transition", table="press.article", **wanted, fk_current_status=["editing"], fk_target_status=["locked"]
+    )
+    assert lost.status_code == 422
+    shared = {**wanted, "fk_current_status": ["locked"], "fk_target_status": ["locked"], "shared_references": True}
+    lost = Caller(editor).post("/transition", table="press.article", **shared)
+    assert (lost.status_code, lost.json()["result"]["lock_result"]) == (409, False)
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "status"),
+    [
+        ("/tables/press.nothing/check-out", {}, 404),
+        ("/tables/press.tag/check-out", {}, 404),
+        ("/tables/press.author/records/7/check-out", {}, 404),
+        ("/tables/press.author/records/seven/check-out", {}, 404),
+        ("/tables/press.article/check-in", {}, 403),
+        ("/tables/press.article/check-in", {"token": "wrong"}, 403),
+        ("/tables/press.article/check-out", {"ttl": -1}, 422),
+        ("/tables/press.article/check-out", {"related": "some"}, 422),
+        ("/transition", {"table": "press.article", "current_status": "normal", "target_status": "odd"}, 422),
+    ],
+)
+def test_wrong_use_has_its_status(editor: Any, path: str, data: Any, status: int) -> None:
+    answer = Caller(editor).post(path, **data)
+    assert (answer.status_code, "detail" in answer.json()) == (status, True), answer.content
+    assert held() == set()
+
+
+def test_seeing_is_not_changing(bob: Any) -> None:
+    caller = Caller(allow(bob, "view_article"))
+    assert caller.get("/tables/press.article").status_code == 200
+    assert caller.post("/tables/press.article/check-out").status_code == 403
+
+
+# Who is asking.
+
+
+def test_nobody_is_let_in_by_default(client: Client) -> None:
+    assert client.get(f"{API}/tables").status_code == 401
+    assert client.post(f"{API}/tables/press.article/check-out", {}, "application/json").status_code == 401
+    assert client.get(f"{API}/docs").status_code == 302
+
+
+@pytest.mark.parametrize("sent", ["nothing", "a forged token", "an expired token", "a session that has ended"])
+def test_nobody_is_401_whatever_is_sent_in_place_of_a_user(editor: Any, settings: Any, sent: str) -> None:
+    client, headers = Client(enforce_csrf_checks=True), {}
+    if sent.endswith("token"):
+        headers["Authorization"] = f"Bearer {'forged' if 'forged' in sent else issue(editor)}"
+        settings.LOCKSTEP_EDIT_API_TOKEN_AGE = 1e-9
+    elif sent.startswith("a session"):
+        client.force_login(editor)
+        client.session.delete()
+    answer = client.post(f"{API}/tables/press.article/check-out", {}, "application/json", headers=headers)
+    assert answer.status_code == 401
+
+
+def test_a_session_needs_the_csrf_token(editor: Any) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(editor)
+    path = f"{API}/tables/press.article/check-out"
+    assert client.post(path, {}, "application/json").status_code == 403
+    client.cookies["csrftoken"] = "a" * 32
+    sent = client.post(path, {}, "application/json", headers={"X-CSRFToken": "a" * 32})
+    assert sent.status_code == 200
+
+
+@pytest.mark.parametrize("spoil", ["password", "active", "forged", "old"])
+def test_a_token_that_does_not_hold_is_nobody(editor: Any, settings: Any, spoil: str) -> None:
+    token = issue(editor)
+    if spoil == "password":
+        editor.set_password("new")
+    elif spoil == "active":
+        editor.is_active = False
+    elif spoil == "forged":
+        token = token[:-2] + "xx"
+    else:
+        settings.LOCKSTEP_EDIT_API_TOKEN_AGE = 1e-9
+    editor.save()
+    assert Client(headers={"Authorization": f"Bearer {token}"}).get(f"{API}/tables").status_code == 401
+
+
+def only_secret(request: HttpRequest, token: str) -> Any:
+    """Authenticate as a project might."""
+    from django.contrib.auth import get_user_model
+
+    return get_user_model().objects.get(username="ada") if token == "secret" else None
+
+
+def test_a_project_may_know_its_own_tokens(editor: Any, settings: Any) -> None:
+    settings.LOCKSTEP_EDIT_API_AUTHENTICATOR = f"{__name__}.only_secret"
+    for token, status in [("secret", 200), (issue(editor), 401)]:
+        assert Client(headers={"Authorization": f"Bearer {token}"}).get(f"{API}/tables").status_code == status
+
+
+def test_a_command_issues_tokens(editor: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("edit_token", "ada")
+    token = capsys.readouterr().out.strip()
+    assert Client(headers={"Authorization": f"Bearer {token}"}).get(f"{API}/tables").status_code == 200
+    with pytest.raises(CommandError, match="no active user 'nobody'"):
+        call_command("edit_token", "nobody")
+
+
+def test_openapi_tells_of_refusals(editor: Any) -> None:
+    editor.is_staff = True
+    editor.save()
+    client = Client()
+    client.force_login(editor)
+    paths = client.get(f"{API}/openapi.json").json()["paths"]
+    operation = paths["/editing/api/tables/{name}/check-out"]["post"]
+    assert set(operation["responses"]) >= {"200", "401", "403", "404", "409", "422", "423"}
+    assert operation["security"]
+    assert len(paths) == 13

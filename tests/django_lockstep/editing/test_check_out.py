@@ -1,0 +1,241 @@
+"""Check-outs of tables: the story, with the results that it promises."""
+
+import dataclasses
+import json
+import pickle
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser
+
+from django_lockstep.editing import EditLockLost, check_in, check_out, extend, status_of, take_over
+from django_lockstep.editing.errors import NotTheEditor, TakeOverNotAllowed, UnknownTable, WrongToken
+from django_lockstep.editing.models import CheckOut, EditLock
+from tests.django_lockstep.editing.story import expire, held, statuses, table
+from tests.testapps.press.models import Article, Author, Review
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_table_is_taken_with_the_table_it_refers_to(ada: Any) -> None:
+    result = check_out(Article, ada)
+    assert (result.lock_result, result.current_status) == (True, "editing")
+    assert result.fk_current_status == (table("press.author", "locked"),)
+    assert (result.holder, result.must_end) == ("ada", ())
+    assert held() == {("press.article", "editing", "ada"), ("press.author", "locked", "ada")}
+
+
+def test_a_lock_says_who_caused_it(ada: Any) -> None:
+    result = check_out(Article, ada, note="new spelling")
+    lock = EditLock.objects.get(model="press.author")
+    assert (lock.editor, lock.locked_by, lock.note) == (ada, "press.article", "new spelling")
+    assert (lock.since, lock.expires_at) == (result.since, result.expires_at)
+
+
+def test_the_table_that_is_referred_to_is_refused_to_others(ada: Any, bob: Any) -> None:
+    granted = check_out(Article, ada)
+    refused = check_out(Author, bob)
+    assert (refused.lock_result, refused.current_status, refused.token) == (False, "locked", None)
+    assert (refused.holder, refused.since, refused.expires_at) == ("ada", granted.since, granted.expires_at)
+    (hold,) = refused.must_end
+    assert (hold.locked_by, hold.editor, hold.holds) == ("press.article", "ada", (table("press.author", "locked"),))
+
+
+def test_a_table_that_refers_to_it_too_is_refused_and_stays_normal(ada: Any, bob: Any) -> None:
+    check_out(Article, ada)
+    before = held()
+    refused = check_out(Review, bob)
+    assert (refused.lock_result, refused.current_status, refused.holder) == (False, "normal", "ada")
+    assert refused.fk_current_status == (table("press.author", "locked"),)
+    assert held() == before
+
+
+def test_shared_references_do_not_exclude_each_other(ada: Any, bob: Any) -> None:
+    check_out(Article, ada, shared_references=True)
+    assert check_out(Review, bob, shared_references=True).lock_result
+    assert not check_out(Author, ada).lock_result
+    assert check_in(Article, ada).fk_current_status == (table("press.author", "locked"),)
+    assert [hold.locked_by for hold in check_out(Author, ada).must_end] == ["press.review"]
+    check_in(Review, bob)
+    assert check_out(Author, ada).lock_result
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, False), (False, True)])
+def test_both_have_to_share(ada: Any, bob: Any, first: bool, second: bool) -> None:
+    check_out(Article, ada, shared_references=first)
+    assert not check_out(Review, bob, shared_references=second).lock_result
+
+
+def test_without_references_only_the_table_is_taken(ada: Any, bob: Any) -> None:
+    assert check_out(Article, ada, related="none").fk_current_status == ()
+    assert check_out(Author, bob).lock_result
+
+
+def test_check_in_frees_all(ada: Any) -> None:
+    token = check_out(Article, ada).token
+    result = check_in(Article, ada, token=token)
+    assert (result.lock_result, result.current_status, statuses(result)) == (True, "normal", {"press.author": "normal"})
+    assert held() == set()
+
+
+def test_two_tabs_of_one_person_are_told_apart(ada: Any) -> None:
+    first = check_out(Article, ada)
+    second = check_out(Article, ada)
+    assert (second.lock_result, second.holder, second.token) == (False, "ada", None)
+    taken = take_over(Article, ada)
+    assert taken.lock_result
+    with pytest.raises(EditLockLost, match="taken over by ada"):
+        extend(Article, ada, token=first.token)
+
+
+def test_the_status_tells_who_has_it(ada: Any) -> None:
+    assert status_of(Article).current_status == "normal"
+    granted = check_out(Article, ada)
+    seen = status_of(Article)
+    assert (seen.lock_result, seen.current_status, seen.holder, seen.token) == (False, "editing", "ada", None)
+    assert status_of(Author).current_status == "locked"
+    assert status_of(Article, token=granted.token).lock_result
+
+
+def test_the_status_tells_who_lost_it_how(ada: Any, chief: Any) -> None:
+    token = check_out(Article, ada).token
+    take_over(Article, chief)
+    seen = status_of(Article, token=token)
+    assert (seen.lock_result, seen.holder) == (False, "chief")
+    assert "was taken over by chief" in (seen.lost or "")
+    assert status_of(Article, token="unknown").lost is None
+
+
+# Expiry.
+
+
+def test_an_expired_check_out_is_free_to_others(ada: Any, bob: Any) -> None:
+    expire(check_out(Article, ada))
+    assert status_of(Article).current_status == "normal"
+    assert check_out(Review, bob).lock_result
+    ended = CheckOut.objects.get(editor=ada)
+    assert ended.ended_how == "expired"
+    assert held() == {("press.review", "editing", "bob"), ("press.author", "locked", "bob")}
+
+
+@pytest.mark.parametrize("operation", [extend, check_in])
+def test_its_former_editor_is_told(ada: Any, operation: Any) -> None:
+    lost = check_out(Article, ada)
+    expire(lost)
+    with pytest.raises(EditLockLost, match=r"press\.article has expired") as caught:
+        operation(Article, ada, token=lost.token)
+    assert (caught.value.how, caught.value.by) == ("expired", "")
+
+
+def test_extending_lasts_from_now(ada: Any) -> None:
+    before = check_out(Article, ada, ttl=60)
+    after = extend(Article, ada, token=before.token, ttl=timedelta(hours=1))
+    assert before.expires_at
+    assert after.expires_at
+    assert after.expires_at - before.expires_at > timedelta(minutes=58)
+    assert (after.lock_result, after.current_status, after.token) == (True, "editing", None)
+
+
+@pytest.mark.parametrize("ttl", [0, -1, timedelta(0), "60", True])
+def test_a_wrong_time_to_live_is_refused(ada: Any, ttl: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="ttl must be"):
+        check_out(Article, ada, ttl=ttl)
+    assert held() == set()
+
+
+# Taking over.
+
+
+def test_taking_over_ends_what_is_in_the_way(ada: Any, bob: Any, chief: Any) -> None:
+    lost = check_out(Article, ada, shared_references=True)
+    check_out(Review, bob, shared_references=True)
+    assert take_over(Author, chief).lock_result
+    assert held() == {("press.author", "editing", "chief")}
+    with pytest.raises(EditLockLost) as caught:
+        check_in(Article, ada, token=lost.token)
+    assert (caught.value.how, caught.value.by) == ("taken over", "chief")
+
+
+def test_taking_over_is_logged(ada: Any, chief: Any) -> None:
+    check_out(Article, ada)
+    take_over(Article, chief)
+    ended = CheckOut.objects.get(editor=ada)
+    assert (ended.ended_by, ended.ended_how) == (chief, "taken over")
+    assert ended.ended_at is not None
+
+
+def test_taking_over_needs_the_permission(ada: Any, bob: Any) -> None:
+    check_out(Article, ada)
+    before = held()
+    with pytest.raises(TakeOverNotAllowed, match=r"lockstep_editing\.take_over_editlock"):
+        take_over(Article, bob)
+    assert held() == before
+
+
+def test_what_is_free_needs_no_permission(bob: Any) -> None:
+    assert take_over(Article, bob).lock_result
+
+
+# Wrong use.
+
+
+@pytest.mark.parametrize("name", ["press.nothing", "nothing", "press.article.x", ""])
+def test_an_unknown_table_is_an_error(ada: Any, name: str) -> None:
+    with pytest.raises(UnknownTable, match="There is no table"):
+        check_out(name, ada)
+
+
+def test_a_label_names_a_table(ada: Any) -> None:
+    assert check_out("press.Article", ada).table == "press.article"
+
+
+@pytest.mark.parametrize("operation", [check_in, extend])
+def test_somebody_else_or_a_wrong_token_is_an_error(ada: Any, bob: Any, operation: Any) -> None:
+    token = check_out(Article, ada).token
+    before = held()
+    for editor, given, error in [(bob, None, NotTheEditor), (bob, token, NotTheEditor), (ada, "x", WrongToken)]:
+        with pytest.raises(error):
+            operation(Article, editor, token=given)
+    assert held() == before
+
+
+def test_nobody_checks_out_nothing() -> None:
+    with pytest.raises(NotTheEditor):
+        check_out(Article, AnonymousUser())
+
+
+@pytest.mark.parametrize("wrong", [{"related": "all"}, {"depth": -1}, {"depth": "2"}])
+def test_an_unknown_option_is_an_error(ada: Any, wrong: Any) -> None:
+    with pytest.raises(ValueError, match="must be|is 'references' or 'none'"):
+        check_out(Article, ada, **wrong)
+
+
+# The result.
+
+
+def test_the_result_is_frozen_and_json_of_the_same_shape(ada: Any) -> None:
+    result = check_out(Article, ada)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.lock_result = False  # type: ignore[misc]
+    told = json.loads(json.dumps(result.as_json()))
+    assert list(told) == [field.name for field in dataclasses.fields(result)]
+    assert told["fk_current_status"] == [{"table": "press.author", "status": "locked", "record": ""}]
+    assert result.since is not None
+    assert told["since"] == result.since.isoformat()
+
+
+def test_the_token_is_kept_as_its_digest_alone(ada: Any) -> None:
+    token = check_out(Article, ada).token
+    assert token
+    assert token not in str(CheckOut.objects.values_list().get())
+    assert token not in json.dumps(status_of(Article, token=token).as_json())
+
+
+def test_errors_survive_pickling(ada: Any) -> None:
+    lost = check_out(Article, ada)
+    expire(lost)
+    with pytest.raises(EditLockLost) as caught:
+        extend(Article, ada, token=lost.token)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert (str(again), again.how, again.at) == (str(caught.value), "expired", caught.value.at)

@@ -1,0 +1,12 @@
+"""URLs of a project that uses every face of editing."""
+
+from django.urls import include, path
+
+from django_lockstep.editing.api import api
+from tests.django_lockstep.editing.site import site
+
+urlpatterns = [
+    path("admin/", site.urls),
+    path("editing/", include("django_lockstep.editing.urls")),
+    path("editing/api/", api.urls),
+]

@@ -1,0 +1,170 @@
+"""Conditional requests, the same for every kind of view."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.test import AsyncClient, Client
+
+from django_lockstep.http import etag
+from tests.support.sessions import Gate, Session, gated
+from tests.testapps.shop.models import OddSeat, Seat
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.http.views")]
+
+READABLE = ["plain", "class", "rest", "problems"]
+KINDS = [*READABLE, "ninja/seats"]
+
+
+@pytest.fixture
+def seat(db: None) -> Seat:
+    return Seat.objects.create(guest="Ada")
+
+
+def put(url: str, guest: str = "Bob", **headers: str) -> Any:
+    return Client().put(url, json.dumps({"guest": guest}), content_type="application/json", headers=headers)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestPut:
+    def test_with_the_current_tag_it_writes_and_answers_with_the_new_tag(self, kind: str, seat: Seat) -> None:
+        response = put(f"/{kind}/{seat.pk}", **{"If-Match": etag(seat)})
+        seat.refresh_from_db()
+        assert (response.status_code, response.headers["ETag"], seat.guest) == (200, etag(seat), "Bob")
+
+    def test_without_a_condition_it_is_428(self, kind: str, seat: Seat) -> None:
+        response = put(f"/{kind}/{seat.pk}")
+        seat.refresh_from_db()
+        assert (response.status_code, seat.guest) == (428, "Ada")
+
+    def test_with_another_tag_it_is_412_and_tells_the_current_one(self, kind: str, seat: Seat) -> None:
+        response = put(f"/{kind}/{seat.pk}", **{"If-Match": f'"{seat.pk}.7"'})
+        assert (response.status_code, response.headers["ETag"]) == (412, etag(seat))
+
+    @pytest.mark.parametrize("header", ["3", 'W/"1.1"', '"a'])
+    def test_with_a_weak_or_malformed_tag_it_is_400(self, kind: str, header: str, seat: Seat) -> None:
+        response = put(f"/{kind}/{seat.pk}", **{"If-Match": header})
+        seat.refresh_from_db()
+        assert (response.status_code, seat.guest) == (400, "Ada")
+
+    def test_refusals_are_problem_details(self, kind: str, seat: Seat) -> None:
+        response = put(f"/{kind}/{seat.pk}")
+        assert response.headers["Content-Type"] == "application/problem+json"
+        told = response.json()
+        assert (told["status"], told["title"], told["type"]) == (428, "Precondition Required", "about:blank")
+
+
+@pytest.mark.parametrize("kind", READABLE)
+class TestGet:
+    def test_it_tells_the_tag(self, kind: str, seat: Seat) -> None:
+        assert Client().get(f"/{kind}/{seat.pk}").headers["ETag"] == etag(seat)
+
+    def test_what_the_client_has_is_304(self, kind: str, seat: Seat) -> None:
+        response = Client().get(f"/{kind}/{seat.pk}", headers={"If-None-Match": f'W/{etag(seat)}, "x"'})
+        assert (response.status_code, response.content, response.headers["ETag"]) == (304, b"", etag(seat))
+
+    def test_what_it_does_not_have_is_sent(self, kind: str, seat: Seat) -> None:
+        assert Client().get(f"/{kind}/{seat.pk}", headers={"If-None-Match": '"x"'}).status_code == 200
+
+
+class TestCreate:
+    def test_only_with_if_none_match(self, db: None) -> None:
+        assert put("/plain/4711").status_code == 428
+        assert not Seat.objects.filter(pk=4711).exists()
+
+    def test_it_creates_once(self, db: None) -> None:
+        first, second = (put("/plain/4711", **{"If-None-Match": "*"}) for _ in range(2))
+        assert (first.status_code, first.headers["ETag"]) == (201, '"4711.1"')
+        assert (second.status_code, second.headers["ETag"]) == (412, '"4711.1"')
+
+    def test_nothing_can_match_what_is_not_there(self, db: None) -> None:
+        response = put("/plain/4711", **{"If-Match": "*"})
+        assert (response.status_code, response.headers.get("ETag")) == (412, None)
+
+    def test_other_methods_find_nothing(self, db: None) -> None:
+        assert Client().delete("/plain/4711").status_code == 404
+
+    def test_the_transaction_of_the_request_outlives_a_lost_race(self, monkeypatch: Any, db: None) -> None:
+        monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+        Seat.objects.create(pk=4711)
+        found = iter([None, Seat.objects.get(pk=4711)])
+        monkeypatch.setattr("tests.django_lockstep.http.views.Seat.objects.filter", lambda **_: _First(found))
+        assert put("/plain/4711", **{"If-None-Match": "*"}).status_code == 412
+
+
+class _First:
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def first(self) -> Any:
+        return next(self._found)
+
+
+class TestDelete:
+    def test_only_in_the_version_seen(self, seat: Seat) -> None:
+        stale = Client().delete(f"/plain/{seat.pk}", headers={"If-Match": '"1.99"'})
+        done = Client().delete(f"/plain/{seat.pk}", headers={"If-Match": etag(seat)})
+        assert (stale.status_code, done.status_code, Seat.objects.count()) == (412, 204, 0)
+        assert "ETag" not in done.headers
+
+
+def test_async_views_are_guarded_too(seat: Seat) -> None:
+    async def ask(tag: str) -> Any:
+        return await AsyncClient().put(
+            f"/async/{seat.pk}",
+            json.dumps({"guest": "Bob"}),
+            content_type="application/json",
+            headers={"If-Match": tag},
+        )
+
+    from asgiref.sync import async_to_sync
+
+    assert async_to_sync(ask)(etag(seat)).headers["ETag"] == f'"{seat.pk}.2"'
+    assert async_to_sync(ask)(etag(seat)).status_code == 412
+
+
+class TestBetweenCheckAndWrite:
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_change_is_412(self, kind: str, other: Session) -> None:
+        seat = Seat.objects.create(guest="Ada")
+        gate = Gate("UPDATE")
+        answer = other.start(gated, gate, lambda: put(f"/{kind}/{seat.pk}", **{"If-Match": etag(seat)}))
+        gate.wait_until_reached()
+        Seat.objects.filter(pk=seat.pk).update(guest="Eve")
+        gate.open()
+        response = answer.result(20)
+        seat = Seat.objects.get(pk=seat.pk)
+        assert (response.status_code, response.headers["ETag"], seat.guest) == (412, etag(seat), "Eve")
+
+    def test_a_conflict_of_another_row_is_none_of_the_condition(self, seat: Seat) -> None:
+        response = put(f"/elsewhere/{seat.pk}", **{"If-Match": etag(seat)})
+        assert (response.status_code, "ETag" in response.headers) == (409, False)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_the_request_is_rolled_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+        seat = Seat.objects.create(guest="Ada")
+        assert put(f"/careless/{seat.pk}", **{"If-Match": etag(seat)}).status_code == 412
+        assert (OddSeat.objects.count(), Seat.objects.get().guest) == (0, "Ada")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_sixteen_clients_with_one_tag_one_is_let_through(kind: str) -> None:
+    seat = Seat.objects.create()
+    start = threading.Barrier(16)
+
+    def ask(number: int) -> int:
+        start.wait()
+        try:
+            return int(put(f"/{kind}/{seat.pk}", f"guest {number}", **{"If-Match": etag(seat)}).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(16) as pool:
+        statuses = sorted(pool.map(ask, range(16)))
+    assert statuses == [200, *[412] * 15]

@@ -1,0 +1,131 @@
+"""Conflicts that no view handled: honest answers in place of a 500."""
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from concurrency.exceptions import RecordModifiedError
+from django.db import OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, RequestFactory
+from django.urls import path
+
+from django_lockstep.http import MalformedPrecondition, PreconditionFailed, Problem, problem_of
+from django_lockstep.locking import (
+    ConcurrencyError,
+    DeadlockDetected,
+    LockNotAvailable,
+    RetriesExhausted,
+    SerializationFailure,
+    StaleVersionError,
+)
+
+ERRORS: dict[str, Exception] = {
+    "stale": StaleVersionError(expected=1, found=2),
+    "theirs": RecordModifiedError("x", target=None),
+    "busy": LockNotAvailable(),
+    "deadlock": DeadlockDetected(),
+    "serialization": SerializationFailure(),
+    "exhausted": RetriesExhausted(attempts=3),
+    "failed": PreconditionFailed(etag='"1.2"'),
+    "other": ZeroDivisionError(),
+}
+
+
+def fail(request: HttpRequest, name: str) -> HttpResponse:
+    raise ERRORS[name]
+
+
+async def fail_async(request: HttpRequest, name: str) -> HttpResponse:
+    raise ERRORS[name]
+
+
+urlpatterns = [path("fail/<name>", fail), path("async/<name>", fail_async)]
+
+
+@pytest.fixture(autouse=True)
+def _with_middleware(settings: Any) -> None:
+    settings.ROOT_URLCONF = "tests.django_lockstep.http.test_middleware"
+    settings.MIDDLEWARE = ["django_lockstep.http.ConcurrencyMiddleware"]
+
+
+@pytest.mark.parametrize("kind", ["fail", "async"])
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("stale", 409), ("theirs", 409), ("busy", 503), ("deadlock", 503), ("serialization", 503), ("exhausted", 503)],
+)
+def test_conflicts_have_their_status(kind: str, name: str, status: int) -> None:
+    response = Client().get(f"/{kind}/{name}", headers={"Accept": "application/json"})
+    assert response.status_code == status
+    assert response.json()["status"] == status
+    assert response.headers.get("Retry-After") == ("1" if status == 503 else None)
+
+
+def test_a_failed_precondition_tells_the_current_tag() -> None:
+    response = Client().get("/fail/failed")
+    assert (response.status_code, response.headers["ETag"]) == (412, '"1.2"')
+
+
+def test_other_errors_are_left_alone() -> None:
+    with pytest.raises(ZeroDivisionError):
+        Client().get("/fail/other")
+
+
+def test_a_browser_gets_a_page_although_the_project_has_none() -> None:
+    response = Client().get("/fail/stale", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert response.status_code == 409
+    assert response.headers["Content-Type"].startswith("text/html")
+    assert "<h1>Conflict</h1>" in response.content.decode()
+
+
+def test_the_projects_own_page_comes_first(settings: Any, tmp_path: Any) -> None:
+    (tmp_path / "409.html").write_text("Ours, {{ status }}")
+    settings.TEMPLATES = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "DIRS": [tmp_path]}]
+    assert Client().get("/fail/busy", headers={"Accept": "text/html"}).content == b"Ours, 503"
+
+
+def test_whoever_takes_anything_gets_json() -> None:
+    response = Client().get("/fail/stale")
+    assert response.headers["Content-Type"] == "application/problem+json"
+
+
+def test_an_answer_to_a_conflict_is_never_stored() -> None:
+    assert Client().get("/fail/stale").headers["Cache-Control"] == "no-store"
+
+
+def test_the_page_escapes_what_it_tells() -> None:
+    request = RequestFactory().get("/", headers={"Accept": "text/html"})
+    page = Problem(status=409, detail="<script>").to_response(request).content.decode()
+    assert "&lt;script&gt;" in page
+
+
+def test_a_drivers_error_counts_as_what_it_means() -> None:
+    error, cause = OperationalError("x"), Exception()
+    vars(cause)["sqlstate"] = "40001"
+    error.__cause__ = cause
+    problem = problem_of(error)
+    assert problem is not None
+    assert problem.status == 503
+
+
+def test_an_error_may_name_its_status() -> None:
+    class Held(ConcurrencyError):
+        """Somebody else has it."""
+
+        http_status = 423
+
+    problem = problem_of(Held())
+    assert problem is not None
+    assert (problem.status, problem.to_dict()["title"]) == (423, "Locked")
+
+
+def test_problems_carry_members_of_their_own() -> None:
+    response = Problem(status=409, members={"balance": "10.00"}).to_response()
+    assert json.loads(response.content)["balance"] == "10.00"
+
+
+@pytest.mark.parametrize("error", [PreconditionFailed(etag='"1.2"'), MalformedPrecondition("x")])
+def test_errors_survive_pickling(error: Any) -> None:
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert (type(again), str(again), again.etag) == (type(error), str(error), error.etag)

@@ -1,0 +1,111 @@
+"""The explorer agrees with itself and with PostgreSQL's own tool, on programs that nobody chose.
+
+``RACE_EXAMPLES=1000`` takes as many examples of each, other ones every time.
+"""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, event, given, settings
+from hypothesis import strategies as st
+
+from django_lockstep.lab.explorer import Scenario, ScheduleError, explore
+from django_lockstep.lab.explorer.specs import write_spec
+from tests.django_lockstep.lab.explorer.isolationtester import disagreements, tables
+from tests.django_lockstep.lab.explorer.programs import (
+    LEVELS,
+    Drawn,
+    Program,
+    among,
+    ends,
+    inserting_last,
+    programs,
+    programs_of,
+    race,
+    retried,
+)
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MOST = 150 if "RACE_EXAMPLES" in os.environ else 60
+"""Interleavings above which programs are left out."""
+
+serializable = programs_of("serializable", most=2)
+short = programs_of(*LEVELS, most=1)
+briefly_serializable = programs_of("driver", most=1)
+
+
+def examples(count: int) -> settings:
+    """Take so many examples, always the same ones, or as many others as the environment says."""
+    chosen = int(os.environ.get("RACE_EXAMPLES", count))
+    return settings(
+        max_examples=chosen,
+        deadline=None,
+        derandomize="RACE_EXAMPLES" not in os.environ,
+        database=None,
+        phases=[Phase.generate],  # programs are small already, and shrinking takes minutes
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def agree(scenario: Scenario, *, most: int = MOST) -> None:
+    full = explore(scenario, reduction="none", max_schedules=most)
+    # Not with too many, nor where the server alone decided, which may come out otherwise the next time.
+    assume(full.verdict != "incomplete" and not full.unsteerable)
+
+    reduced = explore(scenario)
+
+    assert full.verdict == reduced.verdict == "holds", (full.reason, reduced.reason)
+    assert ends(reduced) == ends(full)
+    assert reduced.schedules <= full.schedules
+
+
+@examples(30)
+@given(one=programs, other=programs)
+def test_reduced_and_full_search_find_the_same_outcomes(one: Program, other: Program) -> None:
+    agree(race(one, other))
+
+
+@examples(9)
+@given(one=serializable, other=serializable)
+def test_they_agree_on_serializable_transactions_with_a_retry(one: Program, other: Program) -> None:
+    agree(among([retried(one), retried(other)]))
+
+
+@examples(6)
+@given(one=short, other=short, third=short)
+def test_they_agree_on_three_actors(one: Program, other: Program, third: Program) -> None:
+    agree(race(one, other, third), most=2 * MOST)
+
+
+@examples(12)
+@given(one=briefly_serializable, other=briefly_serializable, third=briefly_serializable)
+def test_they_agree_on_three_serializable_actors(one: Program, other: Program, third: Program) -> None:
+    agree(race(one, other, third), most=2 * MOST)
+
+
+@examples(12)
+@given(one=inserting_last(most=2), other=inserting_last(most=2))
+def test_they_agree_on_serializable_transactions_that_insert_last(one: Program, other: Program) -> None:
+    agree(among([retried(one), retried(other)]))
+
+
+@examples(3)
+@given(one=inserting_last(most=1), other=briefly_serializable, third=briefly_serializable)
+def test_they_agree_on_three_of_which_one_inserts_last(one: Program, other: Program, third: Program) -> None:
+    agree(race(one, other, third), most=2 * MOST)
+
+
+@examples(36)
+@given(raced=st.lists(programs, min_size=2, max_size=3), seed=st.integers(0, 9999))
+def test_a_random_schedule_comes_out_as_in_isolationtester(raced: list[Program], seed: int) -> None:
+    scenario = race(*raced, observe=lambda pks: tables("shop_seat", "shop_ticket"))
+    try:
+        spec = write_spec(scenario, Drawn(seed))
+        steered = not spec.run.unsteerable
+    except ScheduleError:
+        steered = False
+    event("steered" if steered else "the server alone decided in which order waiters went on")
+    assume(steered or len(raced) == 2)
+
+    assert list(disagreements(spec)) == [], spec.text

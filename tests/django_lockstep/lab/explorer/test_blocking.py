@@ -1,0 +1,292 @@
+"""Every way to wait, or to be refused, is an ordinary outcome: who waited for whom, on what, and how it ended."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import F
+
+from django_lockstep.lab.explorer import Run, Scenario, Stuck, explore, replay
+from django_lockstep.locking.transactions import transaction as isolated
+from tests.django_lockstep.lab.explorer import stories
+from tests.support.sessions import Session, query
+from tests.testapps.shop.models import Seat, Ticket
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+KEY = uuid.UUID(int=1)
+
+
+def waits(run: Run) -> list[tuple[str, str, tuple[str, ...], str | None]]:
+    """Who waited, with which statement, for whom, and who ended it."""
+    return [(step.actor, step.sql.split()[0], step.waited_for, step.woken_by) for step in run.steps if step.waited_for]
+
+
+def race(*actors: stories.Step, set_up: Callable[[], Any] = stories.one_seat) -> Scenario:
+    return Scenario(set_up=set_up, actors=actors, invariant=lambda made: True)
+
+
+def in_sql(*statements: str) -> stories.Step:
+    """A transaction of statements in the code's own words."""
+
+    def actor(pk: int) -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            for sql in statements:
+                cursor.execute(sql)
+
+    return actor
+
+
+def locking(**options: Any) -> stories.Step:
+    """A transaction that locks the seat and answers how many rows it got."""
+
+    def actor(pk: int) -> int:
+        with transaction.atomic():
+            return len(Seat.objects.select_for_update(**options).filter(pk=pk))
+
+    return actor
+
+
+def insert(pk: int) -> None:
+    with transaction.atomic():
+        Ticket.objects.bulk_create([Ticket(id=KEY, seat_id=pk)])
+
+
+def insert_and_give_up(pk: int) -> None:
+    with transaction.atomic():
+        insert(pk)
+        transaction.set_rollback(True)
+
+
+def sell(pk: int) -> None:
+    with transaction.atomic():
+        Ticket.objects.create(seat_id=pk)
+
+
+# Waiting
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "waiting"),
+    [
+        (locking(), locking(), "SELECT"),
+        (stories.computed, stories.computed, "UPDATE"),
+        (locking(no_key=True), stories.computed, "UPDATE"),
+        (insert, insert, "INSERT"),
+        (locking(), sell, "COMMIT"),
+        (in_sql("SELECT pg_advisory_xact_lock(7)"), in_sql("SELECT pg_advisory_xact_lock(7)"), "SELECT"),
+        (in_sql("LOCK TABLE shop_seat"), stories.price, "SELECT"),
+        (in_sql("LOCK TABLE shop_seat IN SHARE MODE"), stories.computed, "UPDATE"),
+        (in_sql("TRUNCATE shop_ticket"), sell, "INSERT"),
+    ],
+)
+def test_a_second_one_waits_until_the_first_one_commits(
+    first: stories.Step, second: stories.Step, waiting: str
+) -> None:
+    run = replay(race(first, second), "ABB" if waiting == "COMMIT" else "AB")
+
+    assert waits(run) == [("B", waiting, ("A",), "A")]
+
+
+@pytest.mark.parametrize(("options", "waiting"), [({}, ["COMMIT"]), ({"no_key": True}, [])])
+def test_a_child_waits_at_commit_for_its_locked_parent_unless_the_key_stays(
+    options: dict[str, Any], waiting: list[str]
+) -> None:
+    found = explore(race(locking(**options), sell))
+
+    runs = [replay(race(locking(**options), sell), outcome.schedule) for outcome in found.outcomes]
+    assert found.verdict == "holds"
+    assert [step.sql for step in replay(race(locking(**options), sell), "ABB").steps if step.waited_for] == waiting
+    assert all(run.holds for run in runs)
+
+
+def session_lock(pk: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(7)")
+        cursor.execute("SELECT pg_advisory_unlock(7)")
+
+
+def forgotten_session_lock(pk: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(7)")
+    stories.price(pk)
+
+
+def test_a_session_s_advisory_lock_is_waited_for() -> None:
+    assert waits(replay(race(session_lock, session_lock), "AB")) == [("B", "SELECT", ("A",), "A")]
+    assert explore(race(session_lock, session_lock)).verdict == "holds"
+
+
+def test_a_forgotten_advisory_lock_lasts_until_its_actor_is_done() -> None:
+    run = replay(race(forgotten_session_lock, session_lock), "ABA")
+
+    assert waits(run) == [("B", "SELECT", ("A",), "A")]
+    assert query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+
+
+def test_a_unique_key_lets_the_second_one_fail_or_in_where_the_first_gives_up() -> None:
+    assert replay(race(insert, insert), "AB").errors == {"B": "23505"}
+    assert replay(race(insert_and_give_up, insert), "AAAB").errors == {}
+
+
+def test_every_waiter_is_woken_once_its_turn_has_come() -> None:
+    run = replay(race(stories.computed, stories.computed, stories.computed), "ABC")
+
+    assert [(actor, blockers) for actor, _, blockers, _ in waits(run)] == [("B", ("A",)), ("C", ("B",))]
+    assert run.errors == {}
+
+
+def guarded(pk: int) -> int:
+    """A version's UPDATE inside of a longer transaction: 1 if it came in time."""
+    with transaction.atomic():
+        changed = Seat.objects.filter(pk=pk, version=1).update(guest="Ada", version=2)
+        stories.price(pk)
+        return changed
+
+
+def test_a_guarded_update_that_waited_and_matched_nothing_still_holds_the_row() -> None:
+    run = replay(race(guarded, guarded, stories.computed), "ABAAC")
+
+    assert run.results == {"A": "1", "B": "0"}
+    assert waits(run) == [("B", "UPDATE", ("A",), "A"), ("C", "UPDATE", ("B",), "B")]
+
+
+# Being refused
+
+
+@pytest.mark.parametrize(
+    ("options", "errors", "results"),
+    [({"nowait": True}, {"B": "55P03"}, {"A": "1"}), ({"skip_locked": True}, {}, {"A": "1", "B": "0"})],
+)
+def test_nowait_is_refused_and_skip_locked_goes_without(
+    options: dict[str, Any], errors: dict[str, str], results: dict[str, str]
+) -> None:
+    run = replay(race(locking(), locking(**options)), "ABBA")
+
+    assert (run.errors, run.results) == (errors, results)
+    assert waits(run) == []
+
+
+@pytest.mark.parametrize(("setting", "sqlstate"), [("lock_timeout", "55P03"), ("statement_timeout", "57014")])
+def test_timeouts_end_a_wait_while_the_other_one_stands(setting: str, sqlstate: str) -> None:
+    def impatient(pk: int) -> None:
+        with transaction.atomic():
+            query(f"SELECT set_config('{setting}', '30ms', true)")
+            list(Seat.objects.select_for_update().filter(pk=pk))
+
+    def patient(pk: int) -> None:
+        with transaction.atomic():
+            Seat.objects.filter(pk=pk).update(guest="Ada")
+            query("SELECT 1 FROM pg_sleep(0.2)")
+
+    run = replay(race(patient, impatient), "ABBA")
+
+    assert run.errors == {"B": sqlstate}
+
+
+def test_a_serialization_failure_is_an_error_like_any_other() -> None:
+    def repeatable(pk: int) -> None:
+        with isolated(isolation_level="repeatable read"):
+            Seat.objects.filter(pk=pk).update(price=stories.price(pk) + 10)
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[repeatable] * 2))
+
+    assert (found.verdict, set(found.errors)) == ("holds", {"40001"})
+    assert {tuple(outcome.errors.values()) for outcome in found.outcomes} == {(), ("40001",)}
+
+
+def test_write_skew_is_refused_at_serializable_only() -> None:
+    def skew(level: Any) -> Scenario:
+        def withdraw(index: int) -> stories.Step:
+            def actor(pks: list[int]) -> None:
+                with isolated(isolation_level=level):
+                    if sum(seat.price for seat in Seat.objects.all()) >= 200:
+                        Seat.objects.filter(pk=pks[index]).update(price=F("price") - 200)
+
+            return actor
+
+        return Scenario(set_up=stories.two_seats, actors=[withdraw(0), withdraw(1)])
+
+    assert explore(skew("repeatable read")).verdict == "broken"
+    assert explore(skew("serializable")).verdict == "holds"
+
+
+# Deadlocks
+
+
+def three_seats() -> list[int]:
+    return [stories.one_seat() for _ in range(3)]
+
+
+RING = Scenario(set_up=three_seats, actors=[stories.move(0, 1), stories.move(1, 2), stories.move(2, 0)])
+
+
+@pytest.mark.parametrize(("victim", "loser"), [("last", "C"), ("first", "A")])
+def test_three_in_a_ring_deadlock(victim: Any, loser: str) -> None:
+    run = replay(RING, "ABCABC", victim=victim)
+
+    (deadlock,) = run.deadlocks
+    assert (deadlock.actors, deadlock.victim) == (("A", "B", "C"), loser)
+    assert run.errors == {loser: "40P01"}
+    assert all(f"{name} waits for" in deadlock.detail for name in "ABC")
+
+
+def test_three_in_a_ring_are_explored_to_the_end() -> None:
+    found = explore(RING)
+
+    assert (found.verdict, found.deadlocks > 0) == ("holds", True)
+    assert {tuple(o.errors.items()) for o in found.outcomes} == {(), *(((name, "40P01"),) for name in "ABC")}
+
+
+def upgraded(pk: int) -> None:
+    """Share the lock first, as a foreign key does, and then want it alone."""
+    with transaction.atomic():
+        query("SELECT price FROM shop_seat WHERE id = %s FOR SHARE", pk)
+        Seat.objects.filter(pk=pk).update(price=F("price") + 1)
+
+
+def test_two_who_share_a_lock_and_both_want_it_alone_deadlock() -> None:
+    found = explore(race(upgraded, upgraded))
+
+    assert found.deadlocks > 0
+    assert set(found.errors) == {"40P01"}
+
+
+# Somebody outside of the race
+
+
+@pytest.fixture
+def held(transactional_db: None, other: Session) -> Iterator[int]:
+    """A seat that a session outside of the race has locked."""
+    pk = stories.one_seat()
+    other.begin()
+    other.run(list, Seat.objects.select_for_update().filter(pk=pk))
+    yield pk
+    other.end()
+
+
+def test_who_waits_for_a_session_outside_is_stuck_and_the_session_named(held: int, other: Session) -> None:
+    scenario = race(locking(), stories.price, set_up=lambda: held)
+
+    found = explore(scenario, patience=1.0)
+
+    assert found.verdict == "stuck"
+    assert "A after 'SELECT" in found.reason
+    assert f"waits for session {other.pid} (" in found.reason
+    assert "idle in transaction" in found.reason
+    with pytest.raises(Stuck, match=f"session {other.pid}"):
+        replay(scenario, "", patience=1.0)
+
+
+def test_who_waits_for_a_connection_of_his_own_is_stuck(allowed: str) -> None:
+    def both(pk: int) -> None:
+        with transaction.atomic():
+            stories.computed(pk)
+            Seat.objects.using(allowed).filter(pk=pk).update(guest="Ada")
+
+    found = explore(race(both), patience=1.0)
+
+    assert found.verdict == "stuck"
+    assert "waits for A's own connection" in found.reason

@@ -1,0 +1,169 @@
+"""``manage.py explore``."""
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from accounts.races.ready_made import RACES
+from django_lockstep.lab.explorer import Scenario
+from tests.django_lockstep.lab.explorer import stories
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NAIVE = stories.raising(stories.naive)
+LOCKED = stories.raising(stories.locked)
+COPIES = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)
+TRANSFERS = stories.opposite_transfers()
+HERE = "tests.django_lockstep.lab.explorer.test_command"
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(*args: str, **options: Any) -> str:
+    out = StringIO()
+    call_command("explore", *args, stdout=out, **options)
+    return out.getvalue()
+
+
+def test_a_race_that_has_to_break_and_does_is_fine() -> None:
+    assert "lost-update:naive: broken" in (shown := run("lost-update:naive"))
+    assert "lost update: " in shown
+
+
+def test_own_scenarios_have_to_hold() -> None:
+    assert "LOCKED: holds" in run(f"{HERE}.LOCKED")
+    with pytest.raises(CommandError, match="Not as expected") as refused:
+        run(f"{HERE}.NAIVE")
+    assert refused.value.returncode == 1
+
+
+def test_a_race_that_has_to_break_and_does_not_is_not_fine() -> None:
+    why = "Not as expected: lost-update:naive: 1 schedules ended right; at least"
+    with pytest.raises(CommandError, match=why) as refused:
+        run("lost-update:naive", "--max-schedules", "1", "--format", "json")
+    assert refused.value.returncode == 1
+
+
+def test_one_schedule_is_replayed() -> None:
+    assert "schedule AAABBB, right" in run(f"{HERE}.NAIVE", "--schedule", "AAABBB")
+    with pytest.raises(CommandError, match="ended wrong"):
+        run(f"{HERE}.NAIVE", "--schedule", "AABBAB")
+
+
+def test_json_has_each_exploration_by_name() -> None:
+    found = json.loads(run("queue:unlocked", "--format", "json"))["queue:unlocked"]
+    assert found["verdict"] == "broken"
+    assert found["failure"]["explanation"].startswith("lost update: ")
+
+
+def test_limits_are_passed_on() -> None:
+    with pytest.raises(CommandError, match="Not as expected"):
+        run("lost-update:pessimistic", "--max-schedules", "1")
+
+
+def test_the_ready_made_races_are_listed() -> None:
+    assert "write-skew:unlocked" in run("--list")
+
+
+def test_ones_own_races_are_listed(settings: Any) -> None:
+    settings.LOCKSTEP_LAB_RACES = [f"{HERE}.LOCKED"]
+    assert run("--list").split() == [f"{HERE}.LOCKED"]
+
+
+# Pictures and pages
+
+
+def test_svg_draws_the_failure() -> None:
+    drawn = run("lost-update:naive", "--format", "svg")
+    assert ET.fromstring(drawn).get("role") == "img"  # noqa: S314 - drawn by ourselves
+    assert "here it breaks: lost update" in drawn
+
+
+def test_svg_draws_a_right_run_too() -> None:
+    assert "Schedule AAABBB: right" in run(f"{HERE}.NAIVE", "--schedule", "AAABBB", "--format", "svg")
+    assert ": right" in run(f"{HERE}.LOCKED", "--format", "svg")
+
+
+def test_svg_of_many_races_goes_into_a_folder(tmp_path: Path) -> None:
+    run("queue:unlocked", "queue:skip-locked", "--format", "svg", "--output", str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["queue-skip-locked.svg", "queue-unlocked.svg"]
+
+
+def test_html_is_one_page_that_needs_nothing_from_outside(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    run("lost-update:naive", "transfers:unordered", "--format", "html", "--output", str(page))
+    text = page.read_text()
+
+    assert text.count("<svg") >= 3, "the failure, and other outcomes"
+    assert text.count("</section>") == 2
+    assert "The same as text" in text
+    assert not [word for word in ("<script", "<link", "src=", "@import", "url(http") if word in text]
+
+
+def test_html_of_one_schedule() -> None:
+    assert "Schedule AAABBB: right" in run(f"{HERE}.NAIVE", "--schedule", "AAABBB", "--format", "html")
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html", "svg"])
+def test_every_format_goes_into_a_file(form: str, tmp_path: Path) -> None:
+    assert run(f"{HERE}.LOCKED", "--format", form, "--output", str(tmp_path / "out")) == ""
+    assert (tmp_path / "out").read_text().strip()
+
+
+# More actors
+
+
+def test_copies_of_an_actor_can_be_more() -> None:
+    found = json.loads(run(f"{HERE}.COPIES", "--actors", "3", "--format", "json"))
+    assert found[f"{HERE}.COPIES"]["actors"] == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize("name", [name for name, race in RACES.items() if race.many])
+def test_one_after_the_other_three_actors_of_ready_made_races_are_right(name: str) -> None:
+    assert ", right" in run(name, "--actors", "3", "--schedule", "")
+
+
+def test_three_actors_come_out_as_two_do() -> None:
+    assert "queue:skip-locked: holds" in run("queue:skip-locked", "--actors", "3")
+    assert "lost-update:naive: broken" in run("lost-update:naive", "--actors", "3", "--preemptions", "1")
+
+
+# Progress
+
+
+def test_progress_is_said_on_a_terminal_and_only_there() -> None:
+    terminal, pipe = Terminal(), StringIO()
+    for stderr in (terminal, pipe):
+        run(f"{HERE}.LOCKED", stderr=stderr)
+    assert f"1/1 {HERE}.LOCKED" in terminal.getvalue()
+    assert pipe.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["nothing"], "no ready-made scenario"),
+        ([f"{HERE}.HERE"], "not a Scenario"),
+        (["--schedule", "AB"], "exactly one"),
+        ([f"{HERE}.NAIVE", "--schedule", "X"], "stands for|has 'X'"),
+        (["--format", "svg"], "name one, or give --output a folder"),
+        ([f"{HERE}.TRANSFERS", "--actors", "3"], "different roles"),
+        ([f"{HERE}.COPIES", "--actors", "1"], "1 are too few"),
+        ([f"{HERE}.COPIES", "--actors", "27"], "1 to 26 actors, not 27"),
+        ([f"{HERE}.LOCKED", "--output", "/nowhere/at/all.txt"], "there is no folder"),
+        ([f"{HERE}.LOCKED", "--format", "html", "--output", "."], "it is a folder"),
+        ([f"{HERE}.LOCKED", "--database", "other"], "no such database"),
+    ],
+)
+def test_wrong_usage_exits_with_2(args: list[str], complaint: str) -> None:
+    with pytest.raises(CommandError, match=complaint) as refused:
+        run(*args)
+    assert refused.value.returncode == 2

@@ -1,0 +1,170 @@
+"""The SVG drawing of a run."""
+
+from itertools import pairwise
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from django_lockstep.lab.explorer import Run, Step, replay, svg
+from django_lockstep.lab.explorer.drawing.layout import COLUMN, Layout
+from django_lockstep.lab.explorer.measure import cut, wide, wrapped
+from tests.django_lockstep.lab.explorer import stories
+
+STRANGE = [
+    "SELECT '<b>&amp;</b>' AS \"x\" WHERE a < 3 && b > 'it''s'",
+    "SELECT '\x00\x07\x1b[31m\ud800\uffff'",
+    "SELECT '" + "very long " * 300 + "'",
+    "SELECT '検索 поиск αναζήτηση بحث 🐘🐘'",
+    "]]> --> <!-- <?xml </title></svg><script>alert(1)</script>",
+    "\u202eTCELES",
+    "",
+]
+
+
+def drawn_run(*, actors: int = 2, steps: int = 4, sql: str = "UPDATE shop_seat SET price = 1 WHERE id = 1") -> Run:
+    """Everybody moves in turn; each statement begins a wait that the next actor's move ends."""
+    names = [f"actor {sql[:20]} {number}" for number in range(actors)]
+    made = tuple(
+        Step(
+            actor=names[number % actors],
+            begun=number,
+            ended=min(number + (actors > 1), steps - 1),
+            sql=sql,
+            params=sql,
+            waited_for=tuple(names[:1]) * (actors > 1),
+            waited_on=sql,
+            woken_by=names[(number + 1) % actors],
+            transaction=0,
+            sqlstate="40P01" if number % 3 == 0 else None,
+        )
+        for number in range(steps)
+    )
+    schedule = "".join("ABCDE"[number % actors] for number in range(steps))
+    return Run(
+        schedule=schedule,
+        preemptions=0,
+        steps=made,
+        errors={names[0]: sql},
+        results={},
+        state=sql,
+        holds=False,
+        reason=sql,
+    )
+
+
+def parsed(drawn: str) -> ET.Element:
+    return ET.fromstring(drawn)  # noqa: S314 - drawn by ourselves
+
+
+def elements(drawn: str, tag: str) -> list[ET.Element]:
+    return list(parsed(drawn).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
+
+
+@pytest.mark.parametrize("sql", STRANGE)
+def test_it_is_well_formed_whatever_is_in_the_statements(sql: str) -> None:
+    drawn = svg(drawn_run(sql=sql))
+
+    assert drawn.encode("utf-8")
+    assert not elements(drawn, "script")
+    assert "\u202e" not in drawn
+
+
+@pytest.mark.parametrize("actors", range(1, 6))
+@pytest.mark.parametrize("steps", [3, 60])
+@pytest.mark.parametrize("sql", STRANGE)
+def test_no_text_leaves_its_lane_or_the_picture(actors: int, steps: int, sql: str) -> None:
+    layout = Layout(drawn_run(actors=actors, steps=steps, sql=sql))
+
+    for bar in layout.bars():
+        for text, _ in [*bar.lines, *bar.tail_lines, *filter(None, [bar.waits])]:
+            assert wide(text) * COLUMN <= bar.head.width - 4 * 6
+    assert all(wide(line) * COLUMN <= layout.width for line in layout.footer())
+
+
+@pytest.mark.parametrize("actors", range(1, 6))
+@pytest.mark.parametrize("steps", [3, 17, 60])
+def test_lanes_and_rows_do_not_overlap(actors: int, steps: int) -> None:
+    layout = Layout(drawn_run(actors=actors, steps=steps))
+    lanes = [layout.lane(actor) for actor in layout.actors]
+
+    assert all(right - left > layout.lane_width for left, right in pairwise(lanes))
+    for bar in layout.bars():
+        end = bar.tail or bar.head
+        assert end.bottom <= [*layout.rows, layout.bottom][bar.step.ended + 1]
+        assert all(line.y >= layout.rows[bar.step.begun] for line in (bar.head, end))
+
+
+def test_bars_of_one_actor_do_not_overlap() -> None:
+    layout = Layout(drawn_run(actors=3, steps=30))
+    for actor in layout.actors:
+        mine = [bar for bar in layout.bars() if bar.step.actor == actor]
+        assert all((one.tail or one.head).bottom < other.head.y for one, other in pairwise(mine))
+
+
+def test_a_run_without_a_statement_is_drawn_too() -> None:
+    assert "Schedule : WRONG" in svg(drawn_run(steps=0))
+
+
+def test_the_same_run_gives_the_same_drawing() -> None:
+    assert svg(drawn_run()) == svg(drawn_run())
+
+
+def test_screen_readers_get_title_and_description() -> None:
+    drawn = svg(drawn_run(), ident="first")
+    root = parsed(drawn)
+    said = {element.get("id"): element.text or "" for tag in ("title", "desc") for element in elements(drawn, tag)}
+
+    assert root.get("role") == "img"
+    assert root.get("aria-labelledby") == "first-title first-desc"
+    assert said["first-title"] == "Schedule ABAB: WRONG"
+    assert said["first-desc"].startswith("Step 1, actor")
+
+
+def test_ids_of_two_drawings_in_a_page_differ() -> None:
+    ids = [element.get("id") for ident in ("one", "two") for element in parsed(svg(drawn_run(), ident=ident)).iter()]
+    named = [identity for identity in ids if identity]
+
+    assert len(named) == len(set(named)) > 0
+
+
+def test_nothing_is_loaded_and_nothing_runs() -> None:
+    drawn = svg(drawn_run()).replace('xmlns="http://www.w3.org/2000/svg"', "")
+
+    assert not [word for word in ("http:", "https:", "@import", "href", "script", "onload", "style=") if word in drawn]
+
+
+def test_the_style_knows_dark_screens_and_is_left_out_for_pages_that_link_it() -> None:
+    assert "prefers-color-scheme: dark" in (elements(svg(drawn_run()), "style")[0].text or "")
+    assert not elements(svg(drawn_run(), styled=False), "style")
+
+
+def test_a_cut_statement_is_whole_in_its_tooltip() -> None:
+    sql = "SELECT '" + "very long " * 50 + "'"
+    assert any(sql in (title.text or "") for title in elements(svg(drawn_run(sql=sql)), "title"))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_real_run_shows_waits_arrows_and_the_step_that_breaks() -> None:
+    run = replay(stories.raising(stories.naive), "AABBAB")
+    drawn = svg(run)
+    kinds = " ".join(element.get("class", "") for element in parsed(drawn).iter())
+    texts = [element.text for element in elements(drawn, "text")]
+
+    assert {"wait", "arrow", "wake", "breaking", "transaction"} <= set(kinds.split())
+    assert "▲ here it breaks: lost update" in texts
+    assert "woken by A" in texts
+
+
+def test_text_is_measured_rather_too_wide() -> None:
+    assert (wide("abc"), wide("検索"), wide("e\u0301")) == (3, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"), [("abcdef", 6, "abcdef"), ("abcdef", 4, "abc…"), ("検索機", 4, "検…")]
+)
+def test_text_is_cut_with_an_ellipsis(text: str, columns: int, expected: str) -> None:
+    assert cut(text, columns) == expected
+
+
+def test_text_is_broken_at_spaces_and_cut_at_the_end() -> None:
+    assert wrapped("one two three four five", 9, most=2) == ["one two", "three fo…"]

@@ -1,0 +1,234 @@
+"""What went wrong in a run, in a sentence; each from a real run."""
+
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.db.models import F
+
+from accounts.races.ready_made import RACES
+from django_lockstep.lab.explorer import Scenario, explain, explore, replay
+from django_lockstep.lab.explorer.explanations import explanation
+from django_lockstep.locking.transactions import transaction as isolated
+from tests.django_lockstep.lab.explorer import stories
+from tests.testapps.shop.models import Seat
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def never(made: Any) -> bool:
+    return False
+
+
+def race(*actors: stories.Step, set_up: Any = stories.one_seat) -> Scenario:
+    """A race whose every end counts as wrong, so that each has to be explained."""
+    return Scenario(set_up=set_up, actors=actors, invariant=never)
+
+
+def failure_of(scenario: Scenario) -> str:
+    failure = explore(scenario).failure
+    assert failure is not None
+    return explain(failure)
+
+
+def write_half(pk: int) -> None:
+    with transaction.atomic():
+        value = stories.price(pk)
+        Seat.objects.filter(pk=pk).update(price=value / 2)
+
+
+def test_a_lost_update_says_who_wrote_what_computed_from_what() -> None:
+    found = explain(replay(race(stories.naive, write_half), "ABBBAA"))
+
+    assert found == "lost update: A wrote price 110.00 computed from 100.00, which B had changed to 50.00 in between"
+
+
+def test_a_lost_update_of_an_expression_says_the_expression() -> None:
+    found = explain(replay(race(stories.naive, stories.computed), "ABBAA"))
+
+    assert found.endswith("computed from 100.00, which B had changed (price = price + 10) in between")
+
+
+def rename(pk: int) -> None:
+    Seat.objects.filter(pk=pk).update(guest="Ada")
+
+
+def save_all_fields(pk: int) -> None:
+    seat = Seat.objects.get(pk=pk)
+    Seat.objects.filter(pk=pk).update(guest=seat.guest, price=seat.price + 10)
+
+
+def test_a_write_of_fields_that_were_not_meant_is_a_lost_update() -> None:
+    found = explain(replay(race(save_all_fields, rename), "ABA"))
+
+    assert found == "lost update: A wrote guest '' as it had read it, which B had changed to Ada in between"
+
+
+def read_twice(pk: int) -> Any:
+    with transaction.atomic():
+        return stories.price(pk), stories.price(pk)
+
+
+def test_a_non_repeatable_read_says_both_values() -> None:
+    assert explain(replay(race(read_twice, stories.computed), "ABBA")) == (
+        "non-repeatable read: A read price 100.00 at step 1 and 110.00 at step 4 of one transaction, because B had "
+        "changed it in between"
+    )
+
+
+def test_reads_of_two_transactions_may_differ() -> None:
+    def read_and_read_again(pk: int) -> None:
+        stories.price(pk)
+        stories.price(pk)
+
+    assert explain(replay(race(read_and_read_again, stories.computed), "ABBA")) == "unexplained"
+
+
+def test_reads_on_both_sides_of_ones_own_write_may_differ() -> None:
+    def look_write_look(pk: int) -> None:
+        with transaction.atomic():
+            stories.price(pk)
+            Seat.objects.filter(pk=pk).update(price=F("price") + 1)
+            stories.price(pk)
+
+    assert explain(replay(race(look_write_look, stories.computed), "ABBAA")) == "unexplained"
+
+
+def count_twice(pk: int) -> Any:
+    with transaction.atomic():
+        return [Seat.objects.filter(row="Z").count() for _ in range(2)]
+
+
+def add_seat(pk: int) -> None:
+    Seat.objects.create(row="Z")
+
+
+def test_a_phantom_says_what_was_searched_and_found() -> None:
+    assert explain(replay(race(count_twice, add_seat), "ABA")) == (
+        "phantom: A looked for shop_seat row = Z twice in one transaction and found __count 0 at step 1 and __count 1 "
+        "at step 3, because B had inserted a row in between"
+    )
+
+
+def test_repeatable_read_shows_no_phantom() -> None:
+    def look(pk: int) -> None:
+        with isolated(isolation_level="repeatable read"):
+            for _ in range(2):
+                list(Seat.objects.filter(row="Z"))
+
+    assert explain(replay(race(look, add_seat), "AABA")) == "unexplained"
+
+
+def sum_up(pks: list[int]) -> Any:
+    with transaction.atomic():
+        return sum(stories.price(pk) for pk in pks)
+
+
+def test_read_skew_is_a_sum_of_before_and_after() -> None:
+    found = explain(replay(race(sum_up, stories.move(0, 1), set_up=stories.two_seats), "ABBBA"))
+
+    assert found.startswith("read skew: A read shop_seat id=")
+    assert found.endswith("after B changed both")
+
+
+def withdraw_if_covered(index: int) -> stories.Step:
+    def withdraw(pks: list[int]) -> None:
+        with transaction.atomic():
+            if sum(Seat.objects.values_list("price", flat=True)) >= 150:
+                Seat.objects.filter(pk=pks[index]).update(price=F("price") - 150)
+
+    return withdraw
+
+
+def total_is_not_negative(pks: list[int]) -> bool:
+    return sum(Seat.objects.values_list("price", flat=True)) >= 0
+
+
+def test_write_skew_says_what_both_wrote() -> None:
+    found = failure_of(
+        Scenario(
+            set_up=stories.two_seats,
+            actors=[withdraw_if_covered(0), withdraw_if_covered(1)],
+            invariant=total_is_not_negative,
+        )
+    )
+
+    assert found.startswith("write skew: A and B each read shop_seat before the other one's change was committed")
+    assert found.count("(price = price - 150)") == 2
+
+
+def book(pks: list[int]) -> None:
+    if not Seat.objects.filter(guest="Ada").exists():
+        Seat.objects.create(guest="Ada")
+
+
+def test_a_duplicate_insert_says_which_row() -> None:
+    scenario = Scenario(
+        set_up=stories.two_seats,
+        actors=[book, book],
+        invariant=lambda pks: Seat.objects.filter(guest="Ada").count() == 1,
+    )
+
+    assert failure_of(scenario) == (
+        "duplicate insert: A and B both looked for a row of shop_seat with guest=Ada, found none, and inserted it"
+    )
+
+
+def test_rows_of_two_guests_are_no_duplicate() -> None:
+    def book_for_grace(pks: list[int]) -> None:
+        if not Seat.objects.filter(guest="Grace").exists():
+            Seat.objects.create(guest="Grace")
+
+    found = explain(replay(race(book, book_for_grace), "ABAB"))
+    assert not found.startswith("duplicate insert")
+
+
+def test_a_deadlock_names_the_cycle_with_its_rows_and_the_victim() -> None:
+    run = replay(stories.opposite_transfers(), "ABAB")
+    keys = [step.arguments[-1] for step in run.steps[:2]]
+
+    assert explain(run) == (
+        f"deadlock: B waited for A to release shop_seat id={keys[0]}, A waited for B to release shop_seat "
+        f"id={keys[1]}; the server ended B's transaction"
+    )
+
+
+def test_a_failed_attempt_that_was_run_again_lost_nothing() -> None:
+    found = explain(replay(race(stories.optimistic, stories.computed), "ABBAAAAA"))
+
+    assert found == "unexplained"
+
+
+def test_the_step_that_breaks_is_named() -> None:
+    run = replay(race(stories.naive, stories.naive), "AABBAB")
+    step = explanation(run).step
+
+    assert step is not None
+    assert (step.actor, step.sql.split()[0]) == ("B", "UPDATE")
+
+
+NAMELESS = {"lease-takeover:looked-at"}
+"""Races that look at one table and write by it to another one: no anomaly of single rows."""
+
+
+@pytest.mark.parametrize("name", [name for name, race in RACES.items() if race.holds])
+def test_right_ends_are_never_called_an_anomaly(name: str) -> None:
+    for outcome in explore(RACES[name].scenario, max_schedules=40).outcomes:
+        run = replay(RACES[name].scenario, outcome.schedule)
+        assert explanation(run).kind in {"", "deadlock"}
+
+
+@pytest.mark.parametrize("name", [name for name, race in RACES.items() if race.holds])
+def test_safe_code_is_not_explained_even_where_somebody_calls_its_end_wrong(name: str) -> None:
+    known = RACES[name].scenario
+    doubted = Scenario(set_up=known.set_up, actors=known.actors, observe=known.observe, invariant=never)
+    kinds = {
+        explanation(replay(doubted, outcome.schedule)).kind for outcome in explore(doubted, max_schedules=20).outcomes
+    }
+
+    assert kinds <= {"unexplained", "deadlock"}
+
+
+@pytest.mark.parametrize("name", [name for name, race in RACES.items() if not race.holds and name not in NAMELESS])
+def test_wrong_ends_of_ready_made_races_have_a_name(name: str) -> None:
+    assert failure_of(RACES[name].scenario) != "unexplained"

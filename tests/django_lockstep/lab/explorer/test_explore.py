@@ -1,0 +1,321 @@
+"""Exploring on a real server: verdicts, schedules, waits, deadlocks, and what is left behind."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, connections, transaction
+
+from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, ScheduleError, explore, replay
+from django_lockstep.locking import StaleVersionError, retry_on_conflict, retrying
+from tests.django_lockstep.lab.explorer import stories
+from tests.support.sessions import Session, query, until
+from tests.testapps.shop.models import PlainSeat, Seat
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def sessions() -> int:
+    return int(query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(transactional_db: None) -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    assert not {thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("race")}
+    assert connection.execute_wrappers == []
+    assert connection.connection is None or "wait" not in vars(connection.connection)
+
+
+def test_a_lost_update_is_found_with_its_simplest_schedule() -> None:
+    found = explore(stories.raising(stories.naive))
+
+    assert found.verdict == "broken"
+    assert found.schedules <= 10
+    assert found.failure is not None
+    assert found.failure.preemptions == 1
+    assert found.failure.schedule == "AABBAB"
+    assert found.failure.state == "110.00"
+    assert "AABBAB" in found.reason
+
+
+@pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed, stories.serializable])
+@pytest.mark.parametrize("reduction", ["dpor", "none"])
+def test_what_is_right_holds(actor: stories.Step, reduction: Any) -> None:
+    found = explore(stories.raising(actor), reduction=reduction)
+
+    assert (found.verdict, found.left, [o.state for o in found.outcomes]) == ("holds", 0, ["120.00"])
+
+
+def test_retries_are_counted_and_do_not_pause(settings: Any) -> None:
+    settings.LOCKSTEP_RETRY_WAITS = True
+    told = []
+
+    @retry_on_conflict(attempts=2, wait_initial=3600, wait_max=3600)
+    def refused(pk: int) -> None:
+        raise StaleVersionError
+
+    def listen(**facts: Any) -> None:
+        told.append((facts["attempt"], facts["wait"]))
+
+    retrying.connect(listen)
+    found = explore(stories.raising(refused))
+    retrying.disconnect(listen)
+
+    assert [dict(outcome.errors) for outcome in found.outcomes] == [dict.fromkeys("AB", "RetriesExhausted")]
+    assert set(told) == {(1, 0.0)}
+
+
+def test_reduction_leaves_out_what_only_swaps_independent_steps() -> None:
+    scenario = Scenario(
+        set_up=stories.two_seats,
+        actors=[lambda pks: stories.naive(pks[0]), lambda pks: stories.naive(pks[1])],
+    )
+
+    assert explore(scenario).schedules == 1
+    assert explore(scenario, reduction="none").schedules == 20
+
+
+def test_without_an_invariant_a_serial_order_has_to_reach_the_end() -> None:
+    scenario = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2)
+
+    found = explore(scenario)
+
+    assert found.verdict == "broken"
+    assert "one after the other" in found.reason
+    assert explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)).verdict == "holds"
+
+
+def test_deadlocks_are_reported_with_their_cycle_and_end_for_the_one_who_closed_it() -> None:
+    found = explore(stories.opposite_transfers())
+
+    assert found.verdict == "holds"  # the victim raised, the other one is a serial order of its own
+    assert found.deadlocks == found.errors["40P01"] > 0
+    run = replay(stories.opposite_transfers(), "ABAB")
+    (deadlock,) = run.deadlocks
+    assert (deadlock.actors, deadlock.victim) == (("A", "B"), "B")
+    assert "A waits for ShareLock on transaction" in deadlock.detail
+    assert run.errors == {"B": "40P01"}
+
+
+def test_it_counts_the_statements_that_waited() -> None:
+    locked, reading = explore(stories.raising(stories.locked)), explore(stories.raising(lambda pk: None))
+
+    assert 0 < sum(locked.waits.values()) <= locked.schedules
+    assert reading.waits == {}
+
+
+def test_the_first_to_wait_can_be_the_victim_as_in_production() -> None:
+    run = replay(stories.opposite_transfers(), "ABAB", victim="first")
+
+    assert run.errors == {"A": "40P01"}
+
+
+def test_a_wait_says_for_whom_and_on_which_row_and_who_ended_it() -> None:
+    run = replay(stories.raising(stories.locked), "ABAA")
+
+    waited = next(step for step in run.steps if step.waited_for)
+    assert (waited.actor, waited.waited_for, waited.woken_by) == ("B", ("A",), "A")
+    assert waited.waited_on.startswith("shop_seat id=")
+    assert (waited.begun, waited.ended) == (1, 3)
+    assert waited.values[0]["price"] == "110.00"
+
+
+def test_a_schedule_is_replayed_step_by_step() -> None:
+    scenario = stories.raising(stories.naive)
+
+    run = replay(scenario, "ABABAB")
+
+    assert run.schedule == "ABABAB"
+    assert [step.actor for step in run.steps] == list("ABABAB")
+    assert [step.sql.split()[0] for step in run.steps] == ["SELECT", "SELECT", "UPDATE", "UPDATE", "COMMIT", "COMMIT"]
+    assert not run.holds
+    assert replay(scenario, "ABABAB").to_dict() == run.to_dict()
+
+
+@pytest.mark.parametrize(("schedule", "complaint"), [("AXB", "'X' at step 2"), ("ABB", "Step 3 is B's")])
+def test_a_schedule_that_does_not_fit_is_refused(schedule: str, complaint: str) -> None:
+    with pytest.raises(ScheduleError, match=complaint):
+        replay(stories.raising(stories.locked), schedule)
+
+
+def test_limits_make_it_incomplete_and_never_right() -> None:
+    scenario = stories.raising(stories.serializable)
+
+    limits: list[dict[str, Any]] = [{"max_schedules": 3}, {"timeout": 0.0}, {"preemptions": 0}]
+    for limited in (explore(scenario, **limit) for limit in limits):
+        assert limited.verdict == "incomplete"
+        assert limited.left > 0
+    assert explore(scenario, max_schedules=3).schedules == 3
+
+
+def test_one_preemption_is_enough_for_a_lost_update() -> None:
+    found = explore(stories.raising(stories.naive, actors=3), preemptions=1)
+
+    assert found.verdict == "broken"
+    assert found.failure is not None
+    assert found.failure.preemptions == 1
+
+
+def test_the_first_wrong_run_may_end_the_search() -> None:
+    found = explore(stories.raising(stories.naive), stop_on_first=True)
+
+    assert found.verdict == "broken"
+    assert found.left > 0
+
+
+@pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed])
+def test_three_actors(actor: stories.Step) -> None:
+    assert explore(stories.raising(actor, actors=3)).verdict == "holds"
+
+
+def test_actors_are_named_by_the_mapping() -> None:
+    scenario = Scenario(
+        set_up=stories.one_seat,
+        actors={"reader": stories.price, "writer": stories.naive},
+        observe=stories.price,
+    )
+
+    found = explore(scenario)
+
+    assert found.actors == ("reader", "writer")
+    assert {outcome.results["reader"] for outcome in found.outcomes} == {"100.00", "110.00"}
+
+
+def test_results_are_json_with_a_schema_version() -> None:
+    found = json.loads(explore(stories.raising(stories.naive)).to_json())
+
+    assert found["schema_version"] == 1
+    assert found["failure"]["steps"][0]["actor"] == "A"
+    assert json.loads(replay(stories.raising(stories.naive), "").to_json())["schema_version"] == 1
+
+
+# What goes wrong
+
+
+def sleeper(pk: int) -> None:
+    connection.cursor().execute("SELECT pg_sleep(60)")
+
+
+def endless(pk: int) -> None:
+    while True:
+        str(pk)
+
+
+@pytest.mark.parametrize(("actor", "at"), [(sleeper, "pg_sleep"), (endless, "test_explore.py")])
+def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Step, at: str) -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), patience=1.0)
+
+    assert found.verdict == "stuck"
+    assert at in found.reason
+
+
+@pytest.fixture
+def taken(transactional_db: None, other: Session) -> Iterator[int]:
+    """A seat that a session outside of the race has locked."""
+    pk = stories.one_seat()
+    other.begin()
+    other.run(list, Seat.objects.select_for_update().filter(pk=pk))
+    yield pk
+    other.end()
+
+
+def lock(pk: int) -> None:
+    with transaction.atomic():
+        list(Seat.objects.select_for_update().filter(pk=pk))
+
+
+def test_a_lock_of_somebody_else_is_reported_with_the_session(taken: int, other: Session) -> None:
+    found = explore(Scenario(set_up=lambda: taken, actors=[lock], invariant=bool), patience=1.0)
+
+    assert found.verdict == "stuck"
+    assert f"session {other.pid}" in found.reason
+
+
+def test_rows_that_cannot_be_put_back_are_an_error(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_lockstep.lab.explorer.server._PATIENCE", "50ms")
+
+    with pytest.raises(ExplorerError, match="could not be put back"):
+        explore(Scenario(set_up=lambda: taken, actors=[stories.naive], invariant=bool), patience=1.0)
+
+
+def interrupting(pk: int) -> bool:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_leaves_nothing_behind() -> None:
+    before = sessions()
+
+    with pytest.raises(KeyboardInterrupt):
+        explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2, invariant=interrupting))
+
+    until(lambda: sessions() <= before, "the server to end the sessions")
+    assert not Seat.objects.exists()
+
+
+def test_the_errors_of_set_up_pass() -> None:
+    def set_up() -> None:
+        raise IntegrityError("no")
+
+    with pytest.raises(IntegrityError, match="no"):
+        explore(Scenario(set_up=set_up, actors=[stories.naive]))
+
+
+def test_rows_and_sequences_are_put_back() -> None:
+    kept = Seat.objects.create(guest="Ada", price=1)
+    before = list(Seat.objects.values())
+
+    explore(stories.raising(stories.naive))
+
+    assert list(Seat.objects.values()) == before
+    assert Seat.objects.create().pk == kept.pk + 1
+
+
+def test_a_table_too_large_is_said_and_what_was_written_before_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def locks_and_writes_elsewhere(pk: int) -> None:
+        with transaction.atomic():
+            Seat.objects.filter(pk=pk).update(price=2)
+            PlainSeat.objects.create()
+
+    monkeypatch.setattr("django_lockstep.lab.explorer.server.MOST_ROWS", 1)
+    PlainSeat.objects.bulk_create([PlainSeat(), PlainSeat()])
+    with pytest.raises(NotExplorable, match=r"shop_plainseat has more than 1 rows"):
+        explore(Scenario(set_up=stories.one_seat, actors=[locks_and_writes_elsewhere] * 2))
+    assert not Seat.objects.exists()
+
+
+def test_an_open_transaction_is_refused_with_the_way_out() -> None:
+    with transaction.atomic(), pytest.raises(NotExplorable, match="transaction=True"):
+        explore(stories.raising(stories.naive))
+
+
+@pytest.mark.parametrize("options", [{"reduction": "some"}, {"victim": "both"}])
+def test_unknown_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="reduction is"):
+        explore(stories.raising(stories.naive), **options)
+
+
+def test_changed_sessions_do_not_reach_the_next_run() -> None:
+    def careless(pk: int) -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW statement_timeout")
+            (before,) = cursor.fetchone()
+            cursor.execute("SET statement_timeout = '59s'")
+        assert before == "0"
+        return str(before)
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[careless] * 2, invariant=bool))
+
+    assert {tuple(outcome.errors) for outcome in found.outcomes} == {()}
+
+
+def test_a_connection_closed_by_the_code_is_followed() -> None:
+    def closing(pk: int) -> None:
+        Seat.objects.filter(pk=pk).exists()
+        connections.close_all()
+        stories.computed(pk)
+
+    assert explore(stories.raising(closing)).verdict == "holds"

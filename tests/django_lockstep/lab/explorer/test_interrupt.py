@@ -1,0 +1,86 @@
+"""Ctrl-C in the middle of everything: the process ends soon and leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+
+from tests.support.sessions import PATIENCE, query, until
+from tests.testapps.shop.models import Seat
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NAME = "interrupted race"
+
+PROGRAM = f"""
+import django
+django.setup()
+from django.db import connection, connections
+connection.settings_dict["NAME"] = {{database!r}}
+connections.databases["default"]["NAME"] = {{database!r}}
+connections.databases["default"]["OPTIONS"] = {{{{"application_name": {NAME!r}}}}}
+from django_lockstep.lab.explorer import Scenario, explore
+from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.explorer.test_interrupt import *
+explore(Scenario(set_up=stories.one_seat, actors=[{{actors}}]), patience=60)
+"""
+
+
+def sleeps(pk: int) -> None:
+    Seat.objects.filter(pk=pk).update(guest="Ada")
+    query("SELECT 1 FROM pg_sleep(60)")
+
+
+def sleeps_with_the_row(pk: int) -> None:
+    connection.set_autocommit(False)
+    sleeps(pk)
+
+
+def loops(pk: int) -> None:
+    Seat.objects.filter(pk=pk).update(guest="Ada")
+    while True:
+        str(pk)
+
+
+def others() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT coalesce(wait_event, '') FROM pg_stat_activity WHERE application_name = %s", [NAME])
+        return [event for (event,) in cursor.fetchall()]
+
+
+@contextmanager
+def running(actors: str) -> Iterator[subprocess.Popen[bytes]]:
+    code = PROGRAM.format(database=connection.settings_dict["NAME"], actors=actors)
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, env=dict(os.environ))
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("actors", "reached"),
+    [
+        ("sleeps", lambda: "PgSleep" in others()),
+        ("sleeps_with_the_row, stories.computed", lambda: "PgSleep" in others()),
+        ("stories.computed, sleeps_with_the_row", lambda: "PgSleep" in others()),
+        ("loops", lambda: Seat.objects.filter(guest="Ada").exists()),
+        ("*[stories.serializable] * 4", lambda: len(others()) >= 6),
+    ],
+)
+def test_ctrl_c_ends_it_and_leaves_nothing_behind(actors: str, reached: object) -> None:
+    with running(actors) as process:
+        until(reached, "the race to be under way")  # type: ignore[arg-type]
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode not in (0, -signal.SIGKILL)
+    assert said.rstrip().endswith(b"KeyboardInterrupt")
+    until(lambda: others() == [], "the server to end the sessions")
+    assert not Seat.objects.exists()

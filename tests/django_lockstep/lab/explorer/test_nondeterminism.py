@@ -1,0 +1,122 @@
+"""Code that does not do the same on the same schedule is found out, and nothing is said of it that may be wrong."""
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from django.db import connection, connections
+
+from django_lockstep.lab.explorer import Nondeterminism, Scenario, explore, replay
+from tests.django_lockstep.lab.explorer import stories
+from tests.testapps.shop.models import Seat
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def by_chance(pk: int) -> None:
+    Seat.objects.filter(pk=pk, price__lt=random.random()).exists()
+    stories.naive(pk)
+
+
+def by_the_clock(pk: int) -> None:
+    Seat.objects.filter(pk=pk, price__lt=time.perf_counter_ns() % 9999).exists()
+    stories.naive(pk)
+
+
+def numbers() -> Callable[[], int]:
+    counter = iter(range(10_000))
+    return lambda: next(counter)
+
+
+number = numbers()
+
+
+def by_what_went_before(pk: int) -> None:
+    if number() % 3:
+        Seat.objects.filter(pk=pk).exists()
+    stories.naive(pk)
+
+
+places = itertools.cycle((1, 2, 3, 3, 2, 1))
+
+
+class Table(str):
+    """A name that has another place in every other set, as an object without a hash of its own may have."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return next(places)
+
+
+def by_the_order_of_a_set(pk: int) -> None:
+    for table in {Table("shop_seat"), Table("shop_ticket"), Table("shop_place")}:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT count(*) FROM {table}")
+
+
+@pytest.mark.parametrize("actor", [by_what_went_before, by_the_order_of_a_set])
+def test_other_statements_on_the_same_schedule_are_told(actor: stories.Step) -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool))
+
+    assert found.verdict == "nondeterministic"
+    assert "other statements than the last time" in found.reason
+    assert "Then: A: SELECT" in found.reason
+    assert "Now:  A: SELECT" in found.reason
+
+
+@pytest.mark.parametrize("actor", [by_chance, by_the_clock])
+def test_values_may_differ_as_long_as_the_statements_are_the_same(actor: stories.Step) -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[actor] * 2, invariant=stories.raised_by(10)))
+
+    assert found.verdict == "broken"
+
+
+def test_even_a_race_of_one_schedule_is_run_twice() -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[by_the_order_of_a_set], invariant=bool))
+
+    assert (found.verdict, found.schedules) == ("nondeterministic", 1)
+
+
+def test_an_end_that_does_not_come_twice_is_told() -> None:
+    count = numbers()
+    scenario = Scenario(
+        set_up=stories.one_seat, actors=[stories.naive], invariant=lambda pk: False, observe=lambda pk: count()
+    )
+
+    found = explore(scenario)
+
+    assert found.verdict == "nondeterministic"
+    assert "the first time" in found.reason
+
+
+def in_a_thread(pk: int) -> None:
+    def work() -> None:
+        stories.computed(pk)
+        connections.close_all()
+
+    thread = threading.Thread(target=work, name="helper")
+    thread.start()
+    thread.join()
+
+
+def on_a_second_connection(pk: int) -> None:
+    second = connection.copy()
+    with second.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    second.close()
+
+
+@pytest.mark.parametrize(("actor", "who"), [(in_a_thread, "helper"), (on_a_second_connection, "race actor A")])
+def test_a_connection_that_cannot_be_scheduled_is_told(actor: stories.Step, who: str) -> None:
+    scenario = Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool)
+
+    found = explore(scenario)
+
+    assert found.verdict == "nondeterministic"
+    assert f"Thread '{who}' opened a connection to 'default' of its own" in found.reason
+    with pytest.raises(Nondeterminism):
+        replay(scenario, "")

@@ -1,0 +1,214 @@
+"""What statements touch, and what depends on what, by their text alone."""
+
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, Footprint, Key, Lock, Mode, dependent
+from django_lockstep.lab.explorer.sql import ADVISORY, Statement, understand
+
+
+def table(name: str, **facts: Any) -> Table:
+    none: dict[str, Any] = {"parents": frozenset(), "children": frozenset(), "cascades": frozenset()}
+    plain = {"pk": "id", "unique": frozenset({"id"}), "triggered": False, "special": False}
+    return Table(name=name, **{**none, **plain, **facts})
+
+
+CATALOG = Catalog(
+    [
+        table("seat", children=frozenset({"ticket"})),
+        table("ticket", parents=frozenset({"seat"})),
+        table("audited", triggered=True),
+        table("view", special=True),
+    ]
+)
+
+
+def read(sql: str, *params: Any) -> Statement:
+    return understand(sql, params, catalog=CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("sql", "params", "reads"),
+    [
+        ('SELECT "seat"."price" FROM "seat" WHERE "seat"."id" = %s LIMIT 21', [7], {("seat", 7)}),
+        ("select price from seat where id = 7", [], {("seat", 7)}),
+        ('SELECT 1 FROM "seat" WHERE ("seat"."row" = %s AND "seat"."id" IN (%s, %s))', ["A", 1, 2],
+         {("seat", 1), ("seat", 2)}),
+        ('SELECT 1 FROM "seat" WHERE "seat"."id" IN (%s) AND "seat"."price" > %s', [5, 9], {("seat", 5)}),
+        ('SELECT 1 FROM "seat" WHERE ("seat"."id" = %s OR "seat"."price" = %s)', [1, 2], {("seat", None)}),
+        ('SELECT 1 FROM "seat" WHERE NOT ("seat"."id" = %s)', [1], {("seat", None)}),
+        ('SELECT 1 FROM "seat" WHERE "seat"."id" >= %s', [1], {("seat", None)}),
+        ('SELECT 1 FROM "seat" WHERE "seat"."id" = %s + 1', [1], {("seat", None)}),
+        ('SELECT 1 FROM "seat" WHERE "seat"."id" = %s', ["c0ffee-uuid"], {("seat", None)}),
+        ('SELECT 1 FROM "seat" INNER JOIN "ticket" ON ("seat"."id" = "ticket"."seat_id") WHERE "seat"."id" = %s', [1],
+         {("seat", None), ("ticket", None)}),
+        ("SELECT 1", [], set()),
+    ],
+)  # fmt: skip
+def test_what_a_select_reads(sql: str, params: list[Any], reads: set[Key]) -> None:
+    statement = read(sql, *params)
+
+    assert (statement.kind, statement.reads, statement.locks) == ("SELECT", reads, set())
+
+
+@pytest.mark.parametrize(
+    ("clause", "mode"),
+    [
+        ("FOR UPDATE", Mode.UPDATE),
+        ("FOR NO KEY UPDATE NOWAIT", Mode.NO_KEY_UPDATE),
+        ("FOR SHARE SKIP LOCKED", Mode.SHARE),
+        ('FOR KEY SHARE OF "seat"', Mode.KEY_SHARE),
+    ],
+)
+def test_what_a_select_locks(clause: str, mode: Mode) -> None:
+    assert read(f'SELECT "seat"."id" FROM "seat" WHERE "seat"."id" = %s {clause}', 3).locks == {(("seat", 3), mode)}
+
+
+def test_what_writes_lock_and_change() -> None:
+    plain = read('UPDATE "seat" SET "price" = ("seat"."price" + %s) WHERE "seat"."id" = %s', 10, 3)
+    renamed = read('UPDATE "seat" SET "id" = %s WHERE "seat"."id" = %s', 4, 3)
+    child = read('INSERT INTO "ticket" ("seat_id") VALUES (%s) RETURNING "ticket"."id"', 3)
+    gone = read('DELETE FROM "seat" WHERE "seat"."id" IN (%s)', 3)
+
+    assert (plain.writes, plain.locks) == ({("seat", 3)}, {(("seat", 3), Mode.NO_KEY_UPDATE)})
+    assert {(("seat", 3), Mode.UPDATE), (("seat", None), Mode.INSERT)} <= renamed.locks
+    assert child.locks == {(("ticket", None), Mode.INSERT), (("seat", None), Mode.KEY_SHARE)}
+    assert (("seat", 3), Mode.UPDATE) in gone.locks
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH RECURSIVE above AS (SELECT id FROM seat UNION SELECT id FROM above) SELECT * FROM above",
+        "WITH gone AS (DELETE FROM seat RETURNING id) SELECT my_function(id) FROM gone",
+        "WITH gone AS (WITH all_of_them AS (SELECT 1) SELECT 1) SELECT * FROM gone",
+        "WITH seat AS (SELECT 1) SELECT * FROM seat",
+        "WITH gone AS (SELECT 1 SELECT * FROM gone",
+        'WITH "one" AS (SELECT 1) SELECT * FROM "one", "seat"',
+        'INSERT INTO "seat" ("price") SELECT * FROM UNNEST((%s)::int[]), "ticket"',
+        "SELECT my_function(1)",
+        "SELECT * FROM my_function(1)",
+        'UPDATE "audited" SET "x" = 1',
+        'SELECT * FROM "view"',
+        'SELECT * FROM "unheard_of"',
+        'SELECT * FROM "seat", "ticket"',
+        "SELECT 1; DELETE FROM seat",
+        "LOCK TABLE seat",
+        "TRUNCATE seat",
+        "SELECT set_config('lock_timeout', '1s', false)",
+        "SET lock_timeout = 1",
+        "DO $$ BEGIN END $$",
+        "fetch",
+    ],
+)
+def test_what_is_not_certainly_understood_is_unknown(sql: str) -> None:
+    assert read(sql).kind == "UNKNOWN"
+
+
+def test_rows_given_as_arrays_are_inserted_as_any() -> None:
+    columns = '"ticket" ("seat_id", "price")'
+    many = read(
+        f'INSERT INTO {columns} SELECT * FROM UNNEST((%s)::bigint[], (%s)::numeric(12, 2)[]) RETURNING "ticket"."id"',
+        [1, 2], [3, 4],
+    )  # fmt: skip
+
+    assert many == read(f'INSERT INTO {columns} VALUES (%s, %s) RETURNING "ticket"."id"', 1, 3)
+
+
+UPDATE = 'UPDATE "seat" SET "price" = %s WHERE ("seat"."row" = %s AND "seat"."id" = %s) RETURNING "seat"."id"'
+INSERT = 'INSERT INTO "ticket" ("seat_id", "price") SELECT "id", %s FROM changed'
+
+
+def test_a_with_statement_touches_what_its_parts_touch() -> None:
+    both = read(f"WITH changed AS ({UPDATE}) {INSERT}", 10, "A", 3, 5)
+    three = read(f"WITH changed AS ({UPDATE}), booked AS ({INSERT}) SELECT * FROM changed", 10, "A", 3, 5)
+
+    assert both == three
+    assert (both.kind, both.reads, both.writes) == ("UPDATE", {("seat", 3)}, {("seat", 3), ("ticket", None)})
+    assert both.locks == {
+        (("seat", 3), Mode.NO_KEY_UPDATE), (("ticket", None), Mode.INSERT), (("seat", None), Mode.KEY_SHARE)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "mine", ['WHERE "seat"."id" = (SELECT "id" FROM locked)', 'FROM locked WHERE "seat"."id" = locked."id"']
+)
+def test_a_later_part_writes_the_row_that_an_earlier_one_locked(mine: str) -> None:
+    lock = 'SELECT "seat"."id" FROM "seat" WHERE "seat"."id" = %s FOR NO KEY UPDATE OF "seat"'
+
+    found = read(f'WITH locked AS MATERIALIZED ({lock}) UPDATE "seat" SET "price" = %s {mine}', 3, 10)
+
+    assert (found.writes, found.locks) == ({("seat", 3)}, {(("seat", 3), Mode.NO_KEY_UPDATE)})
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        'locked ("row", "id") AS (SELECT "id", "row" FROM "seat" WHERE "id" = 3)',
+        'locked AS (SELECT "row" AS "id" FROM "seat" WHERE "id" = 3)',
+        'locked AS (SELECT "seat"."id" FROM "seat" JOIN "ticket" USING ("id") WHERE "seat"."id" = 3)',
+    ],
+)
+def test_any_row_may_be_meant_where_the_key_is_not_certainly_that_of_the_earlier_part(earlier: str) -> None:
+    found = read(f'WITH {earlier} UPDATE "seat" SET "price" = 1 WHERE "seat"."id" = (SELECT "id" FROM locked)')
+
+    assert found.writes == {("seat", None)}
+
+
+def test_advisory_locks_are_noticed_wherever_they_are_taken() -> None:
+    taken = "(SELECT pg_advisory_xact_lock(%s)) IS NOT NULL"
+
+    write = read(f'UPDATE "seat" SET "price" = 1 WHERE {taken} AND "seat"."id" = %s', 7, 3)
+    hashed = read("SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 0))", "seat:3")
+
+    assert write.writes == {("seat", 3)}
+    assert write.locks == {(("seat", 3), Mode.NO_KEY_UPDATE), ((ADVISORY, 7), Mode.UPDATE)}
+    assert hashed.locks == {((ADVISORY, None), Mode.SHARE)}
+
+
+@pytest.mark.parametrize("sql", ["SAVEPOINT s1", "RELEASE SAVEPOINT s1", "SET LOCAL lock_timeout = 1"])
+def test_what_nobody_else_can_notice_is_local(sql: str) -> None:
+    assert read(sql).kind == "LOCAL"
+
+
+def test_the_isolation_level_is_noticed() -> None:
+    assert read("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY").isolation == "serializable"
+
+
+# Dependence
+
+
+def locks(key: int | None, mode: Mode) -> Footprint:
+    lock: Lock = (("seat", key), mode)
+    return Footprint(locks=frozenset({lock}))
+
+
+SEEN = Footprint(reads=frozenset({("seat", 1)}))
+COMMIT = Footprint(publishes=frozenset({("seat", 1)}), releases=frozenset({(("seat", 1), Mode.NO_KEY_UPDATE)}))
+WRITE = locks(1, Mode.NO_KEY_UPDATE)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "depends"),
+    [
+        (SEEN, WRITE, False),
+        (SEEN, COMMIT, True),
+        (WRITE, COMMIT, True),
+        (WRITE, WRITE, True),
+        (WRITE, locks(2, Mode.NO_KEY_UPDATE), False),
+        (WRITE, locks(None, Mode.UPDATE), True),
+        (WRITE, locks(1, Mode.KEY_SHARE), False),
+        (locks(1, Mode.UPDATE), locks(1, Mode.KEY_SHARE), True),
+        (locks(1, Mode.SHARE), locks(1, Mode.SHARE), False),
+        (SEEN, SEEN, False),
+        (Footprint(snapshot=True), COMMIT, True),
+        (Footprint(snapshot=True), WRITE, False),
+        (Footprint(serializable=True), Footprint(serializable=True), True),
+        (OPAQUE, SEEN, True),
+        (OPAQUE, LOCAL, False),
+    ],
+)
+def test_what_depends_on_what(one: Footprint, other: Footprint, depends: bool) -> None:
+    assert dependent(one, other) is dependent(other, one) is depends

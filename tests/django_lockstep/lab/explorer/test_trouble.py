@@ -1,0 +1,194 @@
+"""Actors that misbehave: what is said of them, and that nothing of theirs is left behind."""
+
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import F
+
+from django_lockstep.lab.explorer import Scenario, explore, replay
+from django_lockstep.lab.explorer.controller import Controller
+from django_lockstep.lab.explorer.crew import Actor
+from django_lockstep.lab.explorer.errors import Abandoned
+from tests.django_lockstep.lab.explorer import stories
+from tests.support.sessions import PATIENCE, query, until
+from tests.testapps.shop.models import Seat
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def sessions() -> int:
+    return int(query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(transactional_db: None) -> Iterator[None]:
+    before, threads = sessions(), set(threading.enumerate())
+    yield
+    until(lambda: sessions() <= before, "the server to end the sessions")
+    assert not {thread.name for thread in set(threading.enumerate()) - threads if thread.name.startswith("race")}
+    assert not Seat.objects.exists()
+
+
+def beside(actor: stories.Step) -> Scenario:
+    """The actor beside one that raises the price."""
+    return Scenario(set_up=stories.one_seat, actors=[actor, stories.computed], observe=stories.price)
+
+
+def kills_itself(pk: int) -> None:
+    with transaction.atomic():
+        Seat.objects.filter(pk=pk).update(price=F("price") + 1)
+        query("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+def test_an_actor_may_lose_its_connection() -> None:
+    found = explore(beside(kills_itself))
+
+    assert found.verdict == "holds"
+    assert {(o.errors["A"], o.state) for o in found.outcomes} == {("57P01", "110.00")}
+
+
+def leaves_a_transaction_open(pk: int) -> None:
+    transaction.set_autocommit(False)
+    Seat.objects.filter(pk=pk).update(price=F("price") + 1)
+
+
+def leaves_a_block_open(pk: int) -> None:
+    transaction.atomic().__enter__()
+    Seat.objects.filter(pk=pk).update(price=F("price") + 1)
+
+
+@pytest.mark.parametrize("actor", [leaves_a_transaction_open, leaves_a_block_open])
+def test_a_transaction_left_open_ends_with_its_actor(actor: stories.Step) -> None:
+    found = explore(beside(actor))
+
+    assert (found.verdict, {o.state for o in found.outcomes}) == ("holds", {"110.00"})
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, ValueError])
+def test_whatever_an_actor_raises_is_an_outcome(error: type[BaseException]) -> None:
+    def raising(pk: int) -> None:
+        with transaction.atomic():
+            Seat.objects.filter(pk=pk).update(price=F("price") + 1)
+            raise error
+
+    found = explore(beside(raising))
+
+    assert found.verdict == "holds"
+    assert {(o.errors["A"], o.state) for o in found.outcomes} == {(error.__name__, "110.00")}
+
+
+def test_an_actor_may_leave_the_interpreter_s_way() -> None:
+    assert replay(beside(lambda pk: sys.exit(3)), "").errors == {"A": "SystemExit"}
+
+
+def test_a_short_pause_is_no_trouble() -> None:
+    def pausing(pk: int) -> None:
+        threading.Event().wait(0.02)
+        stories.computed(pk)
+        threading.Event().wait(0.02)
+
+    assert explore(beside(pausing)).verdict == "holds"
+
+
+news = threading.Event()
+
+
+def waits_for_news(pk: int) -> None:
+    news.wait()
+
+
+def waits_inside_a_transaction(pk: int) -> None:
+    with transaction.atomic():
+        Seat.objects.filter(pk=pk).update(price=F("price") + 1)
+        news.wait()
+        Seat.objects.filter(pk=pk).update(price=F("price") + 1)
+
+
+def calls_out(pk: int) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        threading.Thread(target=lambda: news.wait() and theirs.send(b"!")).start()
+        ours.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("actor", "line"),
+    [
+        (waits_for_news, "waiter.acquire()"),
+        (waits_inside_a_transaction, "waiter.acquire()"),
+        (calls_out, "ours.recv(1)"),
+    ],
+)
+def test_who_waits_for_something_else_is_reported_and_loses_its_session(actor: stories.Step, line: str) -> None:
+    before = sessions()
+
+    found = explore(beside(actor), patience=1.0)
+
+    until(lambda: sessions() <= before, "the server to end the sessions")
+    assert found.verdict == "stuck"
+    assert line in found.reason
+    assert "The sessions of A were ended, the threads still wait." in found.reason
+    news.set()
+    until(lambda: "race actor A" not in {thread.name for thread in threading.enumerate()}, "the thread to end")
+    news.clear()
+
+
+def catches_everything(pk: int) -> None:
+    while True:
+        try:
+            stories.computed(pk)
+            query("SELECT 1 FROM pg_sleep(60)")
+        except Exception:  # noqa: BLE001
+            connection.close()
+
+
+def goes_on_for_ever(pk: int) -> None:
+    while True:
+        str(pk)
+
+
+@pytest.mark.parametrize(
+    ("actor", "line"), [(catches_everything, "pg_sleep"), (goes_on_for_ever, "in goes_on_for_ever: ")]
+)
+def test_who_never_comes_back_is_stopped(actor: stories.Step, line: str) -> None:
+    found = explore(beside(actor), patience=1.0)
+
+    assert found.verdict == "stuck"
+    assert line in found.reason
+    assert "still wait" not in found.reason
+
+
+def test_who_is_interrupted_once_more_on_the_way_out_has_come_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave, late = Actor._leave, iter([Abandoned()])
+
+    def interrupted(self: Actor) -> None:
+        if self.abandoned and (error := next(late, None)):
+            raise error
+        leave(self)
+
+    monkeypatch.setattr(Actor, "_leave", interrupted)
+    found = explore(beside(goes_on_for_ever), patience=1.0)
+
+    assert next(late, None) is None
+    assert "still wait" not in found.reason
+
+
+def test_connecting_may_take_longer_than_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected, is_blocked, missed = Actor.connected, Controller._still_blocked, threading.Event()
+
+    def connected_late(self: Actor, wrapper: Any) -> None:
+        missed.wait(PATIENCE)
+        connected(self, wrapper)
+
+    def missing(self: Controller, unsettled: set[int]) -> bool:
+        missed.set()
+        return is_blocked(self, unsettled)
+
+    monkeypatch.setattr(Actor, "connected", connected_late)
+    monkeypatch.setattr(Controller, "_still_blocked", missing)
+    assert explore(beside(goes_on_for_ever), patience=1e-9).verdict == "stuck"

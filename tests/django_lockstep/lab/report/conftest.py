@@ -1,0 +1,28 @@
+"""Who waits, and what for."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.contrib.auth.models import Group
+
+from tests.django_lockstep.lab.report.scenes import ODD, Scene, execute
+from tests.support.sessions import Session
+
+
+@pytest.fixture
+def scene(open_session: Callable[[], Session]) -> Iterator[Scene]:
+    scene = Scene(open_session)
+    yield scene
+    scene.end()
+
+
+@pytest.fixture
+def group(transactional_db: None) -> Group:
+    return Group.objects.create(name="A")
+
+
+@pytest.fixture
+def odd_table(transactional_db: None) -> Iterator[str]:
+    execute(f'CREATE TABLE {ODD} ("The Key" text PRIMARY KEY, n int)', f"INSERT INTO {ODD} VALUES ('it''s', 0)")
+    yield ODD
+    execute(f"DROP TABLE {ODD}")

@@ -1,0 +1,114 @@
+from dataclasses import replace
+from decimal import Decimal
+
+from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
+from django_lockstep.lab.simulator.audit import Verdict
+from tests.django_lockstep.lab.made import LOST, ending, naive, row, story_row
+
+
+def test_the_fastest_that_is_right_is_named_with_its_runner_up() -> None:
+    advice = advice_on_load([naive(rate=2000.0), row("slow", rate=500.0), row("quick", rate=1000.0, p99=8.1)])
+    assert advice == (
+        "For this load use quick: 1,000/s, p99 8.1 ms, the fastest of the 2 that are right.",
+        "slow (500/s) comes next, with 50% of its rate.",
+        "What quick relies on: quick guards.",
+        "naive (2,000/s) lost 812 of 1,000 updates: no speed makes up for that.",
+    )
+
+
+def test_among_the_equally_fast_the_shortest_tail_wins() -> None:
+    advice = advice_on_load([row("a", rate=1000.0, p99=90.0), row("b", rate=950.0, p99=20.0), row("c", rate=100.0)])
+    assert (
+        advice[0]
+        == "For this load use b: 950/s, p99 20.0 ms, the shortest p99 among the fastest of the 3 that are right."
+    )
+    assert advice[1] == "a (1,000/s, p99 90.0 ms) is as fast within a run's variation."
+
+
+def test_a_steadier_one_is_named_where_the_fastest_has_a_long_tail() -> None:
+    advice = advice_on_load([row("quick", rate=1000.0, p99=300.0), row("steady", rate=800.0, p99=50.0)])
+    assert advice[2] == (
+        "Where slow answers hurt more than a lower rate, use steady: p99 50.0 ms (quick: 300.0 ms), at 80% of the rate."
+    )
+    assert not any("slow answers hurt" in line for line in advice_on_load([row("a", p99=90.0), row("b", p99=50.0)]))
+
+
+def test_the_only_one_is_called_so() -> None:
+    assert (
+        advice_on_load([row("a")])[0] == "For this load use a: 100/s, p99 10.0 ms, the only one measured that is right."
+    )
+
+
+def test_wrong_and_slower_too() -> None:
+    advice = advice_on_load([naive(rate=50.0), row("a")])
+    assert "naive (50/s) lost 812 of 1,000 updates: wrong, and not even faster." in advice
+
+
+def test_a_broken_promise_comes_first_and_is_not_recommended() -> None:
+    advice = advice_on_load([row("liar", rate=9000.0, verdict=LOST), row("honest")])
+    assert advice[0] == (
+        "liar claims to be safe, but lost 812 of 1,000 updates and left the balance wrong by 3,212.50: do not use it."
+    )
+    assert advice[1].startswith("For this load use honest")
+
+
+def test_luck_is_no_recommendation() -> None:
+    advice = advice_on_load([naive(rate=9000.0, verdict=Verdict(entries=5)), row("a")])
+    assert advice[0].startswith("For this load use a:")
+    assert "naive came out right this time, but nothing guarantees it: more load would show." in advice
+
+
+def test_unprotected_ones_only() -> None:
+    advice = advice_on_load([naive()])
+    assert advice[0].startswith("Use none of these: all of them are unprotected.")
+
+
+def test_no_safe_one_was_right() -> None:
+    advice = advice_on_load([row("liar", verdict=LOST)])
+    assert advice[1].startswith("No strategy that claims to be safe was seen to be right")
+
+
+def test_what_it_costs_names_the_worst_first() -> None:
+    rows = [
+        row("quick", rate=1000.0, p99=10.0),
+        row("again", retries=600),
+        row("agains", retries=900),
+        row("unfair", fairness=0.31),
+        row("tail", p99=51.0),
+    ]
+    assert advice_on_load(rows)[-1] == (
+        "What it costs: repeated work with agains 3.0 retries/op and again 2.0 retries/op; "
+        "workers left behind with unfair fairness 0.31; slow answers with tail p99 51 ms."
+    )
+
+
+def test_nothing_measured_nothing_said() -> None:
+    assert advice_on_load([]) == ()
+    assert advice_on_story([]) == ()
+
+
+def test_other_ways_of_being_wrong() -> None:
+    for verdict, words in (
+        (Verdict(entries=9, overdrawn_accounts=1, overdrawn_by=Decimal(70)), "paid out 70.00 more than was covered"),
+        (Verdict(entries=9, unexpected=2), "left entries that nobody was told of (2)"),
+        (Verdict(entries=9, broken_links=3), "left 3 entries whose balance does not follow from the one before"),
+    ):
+        assert f"x claims to be safe, but {words}: do not use it." in advice_on_load([row("x", verdict=verdict)])
+
+
+def test_a_story_sorts_those_who_kept_the_promise_from_those_who_did_not() -> None:
+    wrong = story_row("naive", ending("70.00", rounds=190, broken=True), ending(rounds=10), safe=False)
+    assert advice_on_story([wrong, story_row("a", ending()), story_row("b", ending())]) == (
+        "a and b kept the promise in every round: use one of these.",
+        "Broken by naive (190 of 200 rounds).",
+    )
+
+
+def test_a_story_exposes_broken_promises_and_luck() -> None:
+    liar = story_row("liar", ending("70.00", broken=True))
+    lucky = replace(story_row("naive", ending()), safe=False)
+    assert advice_on_story([liar, lucky]) == (
+        "liar claims to be safe, but ended wrong: do not use it.",
+        "Broken by liar (200 of 200 rounds).",
+        "naive came out right every time, but guarantees nothing: the next round may differ.",
+    )

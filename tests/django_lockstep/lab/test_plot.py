@@ -1,0 +1,84 @@
+"""The plot of a sweep: for those who look, for those who cannot, and where it cannot be drawn."""
+
+import sys
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_lockstep.lab.simulator.errors import SimulationError
+from django_lockstep.lab.simulator.render import as_plot
+from django_lockstep.lab.simulator.render.plot import spread
+from django_lockstep.lab.simulator.sweep import Point
+from tests.django_lockstep.lab.made import naive, row, sweep_report
+
+SVG = "{http://www.w3.org/2000/svg}"
+REPORT = sweep_report(
+    Point(value=1, rows=(naive(verdict=row("x").verdict), row("a", rate=500))),
+    Point(value=2, rows=(naive(), row("a", rate=450, p99=None))),
+)
+
+
+def drawn(report: object = REPORT) -> ElementTree.Element:
+    return ElementTree.fromstring(as_plot(report, form="svg"))  # type: ignore[arg-type] # noqa: S314 - our own words
+
+
+def texts(svg: ElementTree.Element) -> set[str]:
+    return {"".join(each.itertext()).strip() for each in svg.iter(f"{SVG}text")}
+
+
+def test_text_stays_text() -> None:
+    assert {"Operations a second", "workers", "1", "2", "a", "naive (wrong)"} <= texts(drawn())
+
+
+def test_settings_stand_above_it() -> None:
+    (settings,) = (text for text in texts(drawn()) if text.startswith("PostgreSQL"))
+    assert "PostgreSQL 18.4 · isolation read committed" in settings
+    assert "deposit:withdraw:transfer 1:1:0 · 3 s each" in settings
+
+
+def test_screen_readers_are_told_what_it_shows() -> None:
+    svg = drawn()
+    title, description = svg.find(f"{SVG}title"), svg.find(f"{SVG}desc")
+    assert title is not None
+    assert description is not None
+    assert svg.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert "naive: 1 worker: 100/s, p99 10.0 ms; 2 workers: 100/s, p99 10.0 ms, wrong." in (description.text or "")
+
+
+def test_where_all_were_right_nothing_is_marked() -> None:
+    found = texts(drawn(sweep_report(Point(value=4, rows=(row("a"),)))))
+    assert "All balances were right at the end." in found
+    assert not any("(wrong)" in text for text in found)
+
+
+def test_a_part_of_a_sweep_is_a_plot_too() -> None:
+    part = sweep_report(Point(value=1, rows=(row("a"),)), values=(1, 2), planned=("a", "b"), interrupted="SIGINT")
+    assert any(text.startswith("Interrupted by SIGINT, so not complete.") for text in texts(drawn(part)))
+
+
+def test_the_same_figures_give_the_same_file() -> None:
+    assert as_plot(REPORT, form="svg") == as_plot(REPORT, form="svg")
+
+
+def test_a_picture_for_slides() -> None:
+    assert as_plot(REPORT, form="png").startswith(b"\x89PNG")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=15))
+def test_names_do_not_touch(heights: list[float]) -> None:
+    placed = spread(heights, gap=0.05)
+    assert all(right - left > 0.0499 for left, right in pairwise(sorted(placed)))
+    assert max(placed) <= 1
+
+
+def test_names_that_have_room_stay_where_they_are() -> None:
+    assert spread([0.9, 0.1, 0.5], gap=0.05) == [0.9, 0.1, 0.5]
+
+
+def test_without_matplotlib_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SimulationError, match="extra 'plot'"):
+        as_plot(REPORT, form="svg")

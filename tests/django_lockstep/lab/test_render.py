@@ -1,0 +1,156 @@
+import csv
+import io
+import json
+import sys
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from django_lockstep.lab.simulator.audit import Verdict
+from django_lockstep.lab.simulator.errors import SimulationError
+from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
+from django_lockstep.lab.simulator.report import Latency
+from tests.django_lockstep.lab.made import ENVIRONMENT, LOST, ending, load_report, naive, row, story_report, story_row
+
+LOAD = load_report(naive(), row("pessimistic_nowait", errors={"OperationalError (40P01)": 3}))
+STORY = story_report(
+    story_row("naive", ending("150.00", rounds=150, broken=True), ending("70.00", rounds=50, broken=True), safe=False),
+    story_row("pessimistic", ending("120.00", rounds=200)),
+)
+
+
+def test_json_of_a_load() -> None:
+    data = json.loads(as_json(LOAD))
+    assert data["schema_version"] == 1
+    assert data["kind"] == "load"
+    assert data["plan"]["workers"] == 8
+    assert data["plan"]["mix"] == "1:1:0"
+    assert data["interrupted"] is None
+    assert data["advice"] == list(LOAD.advice)
+    first, second = data["strategies"]
+    assert (first["strategy"], first["verdict"], first["lost_updates"], first["money_lost"]) == (
+        "naive",
+        "lost",
+        812,
+        "3212.50",
+    )
+    assert second["latency_ms"] == {"p50": 1.5, "p95": 5.0, "p99": 10.0, "max": 123.4}
+    assert second["errors"] == {"OperationalError (40P01)": 3}
+
+
+def test_json_of_a_story() -> None:
+    data = json.loads(as_json(STORY))
+    assert (data["schema_version"], data["kind"], data["story"]["name"]) == (1, "story", "lost-update")
+    naive_row, right = data["strategies"]
+    assert (naive_row["verdict"], naive_row["rounds"], naive_row["broken_rounds"]) == ("lost", 200, 200)
+    assert [(end["balance"], end["ending_rounds"]) for end in naive_row["endings"]] == [("150.00", 150), ("70.00", 50)]
+    assert right["endings"][0]["passed"] == ["withdraw 30", "deposit 50"]
+
+
+def test_csv_of_a_load_has_a_line_a_strategy() -> None:
+    lines = list(csv.DictReader(io.StringIO(as_csv(LOAD))))
+    assert [line["strategy"] for line in lines] == ["naive", "pessimistic_nowait"]
+    assert lines[0]["verdict"] == "lost"
+    assert lines[1]["latency_ms_p99"] == "10.0"
+    assert lines[1]["errors"] == "OperationalError (40P01): 3"
+
+
+def test_csv_of_a_story_has_a_line_an_ending() -> None:
+    lines = list(csv.DictReader(io.StringIO(as_csv(STORY))))
+    assert [(line["strategy"], line["balance"], line["ending_rounds"]) for line in lines] == [
+        ("naive", "150.00", "150"),
+        ("naive", "70.00", "50"),
+        ("pessimistic", "120.00", "200"),
+    ]
+
+
+def test_csv_of_nothing_is_a_heading_at_most() -> None:
+    assert list(csv.DictReader(io.StringIO(as_csv(load_report())))) == []
+
+
+@pytest.mark.parametrize("report", [LOAD, STORY], ids=["load", "story"])
+def test_a_table_fits_into_80_columns_and_plain_characters(report: object) -> None:
+    text = as_table(report)  # type: ignore[arg-type]
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.isascii()
+    assert "\x1b" not in text
+
+
+def line_of(text: str, beginning: str) -> list[str]:
+    return next(line.split() for line in text.splitlines() if line.startswith(beginning))
+
+
+def test_a_table_shows_verdict_loss_rate_and_latencies() -> None:
+    text = as_table(LOAD)
+    assert line_of(text, "naive") == ["naive", "LOST", "812", "3,212.50", "100", "1.5", "5.0", "10.0", "123"]
+    assert line_of(text, "pessimistic_nowait")[1:3] == ["correct", "0"]
+    assert "naive lost 812 of 1,000 updates and left the balance wrong by 3,212.50." in text
+    assert "pessimistic_nowait: 3 x OperationalError (40P01):" in text
+    assert text.index("Which should I use?") < text.index("- For this load use pessimistic_nowait")
+
+
+def test_a_table_shows_endings() -> None:
+    text = as_table(STORY)
+    assert line_of(text, "naive") == ["naive", "LOST", "200", "of", "200", "150", "x", "150.00,", "both"]
+    assert "200 x  120.00, both" in text
+
+
+def test_who_passed_and_what_failed_is_told() -> None:
+    only = ending("-200.00", outcomes={"withdraw 30": "refused"})
+    failed = ending("50.00", outcomes={"withdraw 30": "OperationalError (40P01)", "deposit 50": "refused"})
+    text = as_table(story_report(story_row("a", only, failed)))
+    assert "200 x -200.00, only deposit 50" in text
+    assert "200 x   50.00, none; withdraw 30: OperationalError (40P01)" in text
+
+
+def test_figures_are_never_cut_off() -> None:
+    huge = Verdict(entries=10**8, overwritten=10**8 - 1, money_lost=Decimal("1234567890.12"))
+    slow = Latency(p50=123456.0, p95=234567.0, p99=345678.0, max=456789.0)
+    text = as_table(load_report(naive(verdict=huge, latency_ms=slow, rate=1234567.0)))
+    assert line_of(text, "naive")[2:] == [
+        "99,999,999",
+        "1,234,567,890.12",
+        "1,234,567",
+        "123,456",
+        "234,567",
+        "345,678",
+        "456,789",
+    ]
+
+
+def test_the_verdict_has_a_colour_on_a_terminal_only() -> None:
+    assert "\x1b[1;31mLOST" in as_table(LOAD, colour=True)
+
+
+def test_what_went_otherwise_is_said() -> None:
+    cut = row(
+        "a",
+        cut_short=True,
+        casualties=("worker 3 was killed by SIGKILL",),
+        verdict=replace(LOST, from_ledger_alone=True),
+    )
+    text = as_table(
+        load_report(cut, row("b", verdict=Verdict()), interrupted="SIGINT", planned=("a", "b", "c"), notes=("Kept.",))
+    )
+    for words in (
+        "a: interrupted after 3.0 s.",
+        "a: worker 3 was killed by SIGKILL",
+        "so the verdict is from the",
+        "b: no operation succeeded",
+        "Interrupted by SIGINT: 2 of 3 strategies were measured.",
+        "Kept.",
+    ):
+        assert words in text
+
+
+def test_another_isolation_level_is_said() -> None:
+    text = as_table(load_report(row("a"), environment={**ENVIRONMENT, "isolation": "serializable"}))
+    assert "PostgreSQL 18.4 (serializable)" in text
+
+
+def test_without_rich_a_table_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)
+    with pytest.raises(SimulationError, match="extra 'lab'"):
+        as_table(LOAD)
+    assert json.loads(as_json(LOAD))["kind"] == "load"

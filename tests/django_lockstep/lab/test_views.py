@@ -1,0 +1,188 @@
+"""The pages of the lab."""
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from django_lockstep.lab import conf, views
+from django_lockstep.lab.explorer import Scenario
+from tests.django_lockstep.lab.explorer import stories
+from tests.support.sessions import Session, query
+from tests.testapps.shop.models import Seat
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NAIVE = stories.raising(stories.naive)
+LOCKED = stories.raising(stories.locked)
+NESTED = Scenario(set_up=stories.one_seat, actors=[stories.locked], observe=lambda pk: "<script>alert(1)</script>")
+HERE = "tests.django_lockstep.lab.test_views"
+
+
+@pytest.fixture(autouse=True)
+def running(settings: Any) -> Any:
+    settings.LOCKSTEP_LAB_RUNS_IN_PAGES = True
+    settings.LOCKSTEP_LAB_RACES = [f"{HERE}.NAIVE", f"{HERE}.LOCKED", f"{HERE}.NESTED"]
+    return settings
+
+
+@pytest.fixture
+def staff(client: Client) -> Client:
+    client.force_login(User.objects.create_user("grace", is_staff=True))
+    return client
+
+
+def page(name: str) -> str:
+    return reverse("lockstep_lab:race", args=[f"{HERE}.{name}"])
+
+
+# Who is let in
+
+
+@pytest.mark.parametrize("url", [reverse("lockstep_lab:races"), page("NAIVE")])
+def test_others_are_asked_to_log_in(client: Client, url: str) -> None:
+    answer = client.get(url)
+    assert (answer.status_code, answer["Location"].endswith(f"?next={url}")) == (302, True)
+
+
+@pytest.mark.parametrize("url", [reverse("lockstep_lab:races"), page("NAIVE")])
+def test_users_who_are_no_staff_are_refused(client: Client, url: str) -> None:
+    client.force_login(User.objects.create_user("ada"))
+    assert client.get(url).status_code == 403
+
+
+# What is shown
+
+
+def test_the_races_of_the_setting_are_listed(staff: Client) -> None:
+    text = staff.get(reverse("lockstep_lab:races")).content.decode()
+    assert f'<a href="{page("NAIVE")}">{HERE}.NAIVE</a>' in text
+
+
+def test_the_ready_made_races_are_listed_by_default(staff: Client, running: Any) -> None:
+    del running.LOCKSTEP_LAB_RACES
+    text = staff.get(reverse("lockstep_lab:races")).content.decode()
+    assert "lost-update:naive" in text
+    assert staff.get(reverse("lockstep_lab:race", args=["lost-update:naive"])).status_code == 200
+
+
+def test_an_unknown_race_is_not_found(staff: Client) -> None:
+    assert staff.get(page("NOBODY")).status_code == 404
+
+
+def test_looking_runs_nothing(staff: Client) -> None:
+    with patch.object(views, "explore") as explored, patch.object(views, "replay") as replayed:
+        staff.get(page("NAIVE"), {"schedule": "AABBAB"})
+    assert not explored.called
+    assert not replayed.called
+
+
+# What is run
+
+
+def test_a_race_is_explored_and_drawn(staff: Client) -> None:
+    text = staff.post(page("NAIVE")).content.decode()
+
+    assert '<span class="verdict broken">broken</span>' in text
+    assert "<svg" in text
+    assert "lost update: B wrote price 110.00 computed from 100.00" in text
+    assert f'<a href="{page("NAIVE")}?schedule=AABBAB">AABBAB</a>' in text
+
+
+def test_a_schedule_is_filled_in_by_the_link_and_replayed_by_the_button(staff: Client) -> None:
+    assert 'value="AABBAB"' in staff.get(page("NAIVE"), {"schedule": "AABBAB"}).content.decode()
+    text = staff.post(page("NAIVE"), {"schedule": "aaabbb "}).content.decode()
+    assert "Schedule AAABBB: right" in text
+    assert text.count("<svg") == 1
+
+
+def test_the_rows_are_as_before(staff: Client) -> None:
+    seat = Seat.objects.create(price=7)
+    staff.post(page("NAIVE"))
+    assert list(Seat.objects.values_list("pk", "price")) == [(seat.pk, 7)]
+
+
+def test_it_works_with_a_transaction_for_each_request(staff: Client) -> None:
+    with patch.dict(connection.settings_dict, {"ATOMIC_REQUESTS": True}):
+        assert "verdict holds" in staff.post(page("LOCKED")).content.decode()
+
+
+def test_requests_are_bounded(staff: Client) -> None:
+    with patch.object(views, "MAX_SCHEDULES", 1):
+        text = staff.post(page("LOCKED")).content.decode()
+    assert '<span class="verdict incomplete">incomplete</span>' in text
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("schedule", "complaint", "status"),
+    [
+        ("AXB", "has &#x27;X&#x27; at step 2", 400),
+        ("<script>", "has &#x27;&lt;&#x27; at step 1", 400),
+        ("A" * 501, "501 moves is too long", 400),
+        ("AAAA", "who waits or is done", 409),
+    ],
+)
+def test_a_schedule_that_the_race_has_not_is_refused(staff: Client, schedule: str, complaint: str, status: int) -> None:
+    answer = staff.post(page("NAIVE"), {"schedule": schedule})
+    assert (answer.status_code, complaint in answer.content.decode()) == (status, True)
+
+
+def test_a_link_with_a_wrong_schedule_is_refused_too(staff: Client) -> None:
+    assert staff.get(page("NAIVE"), {"schedule": "X"}).status_code == 400
+
+
+def test_nothing_runs_where_the_setting_is_off(staff: Client, running: Any) -> None:
+    running.LOCKSTEP_LAB_RUNS_IN_PAGES = False
+    with patch.object(views, "explore") as explored:
+        answer = staff.post(page("NAIVE"))
+
+    assert answer.status_code == 403
+    assert "what others write to them meanwhile would be lost" in answer.content.decode()
+    assert "<form" not in answer.content.decode()
+    assert not explored.called
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_the_settings_default_is_debug(running: Any, debug: bool) -> None:
+    del running.LOCKSTEP_LAB_RUNS_IN_PAGES
+    running.DEBUG = debug
+    assert conf.runs_in_pages() is debug
+
+
+def test_one_page_at_a_time(staff: Client, other: Session) -> None:
+    other.run(take_the_lock)
+    answer = staff.post(page("LOCKED"))
+
+    assert (answer.status_code, "Another page is running" in answer.content.decode()) == (409, True)
+
+
+def take_the_lock() -> None:
+    assert query(views._LOCK) is True
+
+
+def test_a_post_needs_its_token() -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(User.objects.create_user("grace", is_staff=True))
+    assert client.post(page("LOCKED")).status_code == 403
+
+
+# Safe to show
+
+
+def test_what_a_race_shows_is_escaped(staff: Client) -> None:
+    text = staff.post(page("NESTED")).content.decode()
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_no_script_and_no_inline_style(staff: Client) -> None:
+    for answer in (staff.get(reverse("lockstep_lab:races")), staff.post(page("NAIVE"))):
+        text = answer.content.decode()
+        assert not [word for word in ("<script", "<style", " style=", "onclick", "javascript:") if word in text]

@@ -1,0 +1,246 @@
+"""One holder a key, by the database's clock; tokens rise and never return; a refusal writes nothing."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.db.transaction import TransactionManagementError
+from django.test.utils import CaptureQueriesContext
+
+from django_lockstep.leases.models import Lease
+from django_lockstep.leases.terms import Claim, claim
+from django_lockstep.leases.testing import expire, rob
+from django_lockstep.leases.waiting import attempt
+from tests.support.sessions import Session, query
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def token() -> int:
+    """Acquire and release once; return the token."""
+    handle = Lease.objects.acquire("k", 60)
+    assert handle is not None
+    handle.release()
+    return handle.token
+
+
+def test_it_is_for_one_at_a_time(other: Session) -> None:
+    handle = Lease.objects.acquire("k", 60)
+    assert handle is not None
+    assert other.run(Lease.objects.acquire, "k", 60) is None
+    assert Lease.objects.acquire("k", 60) is None
+    handle.release()
+    assert other.run(Lease.objects.acquire, "k", 60) is not None
+
+
+def test_keys_do_not_know_each_other() -> None:
+    assert all(Lease.objects.acquire(key, 60) for key in ("a", "A", "ä", "a ", "%s {x} 'q' \\"))
+
+
+def test_the_holder_is_known() -> None:
+    handle = Lease.objects.acquire("k", timedelta(minutes=1), owner="ada", data={"rows": [1, None]})
+    holder = Lease.objects.holder("k")
+    assert handle is not None
+    assert holder is not None
+    assert (holder.key, holder.owner, holder.token, holder.data) == ("k", "ada", handle.token, {"rows": [1, None]})
+    assert (holder.since, holder.released) == (handle.acquired_at, False)
+    assert 0 < holder.remaining <= 60
+    assert handle.data == {"rows": [1, None]}
+
+
+def test_nobody_holds_what_nobody_acquired_or_what_has_expired() -> None:
+    assert Lease.objects.holder("k") is None
+    Lease.objects.acquire("k", 60)
+    expire("k")
+    assert Lease.objects.holder("k") is None
+
+
+def test_who_is_not_named_has_a_name_of_host_process_thread_and_chance(other: Session) -> None:
+    owners = [getattr(Lease.objects.acquire(key, 60), "owner", "") for key in "ab"]
+    owners.append(other.run(Lease.objects.acquire, "c", 60).owner)  # type: ignore[union-attr]
+    assert len({tuple(owner.split(":")[:3]) for owner in owners}) == 2
+    assert len(set(owners)) == 3
+
+
+# Tokens
+
+
+def test_tokens_rise() -> None:
+    tokens = [token() for _ in range(5)]
+    assert tokens == sorted(set(tokens))
+
+
+def run_out(*, purge: bool = False) -> None:
+    expire("k")
+    if purge:
+        Lease.objects.purge(timedelta(microseconds=1))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda handle: handle.release(),
+        lambda handle: run_out(),
+        lambda handle: Lease.objects.filter(key="k").force_release(),
+        lambda handle: run_out(purge=True),
+        lambda handle: call_command("flush", interactive=False, verbosity=0),
+    ],
+    ids=["release", "expiry", "force", "purge", "flush"],
+)
+def test_a_token_never_returns(end: Callable[[Any], Any]) -> None:
+    first = Lease.objects.acquire("k", 60)
+    assert first is not None
+    end(first)
+    second = Lease.objects.acquire("k", 60)
+    assert second is not None
+    assert second.token > first.token
+
+
+def test_a_token_does_not_return_with_a_rollback() -> None:
+    with transaction.atomic():
+        first = attempt_inside(claim("k", 60))
+        transaction.set_rollback(True)
+    assert attempt_inside(claim("k", 60)).token > first.token
+
+
+def attempt_inside(wanted: Claim) -> Any:
+    """Attempt on this connection, whatever is open there."""
+    from django_lockstep.leases.stores import store_of
+
+    return store_of("default").attempt(wanted, timeout=5)
+
+
+def test_the_row_stays_after_the_release() -> None:
+    first, second = token(), token()
+    assert list(Lease.objects.values_list("key", "token")) == [("k", second)]
+    assert first < second
+
+
+# Refusals
+
+
+def test_a_refusal_has_no_transaction_id_and_is_one_round_trip(other: Session) -> None:
+    other.run(Lease.objects.acquire, "k", 60)
+    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
+        refusal = attempt_inside(claim("k", 60))
+        assert query("SELECT pg_current_xact_id_if_assigned() IS NULL")
+    assert refusal.key == "k"
+    assert len(captured) == 2
+
+
+def test_a_refusal_writes_no_wal(other: Session) -> None:
+    if connection.pg_version < 180000:  # type: ignore[attr-defined]
+        pytest.skip("WAL of one session is counted by PostgreSQL 18 and later")
+    other.run(Lease.objects.acquire, "k", 60)
+    # What a look at a page tidies up is not the refusal's: once in a while there is nothing to tidy.
+    assert any(wal_of_refusals(20) == 0 for _ in range(10))
+    before = wal_bytes()
+    assert Lease.objects.acquire("another", 60)
+    assert wal_bytes() > before
+
+
+def wal_of_refusals(times: int) -> int:
+    before = wal_bytes()
+    for _ in range(times):
+        assert Lease.objects.acquire("k", 60) is None
+    return wal_bytes() - before
+
+
+def wal_bytes() -> int:
+    query("SELECT pg_stat_force_next_flush() IS NULL")
+    return int(query("SELECT wal_bytes FROM pg_stat_get_backend_wal(pg_backend_pid())"))
+
+
+# What is refused before any SQL
+
+
+@pytest.mark.parametrize(
+    ("key", "ttl", "options", "said"),
+    [
+        ("", 60, {}, "key must have 1 to 255 characters, not 0"),
+        ("k" * 256, 60, {}, "key must have 1 to 255 characters, not 256"),
+        ("a\0b", 60, {}, "key must not contain NUL"),
+        ("\ud800", 60, {}, "surrogate"),
+        (7, 60, {}, "key must be a string, not 7"),
+        ("k", 0, {}, "ttl must be finite and greater than zero, not 0"),
+        ("k", float("inf"), {}, "ttl must be finite"),
+        ("k", "60", {}, "ttl must be a timedelta or a number of seconds, not '60'"),
+        ("k", 60, {"owner": ""}, "owner must have 1 to 255 characters"),
+        ("k", 60, {"wait": -1}, "wait must be finite and at least zero, not -1"),
+        ("k", 60, {"at_least": 0}, "at_least must be finite and greater than zero"),
+        ("k", 60, {"data": {"a": "\0"}}, "data must not contain NUL"),
+        ("k", 60, {"data": float("nan")}, "Out of range"),
+        ("k", 60, {"data": object()}, "not JSON serializable"),
+    ],
+)
+def test_what_is_wrong_is_named(key: Any, ttl: Any, options: dict[str, Any], said: str) -> None:
+    with CaptureQueriesContext(connection) as captured, pytest.raises((TypeError, ValueError), match=said):
+        Lease.objects.acquire(key, ttl, **options)
+    assert not captured.captured_queries
+
+
+def test_255_characters_of_any_kind_are_a_key() -> None:
+    key = "😀" * 255
+    assert Lease.objects.acquire(key, 60)
+    assert Lease.objects.holder(key)
+    assert Lease.objects.acquire(key, 60) is None
+
+
+def test_inside_a_transaction_it_is_refused() -> None:
+    refused = pytest.raises(TransactionManagementError, match="outside of transactions, but one is open on .*'default'")
+    with transaction.atomic(), CaptureQueriesContext(connection) as captured, refused:
+        Lease.objects.acquire("k", 60)
+    assert not captured.captured_queries
+
+
+def test_without_autocommit_it_is_refused() -> None:
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(TransactionManagementError):
+            Lease.objects.acquire("k", 60)
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+
+
+# Answers that were lost
+
+
+def test_an_acquire_whose_answer_was_lost_is_found_again() -> None:
+    wanted = claim("k", 60)
+    first, second = attempt("default", wanted), attempt("default", wanted)
+    assert (first.token, first.since) == (second.token, second.since)  # type: ignore[union-attr]
+
+
+def test_a_name_that_was_given_may_be_somebody_elses() -> None:
+    Lease.objects.acquire("k", 60, owner="worker")
+    assert Lease.objects.acquire("k", 60, owner="worker") is None
+
+
+def test_a_broken_connection_is_replaced(other: Session) -> None:
+    pid = query("SELECT pg_backend_pid()")
+    other.run(query, "SELECT pg_terminate_backend(%s)", pid)
+    assert Lease.objects.acquire("k", 60)
+
+
+def test_a_robber_needs_no_patience() -> None:
+    handle = Lease.objects.acquire("k", 60)
+    assert handle is not None
+    assert rob("k").token > handle.token
+    assert handle.release() is False
+
+
+def test_a_heartbeat_that_comes_in_between_does_not_stop_a_robber(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = Lease.objects.acquire("k", 60)
+    assert handle is not None
+    beats = iter([handle.refresh])
+
+    def expire_before_a_beat(key: str) -> None:
+        expire(key)
+        next(beats, lambda: None)()
+
+    monkeypatch.setattr("django_lockstep.leases.testing.expire", expire_before_a_beat)
+    assert rob("k").token > handle.token

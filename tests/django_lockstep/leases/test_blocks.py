@@ -1,0 +1,146 @@
+"""Blocks and functions that run only while nobody else holds the key."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from django_lockstep.leases import LeaseHandle, LeaseNotAcquired, exclusive, lease
+from django_lockstep.leases.models import Lease
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def holds(key: str) -> bool:
+    return Lease.objects.holder(key) is not None
+
+
+def test_the_block_has_the_handle_and_ends_with_a_release() -> None:
+    with lease("k", ttl=60, data=7) as handle:
+        assert (handle.key, handle.data) == ("k", 7)
+        assert holds("k")
+    assert not holds("k")
+
+
+def test_who_is_refused_learns_who_holds_it() -> None:
+    with lease("k", ttl=60, owner="ada"):
+        said = r"Lease 'k' is held by ada since .*, for \d+\.\d s more"
+        with pytest.raises(LeaseNotAcquired, match=said) as caught, lease("k", ttl=60):
+            pytest.fail("the block must not run")
+        assert caught.value.holder is not None
+        assert (caught.value.key, caught.value.holder.owner) == ("k", "ada")
+        assert holds("k")
+
+
+def test_an_exception_comes_out_unchanged_and_the_lease_is_released() -> None:
+    error = ZeroDivisionError("mine")
+    with pytest.raises(ZeroDivisionError) as caught, lease("k", ttl=60):
+        raise error
+    assert caught.value is error
+    assert not holds("k")
+
+
+def test_it_can_be_used_again_but_not_inside_itself() -> None:
+    block = lease("k", ttl=60)
+    for _ in range(2):
+        with block:
+            with pytest.raises(RuntimeError, match="enter its handle instead"):
+                block.__enter__()
+            assert holds("k")
+
+
+def test_what_is_wrong_with_it_shows_before_it_is_entered() -> None:
+    with pytest.raises(ValueError, match="ttl must be finite and greater than zero"):
+        lease("k", ttl=-1)
+
+
+@exclusive("bill-{customer}-{month[0]}", ttl=60)
+def bill(customer: int, *, month: tuple[int, ...] = (1,)) -> str:
+    assert holds(f"bill-{customer}-{month[0]}")
+    return f"billed {customer}"
+
+
+def test_the_key_is_made_of_the_arguments() -> None:
+    assert bill(7) == bill(customer=7) == "billed 7"
+    with lease("bill-7-2", ttl=60):
+        assert bill(7) == "billed 7"
+        with pytest.raises(LeaseNotAcquired):
+            bill(7, month=(2,))
+
+
+def test_a_function_can_be_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="django_lockstep.leases")
+    calls = []
+    nightly = exclusive("nightly", ttl=60, skip=True)(lambda: calls.append(1))
+    with lease("nightly", ttl=60, owner="ada"):
+        assert nightly() is None
+    assert calls == []
+    assert "Skipped: Lease 'nightly' is held by ada" in caplog.text
+    nightly()
+    assert calls == [1]
+
+
+def test_a_refusal_inside_the_function_is_the_functions_own() -> None:
+    @exclusive("outer", ttl=60, skip=True)
+    def nested() -> None:
+        with lease("inner", ttl=60), lease("inner", ttl=60):
+            pytest.fail("must not run")
+
+    with pytest.raises(LeaseNotAcquired, match="inner"):
+        nested()
+
+
+@pytest.mark.parametrize("key", ["{order}", "{}", "{0}"])
+def test_a_template_names_parameters_only(key: str) -> None:
+    with pytest.raises(ValueError, match="which is no parameter"):
+        exclusive(key, ttl=60)(bill)
+
+
+def test_the_options_are_those_of_the_block() -> None:
+    once = exclusive("once", ttl=60, at_least=600, skip=True)(lambda: "ran")
+    assert [once(), once()] == ["ran", None]
+
+
+# Async
+
+
+@exclusive("job-{number}", ttl=60, skip=True)
+async def job(number: int) -> str:
+    assert await Lease.objects.aholder(f"job-{number}")
+    return f"did {number}"
+
+
+def test_from_async_code() -> None:
+    async def story() -> list[Any]:
+        async with lease("k", ttl=60) as handle:
+            await handle.arefresh(120)
+            await handle.aensure(130)
+            with pytest.raises(LeaseNotAcquired):
+                await lease("k", ttl=60).__aenter__()
+            refused = await Lease.objects.aacquire("k", 60, wait=0.01)
+        acquired = await Lease.objects.aacquire("k", 60, wait=1)
+        assert isinstance(acquired, LeaseHandle)
+        return [refused, await acquired.arelease(), await acquired.arelease(), await job(3)]
+
+    assert async_to_sync(story)() == [None, True, False, "did 3"]
+
+
+def test_an_async_waiter_gets_what_is_released() -> None:
+    async def story() -> bool:
+        async with lease("k", ttl=60):
+            waiting = asyncio.create_task(Lease.objects.aacquire("k", 60, wait=20))
+            await Lease.objects.aholder("k")
+        return await waiting is not None
+
+    assert async_to_sync(story)()
+
+
+@pytest.mark.django_db(transaction=False)
+def test_in_a_transaction_of_a_test_all_of_it_works() -> None:
+    with lease("k", ttl=60) as handle:
+        handle.refresh()
+        handle.guard()
+        assert bill(7) == "billed 7"
+        assert Lease.objects.acquire("k", 60, wait=0.01) is None
+    assert not holds("k")

@@ -1,0 +1,342 @@
+"""What a holder may do, until it no longer holds."""
+
+import gc
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.db.transaction import TransactionManagementError
+from django.test.utils import CaptureQueriesContext
+
+from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseTimedOut, postgresql
+from django_lockstep.leases.models import Lease
+from django_lockstep.leases.stores import store_of
+from django_lockstep.leases.terms import claim
+from django_lockstep.leases.testing import expire, rob
+from tests.support.sessions import Session, query, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def handle(transactional_db: None) -> LeaseHandle:
+    return acquired()
+
+
+def acquired(ttl: float = 60, **options: Any) -> LeaseHandle:
+    handle = Lease.objects.acquire("k", ttl, **options)
+    assert handle is not None
+    return handle
+
+
+def row() -> Lease:
+    lease: Lease = Lease.objects.get(key="k")
+    return lease
+
+
+# Refresh
+
+
+def test_a_refresh_extends_and_keeps_the_token(handle: LeaseHandle) -> None:
+    before = row()
+    handle.refresh(120)
+    assert row().token == handle.token == before.token
+    assert 60 < handle.remaining < 120 < (row().expires_at - before.acquired_at).total_seconds()
+
+
+def test_a_refresh_never_shortens(handle: LeaseHandle) -> None:
+    handle.refresh(120)
+    handle.refresh(1)
+    assert handle.remaining > 60
+
+
+def test_a_late_refresh_of_what_nobody_took_is_fine(handle: LeaseHandle) -> None:
+    expire("k")
+    handle.refresh()
+    assert Lease.objects.acquire("k", 60) is None
+
+
+@pytest.mark.parametrize("taken", [rob, lambda key: Lease.objects.filter(key=key).force_release()])
+def test_a_refresh_of_what_was_taken_says_so_every_time(handle: LeaseHandle, taken: Callable[[str], object]) -> None:
+    taken("k")
+    before = row()
+    for _ in range(2):
+        with pytest.raises(LeaseLost, match="Lease 'k' is lost: ") as caught:
+            handle.refresh()
+    assert (caught.value.key, caught.value.token) == ("k", handle.token)
+    assert (row().token, row().expires_at) == (before.token, before.expires_at)
+    assert handle.remaining == 0
+
+
+def test_ensure_asks_only_where_less_is_left(handle: LeaseHandle) -> None:
+    with CaptureQueriesContext(connection) as captured:
+        handle.ensure(30)
+    assert not captured.captured_queries
+    handle.ensure(90)
+    assert handle.remaining >= 90
+
+
+def test_a_refresh_is_a_heap_only_update(handle: LeaseHandle) -> None:
+    # Where somebody's old snapshot keeps a full page from being pruned, the next round has to show it.
+    until(lambda: refreshed(handle, times=100) == (100, 100), "refreshes of which each one is heap-only")
+
+
+def refreshed(handle: LeaseHandle, *, times: int) -> tuple[int, int]:
+    """Refresh so many times; return how many updates that was, and how many of them were heap-only."""
+    before = updates()
+    for _ in range(times):
+        handle.refresh()
+    now = updates()
+    return now[0] - before[0], now[1] - before[1]
+
+
+def updates() -> tuple[int, int]:
+    query("SELECT pg_stat_force_next_flush() IS NULL")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = %s", [Lease._meta.db_table]
+        )
+        counts: tuple[int, int] = cursor.fetchone()
+        return counts
+
+
+# Release
+
+
+def test_a_second_release_is_false_and_touches_nothing(handle: LeaseHandle) -> None:
+    assert handle.release() is True
+    before = row().released_at
+    assert handle.release() is False
+    assert row().released_at == before
+
+
+def test_a_release_by_who_lost_it_touches_nothing(handle: LeaseHandle) -> None:
+    thief = rob("k")
+    assert handle.release() is False
+    assert (row().token, row().released_at) == (thief.token, None)
+
+
+def test_a_released_handle_is_of_no_more_use(handle: LeaseHandle) -> None:
+    handle.release()
+    for use in (handle.refresh, handle.check, lambda: handle.ensure(1), handle.__enter__):
+        with pytest.raises(LeaseLost, match="it was released"):
+            use()
+
+
+def test_at_least_keeps_it_taken_after_an_early_release() -> None:
+    handle = acquired(at_least=600)
+    assert handle.release() is True
+    holder = Lease.objects.holder("k")
+    assert holder is not None
+    assert holder.released is True
+    assert 590 < holder.remaining <= 600
+    assert Lease.objects.acquire("k", 60) is None
+
+
+def test_at_least_does_not_lengthen_a_late_release() -> None:
+    handle = acquired(at_least=600)
+    Lease.objects.update(acquired_at=row().acquired_at - (row().expires_at - row().acquired_at) * 20)
+    handle.release()
+    assert Lease.objects.acquire("k", 60)
+
+
+# Blocks
+
+
+def test_the_block_releases_and_its_exception_comes_out_unchanged(handle: LeaseHandle) -> None:
+    error = KeyError("mine")
+    with pytest.raises(KeyError) as caught, handle:
+        raise error
+    assert caught.value is error
+    assert error.__context__ is None
+    assert Lease.objects.holder("k") is None
+
+
+def test_blocks_of_one_handle_release_with_the_outermost(handle: LeaseHandle) -> None:
+    with handle:
+        with handle as same:
+            assert same is handle
+        handle.check()
+    assert Lease.objects.holder("k") is None
+
+
+def test_a_release_that_fails_does_not_hide_the_blocks_error(
+    handle: LeaseHandle, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> bool:
+        raise OSError("no server")
+
+    monkeypatch.setattr(handle, "release", fail)
+    with pytest.raises(KeyError), handle:
+        raise KeyError
+    assert "could not be released and will expire" in caplog.text
+
+
+# Deadlines
+
+
+def test_remaining_ends_before_the_database_lets_others_in(handle: LeaseHandle) -> None:
+    theirs = Lease.objects.holder("k")
+    assert theirs is not None
+    assert handle.remaining < theirs.remaining
+
+
+def test_check_raises_when_the_own_deadline_has_passed(monkeypatch: pytest.MonkeyPatch, handle: LeaseHandle) -> None:
+    handle.check()
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    with pytest.raises(LeaseLost, match="not refreshed in time"):
+        handle.check()
+
+
+# Transactions and timeouts
+
+
+@pytest.mark.parametrize("verb", ["refresh", "release"])
+def test_inside_a_transaction_it_is_refused(handle: LeaseHandle, verb: str) -> None:
+    with transaction.atomic(), pytest.raises(TransactionManagementError):
+        getattr(handle, verb)()
+    assert Lease.objects.holder("k")
+
+
+def test_no_statement_takes_longer_than_half_a_beat(other: Session) -> None:
+    handle = acquired(6.0)
+    other.begin()
+    other.run(lambda: list(Lease.objects.select_for_update().filter(key="k")))
+    with pytest.raises(LeaseTimedOut) as caught:
+        handle.refresh()
+    other.end()
+    assert caught.value.sqlstate == "57014"
+    handle.refresh()
+
+
+@pytest.mark.parametrize("verb", ["refresh", "release"])
+def test_a_wait_that_the_session_limits_is_a_timeout_too(handle: LeaseHandle, other: Session, verb: str) -> None:
+    other.begin()
+    other.run(lambda: list(Lease.objects.select_for_update().filter(key="k")))
+    with session_with(lock_timeout="1ms"), pytest.raises(LeaseTimedOut) as caught:
+        getattr(handle, verb)()
+    other.end()
+    assert caught.value.sqlstate == "55P03"
+    assert Lease.objects.holder("k")
+    getattr(handle, verb)()
+
+
+def test_the_sessions_own_settings_stay(handle: LeaseHandle) -> None:
+    handle.refresh()
+    handle.release()
+    assert query("SHOW statement_timeout") == "0"
+    assert query("SHOW synchronous_commit") == query(
+        "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "level", "is_enough"),
+    [
+        ("1s", "read committed", True),
+        ("10s", "read committed", True),
+        ("11s", "read committed", False),
+        ("0", "read committed", False),
+        ("1s", "repeatable read", False),
+    ],
+)
+def test_a_session_with_the_right_settings_is_sent_none(
+    limit: str, level: str, is_enough: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "_lacking", {})
+    with session_with(statement_timeout=limit, default_transaction_isolation=level):
+        with CaptureQueriesContext(connection) as sent:
+            handle = Lease.objects.acquire("k", 600)
+            assert handle is not None
+            assert handle.release()
+        assert any("SET LOCAL" in each["sql"] for each in sent) is not is_enough
+        assert len(sent) == (2 if is_enough else 3)
+
+
+def test_the_right_settings_are_those_for_this_ttl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgresql, "_lacking", {})
+    with session_with(statement_timeout="1s"):
+        for number, (ttl, statements) in enumerate([(60, 1), (3, 2), (3, 1), (60, 1)]):
+            with CaptureQueriesContext(connection) as sent:
+                assert Lease.objects.acquire(f"k{number}", ttl)
+            assert len(sent) == statements
+
+
+@contextmanager
+def session_with(**settings: str) -> Iterator[None]:
+    """Let the connection's session have these settings."""
+    for name, value in settings.items():
+        query("SELECT set_config(%s, %s, false)", name, value)
+    yield
+    connection.close()
+
+
+def test_only_the_commit_of_a_release_is_not_waited_for(handle: LeaseHandle) -> None:
+    store, levels = store_of("default"), []
+    query("SELECT set_config('synchronous_commit', 'remote_apply', false)")
+    for verb in (
+        lambda: store.attempt(claim("other", 60), timeout=5),
+        lambda: store.refresh("k", handle.token, ttl=60, timeout=5),
+        lambda: store.release("k", handle.token, at_least=0, timeout=5),
+    ):
+        with transaction.atomic():
+            assert verb()
+            levels.append(query("SHOW synchronous_commit"))
+        assert query("SHOW synchronous_commit") == "remote_apply"
+    assert levels == ["remote_apply", "remote_apply", "off"]
+    connection.close()
+
+
+def test_it_works_where_the_sessions_isolation_is_another(handle: LeaseHandle) -> None:
+    with session_with(default_transaction_isolation="serializable"):
+        handle.refresh()
+        assert handle.release()
+        assert Lease.objects.acquire("k", 60)
+
+
+def test_it_works_with_parameters_bound_by_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"server_side_binding": True})
+    handle = acquired(data={"percent": "100%"})
+    handle.refresh()
+    holder = Lease.objects.holder("k")
+    assert holder is not None
+    assert holder.data == {"percent": "100%"}
+    assert handle.release()
+    connection.close()
+
+
+def test_a_handle_that_nobody_has_is_gone() -> None:
+    # Time and again: where another thread is at it, gc.collect() returns at once and has done nothing.
+    reference = weakref.ref(acquired())
+    until(lambda: gc.collect() >= 0 and reference() is None, "the handle to be collected")
+
+
+# Processes
+
+
+def test_a_forked_process_does_not_hold_it(handle: LeaseHandle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert handle.release() is False
+    for use in (handle.refresh, handle.check, handle.guard):
+        with pytest.raises(LeaseLost, match="from which this one was forked"):
+            use()
+    monkeypatch.undo()
+    assert handle.release() is True
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_leaves_the_block_without_a_release(handle: LeaseHandle) -> None:
+    with handle:
+        child = os.fork()
+        if child == 0:
+            handle.__exit__(None, None, None)
+            os._exit(0)
+        os.waitpid(child, 0)
+        handle.refresh()

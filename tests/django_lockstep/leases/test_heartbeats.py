@@ -1,0 +1,178 @@
+"""A heartbeat keeps a lease for as long as somebody wants it, and tells once when it is lost."""
+
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection, transaction
+
+from django_lockstep.leases import LeaseHandle, LeaseLost, lease
+from django_lockstep.leases.models import Lease
+from django_lockstep.leases.stores import on_own_connection
+from django_lockstep.leases.testing import rob
+from tests.support.sessions import PATIENCE, query, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TTL = 4.5
+
+
+def beating() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("heartbeat of lease")]
+
+
+@pytest.fixture(autouse=True)
+def _none_is_left() -> Iterator[None]:
+    yield
+    gc.collect()
+    until(lambda: not beating(), "the heartbeats to end")
+
+
+def expiry() -> Any:
+    return Lease.objects.get(key="k").expires_at
+
+
+def test_it_refreshes_again_and_again() -> None:
+    with lease("k", TTL, heartbeat=True) as handle:
+        token, seen = handle.token, {expiry()}
+        until(lambda: len(seen) > 3 or bool(seen.add(expiry())), "three beats")  # type: ignore[func-returns-value]
+        handle.check()
+        assert Lease.objects.get(key="k").token == token
+
+
+def test_it_has_a_thread_and_a_connection_of_its_own_and_gives_them_back() -> None:
+    before = sessions()
+    with lease("k", TTL, heartbeat=True):
+        until(lambda: len(sessions() - before) == 1, "its connection")
+        opened = sessions() - before
+        assert len(beating()) == 1
+    assert not beating()
+    until(lambda: not sessions() & opened, "its connection to be closed")
+
+
+def sessions() -> set[int]:
+    clients = "SELECT array_agg(pid) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    return set(query(f"{clients} AND datname = current_database()"))
+
+
+def test_a_transaction_of_the_holder_does_not_stop_it() -> None:
+    with lease("k", TTL, heartbeat=True) as handle, transaction.atomic():
+        handle.guard()
+        before = query("SELECT expires_at FROM lockstep_leases_lease")
+        until(lambda: query("SELECT expires_at FROM lockstep_leases_lease") > before, "a beat")
+
+
+def test_a_lost_lease_calls_once_and_check_raises() -> None:
+    calls: list[LeaseHandle] = []
+    with lease("k", TTL, heartbeat=True, on_lost=calls.append) as handle:
+        thief = rob("k")
+        until(lambda: bool(calls), "on_lost")
+        with pytest.raises(LeaseLost, match="somebody else took it"):
+            handle.check()
+        with pytest.raises(LeaseLost):
+            handle.refresh()
+    assert calls == [handle]
+    assert Lease.objects.get(key="k").token == thief.token
+
+
+def test_one_failure_is_made_good(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    failures = failing(monkeypatch, times=1)
+    with lease("k", TTL, heartbeat=True) as handle:
+        before = expiry()
+        until(lambda: expiry() > before, "the beat after the failure")
+        handle.check()
+    assert len(failures) == 1
+    assert "A heartbeat of lease 'k' failed" in caplog.text
+
+
+def test_failures_until_it_has_expired_are_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, times=1000)
+    calls: list[LeaseHandle] = []
+    with lease("k", 1.5, heartbeat=True, on_lost=calls.append) as handle:
+        until(lambda: bool(calls), "on_lost")
+        with pytest.raises(LeaseLost, match="did not answer until it had expired"):
+            handle.check()
+    assert calls == [handle]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[str]:
+    """Let the heartbeat's next statements fail."""
+    failures: list[str] = []
+
+    def fail(using: str, verb: Any) -> Any:
+        if threading.current_thread().name.startswith("heartbeat") and len(failures) < times:
+            failures.append(using)
+            raise OperationalError("no server")
+        return on_own_connection(using, verb)
+
+    monkeypatch.setattr("django_lockstep.leases.handles.on_own_connection", fail)
+    return failures
+
+
+def test_an_error_of_the_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def complain(handle: LeaseHandle) -> None:
+        raise RuntimeError("what now?")
+
+    with lease("k", TTL, heartbeat=True, on_lost=complain) as handle:
+        rob("k")
+        until(lambda: handle.remaining == 0 and not beating(), "the loss")
+    assert "what now?" in caplog.text
+
+
+def test_the_callback_may_release() -> None:
+    answers: list[bool] = []
+    with lease("k", TTL, heartbeat=True, on_lost=lambda handle: answers.append(handle.release())):
+        rob("k")
+        until(lambda: bool(answers), "on_lost")
+    assert answers == [False]
+
+
+def test_it_ends_with_the_handle_and_not_with_the_next_beat() -> None:
+    handle = Lease.objects.acquire("k", 6000)
+    assert handle is not None
+    handle.start_heartbeat()
+    threads = [thread for thread in threading.enumerate() if thread.name.endswith("of lease k")]
+    assert len(threads) == 2
+    del handle
+    gone(threads)
+
+
+def test_a_beat_under_way_does_not_keep_the_handle(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def beat(using: str, verb: Any) -> bool:
+        reached.set()
+        return go_on.wait(PATIENCE)
+
+    handle = Lease.objects.acquire("k", TTL)
+    assert handle is not None
+    monkeypatch.setattr("django_lockstep.leases.handles.on_own_connection", beat)
+    handle.start_heartbeat()
+    threads = beating()
+    assert reached.wait(PATIENCE)
+    del handle
+    assert all(thread.is_alive() for thread in threads)
+    go_on.set()
+    gone(threads)
+
+
+def gone(threads: list[threading.Thread]) -> None:
+    gc.collect()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_it_is_not_started_twice() -> None:
+    with lease("k", TTL, heartbeat=True) as handle:
+        handle.start_heartbeat()
+        assert len(beating()) == 1
+
+
+@pytest.mark.django_db(transaction=False)
+def test_in_a_transaction_of_a_test_there_is_none() -> None:
+    assert connection.in_atomic_block
+    with lease("k", TTL, heartbeat=True):
+        assert not beating()

@@ -1,0 +1,58 @@
+"""A command's end, where it comes from two sides at once."""
+
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from django_lockstep.leases.jobs import Job
+from tests.support.processes import alive
+from tests.support.sessions import until
+
+# Both write down who they are; the child ends by SIGKILL only.
+CHILD = "trap '' TERM; echo $$ > child; while :; do sleep 0.05; done"
+COMMAND = ["sh", "-c", f'cd "$0"; sh -c "{CHILD.replace("$", chr(92) + "$")}" & echo $$ > leader; wait']
+
+
+def number_in(path: Path) -> int | None:
+    return int(path.read_text()) if path.exists() and path.read_text().endswith("\n") else None
+
+
+def test_a_command_that_ends_while_it_is_being_killed_takes_its_children_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(threading.Thread):
+        def start(self) -> None:
+            leader = number_in(tmp_path / "leader")
+            assert leader
+            os.kill(leader, signal.SIGKILL)
+            until(lambda: not Path(f"/proc/{leader}").exists(), "its end to be noticed")
+            super().start()
+
+    job = Job([*COMMAND, str(tmp_path)], grace=0.01)
+    with ThreadPoolExecutor(1) as pool:
+        code = pool.submit(job.run)
+        until(lambda: all(number_in(tmp_path / name) for name in ("leader", "child")), "both to be there")
+        monkeypatch.setattr(threading, "Thread", Late)
+        job.kill()
+        assert code.result(timeout=30) == 128 + signal.SIGKILL
+
+    assert "end of the command" not in {thread.name for thread in threading.enumerate()}
+    child = number_in(tmp_path / "child")
+    assert child
+    until(lambda: not alive(child), "the child's end")
+
+
+def test_a_command_that_has_ended_gets_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(["sh", "-c", "exit 3"], grace=60)
+    assert job.run() == 3
+    sent: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, number: sent.append(number))
+
+    job.kill()
+    until(lambda: "end of the command" not in {thread.name for thread in threading.enumerate()}, "the thread's end")
+
+    assert not sent

@@ -1,0 +1,213 @@
+"""``manage.py run_exclusive``: a command that runs once over all servers."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_lockstep.leases.models import Lease
+from django_lockstep.leases.testing import rob
+from tests.django_lockstep.leases.commands import run_exclusive, running
+from tests.support.processes import alive
+from tests.support.sessions import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+# Prints a line, then waits for signals: TERM is told of and ends it, unless it is to be stubborn.
+WAITS = ["sh", "-c", "trap 'echo told; exit 3' TERM; echo here; while :; do sleep 0.05; done"]
+STUBBORN = ["sh", "-c", "trap '' TERM; echo here; while :; do sleep 0.05; done"]
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    output, errors = process.communicate(timeout=30)
+    return process.returncode, output, errors
+
+
+def run(*args: str) -> tuple[int, str, str]:
+    return ended(run_exclusive(*args))
+
+
+def test_it_ends_as_the_command_does() -> None:
+    code, output, _ = run("k", "--ttl", "60", "--", "sh", "-c", "echo $0 $1; exit 7", "--a", "b c")
+    assert (code, output) == (7, "--a b c\n")
+    assert Lease.objects.holder("k") is None
+
+
+@pytest.mark.parametrize(("command", "code"), [("kill -9 $$", 137), ("exec /nowhere", 127), ("exec /", 126)])
+def test_it_ends_as_a_shell_would(command: str, code: int) -> None:
+    assert run("k", "--ttl", "60", "--", "sh", "-c", command)[0] == code
+
+
+@pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("/", 126)])
+def test_what_cannot_be_run_gives_the_lease_back(program: str, code: int) -> None:
+    assert run("k", "--ttl", "60", "--at-least", "0.001", "--", program)[0] == code
+    assert Lease.objects.acquire("k", 60)
+
+
+def test_a_lease_that_is_held_is_75_and_the_holder_is_named() -> None:
+    Lease.objects.acquire("k", 60, owner="ada")
+    code, output, errors = run("k", "--ttl", "60", "--", "echo", "ran")
+    assert (code, output) == (75, "")
+    assert "Lease 'k' is held by ada" in errors
+
+
+def test_it_can_wait() -> None:
+    handle = Lease.objects.acquire("k", 60)
+    process = run_exclusive("k", "--ttl", "60", "--wait", "30", "--", "echo", "ran")
+    assert handle is not None
+    handle.release()
+    assert ended(process)[:2] == (0, "ran\n")
+
+
+def test_four_terminals_at_once_run_it_once() -> None:
+    started = [run_exclusive("job", "--ttl", "60", "--at-least", "60", "--", "echo", "ran") for _ in range(4)]
+    results = [ended(process)[:2] for process in started]
+    assert sorted(results) == [(0, "ran\n"), (75, ""), (75, ""), (75, "")]
+
+
+def test_while_it_runs_others_see_what_runs() -> None:
+    with running("k", "--ttl", "60", "--", *WAITS):
+        holder = Lease.objects.holder("k")
+        assert holder is not None
+        assert holder.data == {"command": WAITS}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_go_on_to_the_command(number: signal.Signals) -> None:
+    script = f"trap 'echo told; exit 3' {number.name.removeprefix('SIG')}; echo here; while :; do sleep 0.05; done"
+    with running("k", "--ttl", "60", "--", "sh", "-c", script) as process:
+        process.send_signal(number)
+        assert ended(process)[:2] == (3, "told\n")
+    assert Lease.objects.holder("k") is None
+
+
+def test_a_lost_lease_ends_the_command() -> None:
+    with running("k", "--ttl", "1.5", "--", *WAITS) as process:
+        thief = rob("k")
+        code, output, errors = ended(process)
+    assert (code, output) == (70, "told\n")
+    assert "Lease 'k' was lost" in errors
+    assert Lease.objects.get().token == thief.token
+
+
+def test_who_does_not_listen_is_killed_after_the_grace() -> None:
+    with running("k", "--ttl", "1.5", "--grace", "0.1", "--", *STUBBORN) as process:
+        rob("k")
+        assert ended(process)[0] == 70
+
+
+def test_children_of_the_command_are_ended_too(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    script = f"sh -c 'trap \"\" TERM; echo $$ > {pid}; echo here; while :; do sleep 0.05; done' & wait"
+    with running("k", "--ttl", "1.5", "--grace", "0.1", "--", "sh", "-c", script) as process:
+        rob("k")
+        ended(process)
+        until(lambda: not alive(int(pid.read_text())), "the grandchild's end")
+
+
+def test_a_killed_holder_takes_its_command_along_and_is_followed(tmp_path: Path) -> None:
+    script = f"echo $$ > {tmp_path}/pid; echo here; while :; do sleep 0.05; done"
+    with running("k", "--ttl", "3", "--", "sh", "-c", script) as process:
+        begun = Lease.objects.get().expires_at
+        until(lambda: Lease.objects.get().expires_at > begun, "a heartbeat")
+        process.kill()
+        until(lambda: not alive(int((tmp_path / "pid").read_text())), "the command's end")
+        assert Lease.objects.acquire("k", 60, wait=20)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["k", "--ttl", "0", "--", "true"], "ttl must be finite and greater than zero"),
+        (["k" * 256, "--ttl", "5", "--", "true"], "key must have 1 to 255 characters"),
+        (["k", "--ttl", "5", "--wait", "-1", "--", "true"], "wait must be finite and at least zero"),
+        (["k", "--ttl", "soon", "--", "true"], "is no number of seconds"),
+        (["k", "--ttl", "5"], "COMMAND"),
+    ],
+)
+def test_wrong_usage_is_2(args: list[str], said: str) -> None:
+    with pytest.raises(CommandError, match=said) as caught:
+        call_command("run_exclusive", *args)
+    assert caught.value.returncode in {1, 2}
+
+
+def test_in_process(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit) as ended:
+        call_command("run_exclusive", "k", "--ttl", "60", "--", "echo", str(os.getpid()))
+    assert ended.value.code == 0
+    assert capfd.readouterr().out == f"{os.getpid()}\n"
+
+
+# leases, purge_leases
+
+
+@pytest.fixture
+def manage(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def call(*args: str, **options: Any) -> str:
+        call_command(*args, **options)
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_leases_lists_who_holds_what(manage: Callable[..., str]) -> None:
+    Lease.objects.acquire("held", 60, owner="ada")
+    Lease.objects.acquire("gone", 60).release()  # type: ignore[union-attr]
+    listed, everything = manage("leases"), manage("leases", "--all")
+    assert "held" in listed
+    assert "ada" in listed
+    assert "gone" not in listed
+    assert "free" in everything
+
+
+def test_leases_as_json(manage: Callable[..., str]) -> None:
+    import json
+
+    handle = Lease.objects.acquire("held", 60, owner="ada", data=[1])
+    assert handle is not None
+    (fact,) = json.loads(manage("leases", "--format", "json"))
+    assert (fact["key"], fact["owner"], fact["token"], fact["state"]) == ("held", "ada", handle.token, "held")
+    assert fact["data"] == [1]
+    assert 30 < fact["remaining"] <= 60
+
+
+def test_leases_without_rich(manage: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rich.console", None)
+    Lease.objects.acquire("held", 60, owner="ada")
+    heading, row = manage("leases").splitlines()
+    assert heading.split() == ["key", "owner", "token", "state", "age", "remaining"]
+    assert row.split()[:2] == ["held", "ada"]
+
+
+def test_a_release_by_force_wants_a_yes(manage: Callable[..., str]) -> None:
+    handle = Lease.objects.acquire("k", 60, owner="ada")
+    assert handle is not None
+    with pytest.raises(CommandError, match=r"held by ada .* Add --yes") as caught:
+        manage("leases", "--release", "k")
+    assert caught.value.returncode == 2
+    handle.refresh()
+    assert "was taken from ada" in manage("leases", "--release", "k", "--yes")
+    with pytest.raises(CommandError, match="Nobody holds lease 'k'"):
+        manage("leases", "--release", "k", "--yes")
+    assert handle.release() is False
+
+
+def test_purge_deletes_what_ended_long_ago(manage: Callable[..., str]) -> None:
+    for key in ("held", "new", "old"):
+        Lease.objects.acquire(key, 60)
+    Lease.objects.filter(key="old").update(expires_at="2020-01-01T00:00Z")
+    Lease.objects.filter(key="new").force_release()
+    assert manage("purge_leases", "--older-than", "1d", "--dry-run") == "1 leases would be deleted.\n"
+    assert manage("purge_leases", "--older-than", "1d") == "1 leases deleted.\n"
+    assert set(Lease.objects.values_list("key", flat=True)) == {"held", "new"}
+
+
+@pytest.mark.parametrize("text", ["0d", "5", "d", "1y", "-1d"])
+def test_purge_wants_a_duration(text: str) -> None:
+    with pytest.raises(CommandError, match="is no duration such as 90s|expected one argument"):
+        call_command("purge_leases", "--older-than", text)

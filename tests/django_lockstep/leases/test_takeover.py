@@ -1,0 +1,59 @@
+"""Every interleaving of an old holder's write with a takeover."""
+
+import pytest
+
+from accounts.races.leases import takeover
+from django_lockstep.lab.explorer import explore
+from django_lockstep.lab.pytest_plugin import RaceFixture
+from django_lockstep.leases import LeaseHandle, LeaseLost
+from django_lockstep.leases.models import Lease
+from django_lockstep.leases.testing import expire
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_under_guard_the_last_word_is_the_holders() -> None:
+    found = explore(takeover(guarded=True))
+    assert found.verdict == "holds", found.reason
+    assert {tuple(sorted(outcome.results.items())) for outcome in found.outcomes} == {
+        (("new", "False"), ("old", "True")),
+        (("new", "True"), ("old", "False")),
+        (("new", "True"), ("old", "True")),
+    }
+
+
+def test_a_look_at_the_lease_leaves_a_window() -> None:
+    found = explore(takeover(guarded=False))
+    assert found.verdict == "broken", found.reason
+    assert found.failure is not None
+    assert found.failure.state == "1.00"
+
+
+def test_two_takers_of_one_expired_lease(race: RaceFixture) -> None:
+    def take(made: LeaseHandle) -> bool:
+        return Lease.objects.acquire("k", 60) is not None
+
+    found = race(take, take, set_up=expired, invariant=lambda made: Lease.objects.holder("k") is not None)
+    assert all(list(outcome.results.values()).count("True") == 1 for outcome in found.outcomes)
+
+
+def test_a_late_refresh_against_a_taker(race: RaceFixture) -> None:
+    def refresh(handle: LeaseHandle) -> bool:
+        try:
+            handle.refresh()
+        except LeaseLost:
+            return False
+        return True
+
+    def take(handle: LeaseHandle) -> bool:
+        return Lease.objects.acquire("k", 60) is not None
+
+    found = race(refresh, take, set_up=expired, invariant=lambda handle: Lease.objects.holder("k") is not None)
+    assert all(list(outcome.results.values()).count("True") == 1 for outcome in found.outcomes)
+
+
+def expired() -> LeaseHandle:
+    handle = Lease.objects.acquire("k", 60)
+    assert handle is not None
+    expire("k")
+    return handle

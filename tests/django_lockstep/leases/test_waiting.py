@@ -1,0 +1,247 @@
+"""Who waits gets the lease when it is free, in the order of asking, and not after the time that was given."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_lockstep.leases import waiting
+from django_lockstep.leases.models import Lease
+from django_lockstep.leases.stores import store_of
+from django_lockstep.leases.terms import Grant, Holder, claim
+from django_lockstep.leases.testing import expire
+from tests.support.sessions import Session, query, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def queued() -> int:
+    """Return how many sessions are in queues, the first ones included; not those that only look for a queue."""
+    return int(
+        query(
+            "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)"
+            " WHERE locktype = 'advisory' AND (NOT granted OR xact_start < query_start)"
+        )
+    )
+
+
+def hold() -> Callable[[], bool]:
+    handle = Lease.objects.acquire("k", 60)
+    assert handle is not None
+    return handle.release
+
+
+def test_a_release_lets_the_waiter_in(other: Session) -> None:
+    release = hold()
+    answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
+    until(lambda: queued() == 1, "the waiter")
+    release()
+    assert answer.result(20) is not None
+
+
+def test_the_expiry_lets_the_waiter_in(other: Session) -> None:
+    hold()
+    answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
+    until(lambda: queued() == 1, "the waiter")
+    expire("k")
+    assert answer.result(20) is not None
+
+
+def test_waiters_get_it_in_the_order_of_asking(open_session: Callable[[], Session]) -> None:
+    release = hold()
+    answers = []
+    for number in range(4):
+        answers.append(open_session().start(Lease.objects.acquire, "k", 60, wait=20))
+        until(lambda expected=number + 1: queued() == expected, "the waiter")  # type: ignore[misc]
+    tokens = []
+    for answer in answers:
+        release()
+        handle = answer.result(20)
+        assert handle is not None
+        tokens.append(handle.token)
+        release = handle.release
+    assert tokens == sorted(tokens)
+
+
+@pytest.fixture
+def first_in_the_queue(other: Session) -> Iterator[Session]:
+    """A session that queues and does nothing else."""
+    other.begin()
+    other.run(lambda: store_of("default").queue("k", timeout=20, after=20))
+    yield other
+    other.end()
+
+
+def test_for_a_moment_somebody_may_be_faster_than_the_first_in_the_queue(first_in_the_queue: Session) -> None:
+    handle = Lease.objects.acquire("k", 60, wait=0.001)
+    assert handle is not None
+    handle.release()
+
+
+def test_who_waits_does_not_get_it_before_the_first_in_the_queue_who_insists(first_in_the_queue: Session) -> None:
+    hold()()
+    first_in_the_queue.run(lambda: store_of("default").insist("k", timeout=20))
+    assert Lease.objects.acquire("k", 60, wait=0.001) is None
+    answer = first_in_the_queue.run(lambda: store_of("default").attempt(claim("k", 60), timeout=20))
+    assert isinstance(answer, Grant)
+
+
+def test_the_first_in_the_queue_insists_before_long(other: Session) -> None:
+    release = hold()
+    first = other.start(Lease.objects.acquire, "k", 60, wait=20)
+    locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %s"
+    until(lambda: query(locks, other.pid) == 2, "its place in the queue, and the lock that says so")
+    release()
+    latecomer = Lease.objects.acquire("k", 60, wait=0.001)
+    assert first.result(20) is not None
+    assert latecomer is None
+
+
+def test_the_wait_ends_in_time() -> None:
+    release = hold()
+    begun = time.monotonic()
+    assert Lease.objects.acquire("k", 60, wait=0.05) is None
+    assert time.monotonic() - begun >= 0.05
+    assert not connection.in_atomic_block
+    assert queued() == 0
+    release()
+
+
+@pytest.fixture
+def limited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Sessions of a project that has this time limit of its own, shorter than the waits of these tests."""
+    if request.param == "transaction_timeout" and connection.pg_version < 170000:  # type: ignore[attr-defined]
+        pytest.skip("PostgreSQL 17 and later have a transaction_timeout")
+    connection.close()
+    options = connection.settings_dict["OPTIONS"] | {"options": f"-c {request.param}=1s"}
+    with monkeypatch.context() as patch:
+        patch.setitem(connection.settings_dict, "OPTIONS", options)
+        yield
+    connection.close()
+
+
+@pytest.mark.parametrize("limited", ["lock_timeout", "transaction_timeout"], indirect=True)
+def test_limits_of_the_session_do_not_end_the_wait(first_in_the_queue: Session, limited: None) -> None:
+    hold()
+    assert Lease.objects.acquire("k", 60, wait=1.2) is None
+
+
+@pytest.mark.parametrize("limited", ["transaction_timeout"], indirect=True)
+def test_nor_that_of_the_first_in_the_queue(limited: None) -> None:
+    hold()
+    assert Lease.objects.acquire("k", 60, wait=1.2) is None
+
+
+def test_a_server_is_not_told_of_a_limit_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(connections["default"]), "pg_version", 160000)
+    with CaptureQueriesContext(connection) as sent, transaction.atomic():
+        store_of("default").queue("k", timeout=20, after=20)
+        assert query("SHOW lock_timeout") == "0"
+    assert not any("transaction_timeout" in each["sql"] for each in sent)
+
+
+def test_the_wait_ends_in_the_queue_too(other: Session) -> None:
+    hold()
+    first = other.start(Lease.objects.acquire, "k", 60, wait=20)
+    until(lambda: queued() == 1, "the first in the queue")
+    assert Lease.objects.acquire("k", 60, wait=0.05) is None
+    expire("k")
+    assert first.result(20) is not None
+
+
+def test_a_long_wait_queues_anew_now_and_then(monkeypatch: pytest.MonkeyPatch, other: Session) -> None:
+    monkeypatch.setattr(waiting, "TURN", 0.01)
+    release = hold()
+    answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
+    until(lambda: queued() == 1, "the first turn")
+    until(lambda: queued() == 0, "its end")
+    release()
+    assert answer.result(20) is not None
+
+
+def test_it_holds_neither_row_lock_nor_snapshot_while_it_sleeps(other: Session) -> None:
+    release = hold()
+    answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
+    sleeping = "SELECT backend_xmin::text FROM pg_stat_activity WHERE pid = %s AND state LIKE 'idle in%%'"
+    snapshots: list[str | None] = []
+
+    def has_slept_through(looks: int) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(sleeping, [other.pid])
+            snapshots.extend(snapshot for (snapshot,) in cursor.fetchall())
+        return len(snapshots) >= looks
+
+    until(lambda: has_slept_through(50), "the first in the queue to sleep")
+    assert snapshots == [None] * 50
+    assert not query("SELECT count(*) FROM pg_locks WHERE pid = %s AND locktype = 'tuple'", other.pid)
+    release()
+    assert answer.result(20) is not None
+
+
+def test_pauses_grow_stay_bounded_and_end_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    taken = []
+    for pause in waiting.pauses(160.0):
+        taken.append(pause)
+        clock[0] += pause
+    assert sum(taken) == pytest.approx(60)
+    assert max(taken[:5]) < 0.001
+    assert max(taken) <= waiting.LONGEST_PAUSE
+
+
+def test_tests_need_not_wait(settings: pytest.FixtureRequest) -> None:
+    settings.LOCKSTEP_LEASE_WAITS = False  # type: ignore[attr-defined]
+    hold()
+    begun = time.monotonic()
+    assert Lease.objects.acquire("k", 60, wait=3600) is None
+    assert time.monotonic() - begun < 60
+
+
+SLOW_CLOCK = """
+CREATE SCHEMA slow;
+CREATE FUNCTION slow.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_lock_shared(1), pg_advisory_unlock_shared(1);
+    RETURN pg_catalog.clock_timestamp();
+END $$
+"""
+
+
+@pytest.fixture
+def slow_clock() -> Iterator[str]:
+    """A schema with a clock that stands still while this session holds advisory lock 1."""
+    with connection.cursor() as cursor:
+        cursor.execute(SLOW_CLOCK)
+    yield "slow, public, pg_catalog"
+    with connection.cursor() as cursor:
+        cursor.execute("DROP SCHEMA slow CASCADE")
+
+
+def test_the_first_in_the_queue_does_not_lock_what_somebody_faster_took(other: Session, slow_clock: str) -> None:
+    """It found the lease free, and locks the row when that is somebody's already, who did not queue."""
+    hold()()
+
+    def look() -> object:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET search_path = {slow_clock}")
+        store = store_of("default")
+        store.queue("k", timeout=20, after=20)
+        return store.attempt(claim("k", 60), timeout=20)
+
+    other.begin()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(1)")
+        looking = other.start(look)
+        other.wait_until_blocked()
+        faster = Lease.objects.acquire("k", 60)
+        cursor.execute("SELECT pg_advisory_unlock(1)")
+    assert isinstance(looking.result(20), Holder)
+    assert faster is not None
+    faster.refresh()
+    with transaction.atomic():
+        faster.guard()
+    other.end()
+    other.run(connections.close_all)

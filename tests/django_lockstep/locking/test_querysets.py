@@ -1,0 +1,227 @@
+"""The manager of versioned models: locks, guarded writes and creations by key, one or many."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import DataError, IntegrityError, connection, transaction
+from django.db.transaction import TransactionManagementError
+from django.test.utils import CaptureQueriesContext
+
+from django_lockstep.locking import LockNotAvailable
+from tests.django_lockstep.locking.looks import fresh
+from tests.support.sessions import Session
+from tests.testapps.shop.models import BoxSeat, OddSeat, Seat, StampedSeat, Ticket, UuidSeat
+
+
+@pytest.fixture
+def seats(transactional_db: None) -> list[Seat]:
+    return [Seat.objects.create(row=name) for name in "ABC"]
+
+
+def hold(session: Session, seat: Seat) -> None:
+    session.begin()
+    session.run(Seat.objects.lock, seat.pk)
+
+
+# lock
+
+
+def test_one_key_gives_an_instance_several_a_list(seats: list[Seat]) -> None:
+    a, b, _ = seats
+    with transaction.atomic():
+        assert Seat.objects.lock(a.pk) == a
+        assert Seat.objects.lock([b.pk, a.pk]) == [a, b]
+        assert Seat.objects.lock({b.pk}) == [b]
+        assert Seat.objects.lock(Seat.objects.filter(row="C").values_list("pk", flat=True)) == [seats[2]]
+
+
+@pytest.mark.parametrize(("strength", "clause"), [("update", "FOR UPDATE"), ("no_key_update", "FOR NO KEY UPDATE")])
+def test_the_strength_is_the_servers(seats: list[Seat], strength: Any, clause: str) -> None:
+    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
+        Seat.objects.lock(seats[0].pk, strength=strength)
+    assert captured[0]["sql"].endswith(f'{clause} OF "shop_seat"')
+
+
+def test_an_unknown_strength_is_refused(seats: list[Seat]) -> None:
+    unknown: Any = "share"
+    with pytest.raises(ValueError, match="'share'"):
+        Seat.objects.lock(seats[0].pk, strength=unknown)
+
+
+def test_it_needs_a_transaction(seats: list[Seat]) -> None:
+    with pytest.raises(TransactionManagementError):
+        Seat.objects.lock(seats[0].pk)
+
+
+def test_it_obeys_nowait_skip_locked_and_timeout(seats: list[Seat], other: Session) -> None:
+    hold(other, seats[0])
+    with transaction.atomic():
+        assert Seat.objects.lock(seats[0].pk, skip_locked=True) is None
+        assert Seat.objects.lock([seats[0].pk, seats[1].pk], skip_locked=True) == [seats[1]]
+    options: list[dict[str, Any]] = [{"nowait": True}, {"timeout": 0.01}]
+    for option in options:
+        with pytest.raises(LockNotAvailable), transaction.atomic():
+            Seat.objects.lock(seats[0].pk, **option)
+    other.end()
+
+
+def test_what_is_read_along_is_not_locked(seats: list[Seat], other: Session) -> None:
+    ticket = Ticket.objects.create(seat=seats[0])
+    hold(other, seats[1])
+    with transaction.atomic():
+        assert list(Seat.objects.prefetch_related("ticket_set").lock([seats[0].pk])[0].ticket_set.all()) == [ticket]
+    other.end()
+
+
+# update_if_unchanged
+
+
+def test_it_returns_the_new_version_or_none(seats: list[Seat]) -> None:
+    pk = seats[0].pk
+    assert Seat.objects.update_if_unchanged(pk, 1, guest="Ada") == 2
+    assert Seat.objects.update_if_unchanged(pk, 1, guest="Bob") is None
+    assert Seat.objects.update_if_unchanged(0, 1, guest="Bob") is None
+    assert (fresh(seats[0]).guest, fresh(seats[0]).version) == ("Ada", 2)
+
+
+def test_it_is_one_statement(seats: list[Seat]) -> None:
+    with CaptureQueriesContext(connection) as captured:
+        Seat.objects.update_if_unchanged(seats[0].pk, 1, guest="Ada")
+        Seat.objects.update_if_unchanged(seats[0].pk, 1, guest="Ada")
+    assert len(captured) == 2
+
+
+@pytest.mark.parametrize("version", [-1, 1.0, True, "1", None])
+def test_a_version_is_a_whole_number(seats: list[Seat], version: Any) -> None:
+    with pytest.raises(ValueError, match="a version is a whole number"):
+        Seat.objects.update_if_unchanged(seats[0].pk, version, guest="Ada")
+
+
+# put_if_unchanged
+
+
+def test_it_creates_only_what_nobody_has(db: None) -> None:
+    assert OddSeat.objects.put_if_unchanged("A", 0, guest="Ada") == 1
+    assert OddSeat.objects.put_if_unchanged("A", 0, guest="Bob") is None
+    assert OddSeat.objects.put_if_unchanged("A", 1, guest="Eve") == 2
+    assert OddSeat.objects.put_if_unchanged("A", 1, guest="Bob") is None
+    assert OddSeat.objects.get().guest == "Eve"
+
+
+def test_what_was_seen_and_is_gone_is_a_conflict(db: None) -> None:
+    OddSeat.objects.put_if_unchanged("A", 0)
+    OddSeat.objects.all().delete()
+    with transaction.atomic():
+        assert OddSeat.objects.put_if_unchanged("A", 1, guest="Ada") is None
+        assert not OddSeat.objects.exists()
+
+
+def test_the_transaction_goes_on_after_a_conflict(db: None) -> None:
+    OddSeat.objects.put_if_unchanged("A", 0)
+    with transaction.atomic():
+        assert OddSeat.objects.put_if_unchanged("A", 0) is None
+        assert OddSeat.objects.put_if_unchanged("B", 0) == 1
+    assert OddSeat.objects.count() == 2
+
+
+def test_values_that_break_another_rule_are_an_error(db: None) -> None:
+    with pytest.raises(IntegrityError, match="null"), transaction.atomic():
+        Seat.objects.put_if_unchanged(5, 0, guest=None)
+
+
+def test_of_two_creators_at_the_same_time_one_wins(other: Session) -> None:
+    with transaction.atomic():
+        assert OddSeat.objects.put_if_unchanged("A", 0, guest="Ada") == 1
+        late = other.start(OddSeat.objects.put_if_unchanged, "A", 0, guest="Bob")
+        other.wait_until_blocked()
+    assert late.result() is None
+    assert OddSeat.objects.get().guest == "Ada"
+
+
+# update_many_if_unchanged
+
+
+def test_those_that_lost_are_told_the_others_are_written(seats: list[Seat]) -> None:
+    a, b, c = seats
+    Seat.objects.filter(pk=b.pk).update(guest="Eve")
+    with CaptureQueriesContext(connection) as captured:
+        lost = Seat.objects.update_many_if_unchanged(
+            [
+                (c.pk, 1, {"guest": "Cy", "price": "3.5"}),
+                (b.pk, 1, {"guest": "Bob"}),
+                (a.pk, 1, {"row": "Z"}),
+                (0, 1, {}),
+            ]
+        )
+    assert (lost, len(captured)) == ([b.pk, 0], 1)
+    rows = [(fresh(s).row, fresh(s).guest, str(fresh(s).price), fresh(s).version) for s in seats]
+    assert rows == [("Z", "", "10.00", 2), ("B", "Eve", "10.00", 2), ("C", "Cy", "3.50", 2)]
+
+
+def test_values_of_every_kind_arrive(db: None) -> None:
+    one, two = UuidSeat.objects.create(), UuidSeat.objects.create()
+    assert UuidSeat.objects.update_many_if_unchanged([(str(one.pk), 1, {"guest": "Ada"})]) == []
+    assert (fresh(one).guest, fresh(two).guest) == ("Ada", "")
+    seat = Seat.objects.create()
+    assert Seat.objects.update_many_if_unchanged([(seat.pk, 1, {"wishes": ["x", {"y": None}]})]) == []
+    assert fresh(seat).wishes == ["x", {"y": None}]
+    odd = OddSeat.objects.create(code="A")
+    assert OddSeat.objects.update_many_if_unchanged([("A", 1, {"guest": "Ada"})]) == []
+    assert (fresh(odd).guest, fresh(odd).version) == ("Ada", 2)
+    stamped = StampedSeat.objects.create()
+    assert StampedSeat.objects.update_many_if_unchanged([(stamped.pk, 1, {"booked_at": None})]) == []
+    assert fresh(stamped).touched_at > stamped.touched_at
+
+
+def test_what_is_too_long_is_refused_and_not_cut(db: None) -> None:
+    seat, odd = Seat.objects.create(row="A"), OddSeat.objects.create(code="x" * 20)
+    with pytest.raises(DataError), transaction.atomic():
+        Seat.objects.update_many_if_unchanged([(seat.pk, 1, {"row": "ABCDEFGHIJK"})])
+    longer = odd.code + "x"
+    assert OddSeat.objects.update_many_if_unchanged([(longer, 1, {"guest": "Ada"})]) == [longer]
+    assert (fresh(seat).row, fresh(odd).guest) == ("A", "")
+
+
+def test_rows_in_two_tables_are_written_too(db: None) -> None:
+    boxes = [BoxSeat.objects.create() for _ in range(2)]
+    boxes[1].update_if_unchanged(guest="Eve")
+    lost = BoxSeat.objects.update_many_if_unchanged([(b.pk, 1, {"champagne": True, "guest": "Ada"}) for b in boxes])
+    assert lost == [boxes[1].pk]
+    assert (fresh(boxes[0]).champagne, fresh(boxes[0]).guest, fresh(boxes[0]).version) == (True, "Ada", 2)
+    assert fresh(boxes[1]).champagne is False
+
+
+def test_nothing_to_do_is_done(db: None) -> None:
+    assert Seat.objects.update_many_if_unchanged([]) == []
+
+
+def test_one_key_twice_and_expressions_are_refused(seats: list[Seat]) -> None:
+    from django.db.models import F
+
+    pk = seats[0].pk
+    with pytest.raises(ValueError, match="comes twice"):
+        Seat.objects.update_many_if_unchanged([(pk, 1, {"row": "Y"}), (str(pk), 1, {"row": "Z"})])
+    with pytest.raises(ValueError, match="expressions"):
+        Seat.objects.update_many_if_unchanged([(pk, 1, {"price": F("price") + 1})])
+
+
+def test_a_row_that_changes_while_it_is_waited_for_loses(seats: list[Seat], other: Session) -> None:
+    changes: list[Any] = [(seat.pk, 1, {"guest": "Ada"}) for seat in seats]
+    with transaction.atomic():
+        seats[1].update_if_unchanged(guest="Eve")
+        late = other.start(Seat.objects.update_many_if_unchanged, changes)
+        other.wait_until_blocked()
+    assert late.result() == [seats[1].pk]
+    assert [fresh(seat).guest for seat in seats] == ["Ada", "Eve", "Ada"]
+
+
+def test_batches_in_opposite_order_never_deadlock(seats: list[Seat], open_session: Callable[[], Session]) -> None:
+    def write(pks: list[int]) -> int:
+        rows = Seat.objects.in_bulk(pks)
+        return len(Seat.objects.update_many_if_unchanged([(pk, rows[pk].version, {"guest": "x"}) for pk in pks]))
+
+    pks = [seat.pk for seat in seats]
+    one, two = open_session(), open_session()
+    ends = [end for _ in range(25) for end in (one.start(write, pks), two.start(write, pks[::-1]))]
+    assert all(end.result() in {0, 1, 2, 3} for end in ends)

@@ -1,0 +1,201 @@
+"""Rows are locked inside a transaction only, in primary-key order, no stronger and no wider than asked."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import NotSupportedError, connection, transaction
+from django.db.transaction import TransactionManagementError
+from django.test.utils import CaptureQueriesContext
+
+from django_lockstep.locking import LockNotAvailable, lock_row, lock_rows
+from tests.support.sessions import Session, query
+from tests.testapps.shop.models import BoxSeat, Seat, Ticket
+
+
+@pytest.fixture
+def seats(transactional_db: None) -> list[Seat]:
+    return [Seat.objects.create(row=name) for name in "ABC"]
+
+
+def hold(session: Session, *seats: Seat) -> None:
+    """Lock seats in a transaction of the session, which stays open."""
+    session.begin()
+    session.run(lock_rows, Seat, [seat.pk for seat in seats])
+
+
+def sql_of(function: Callable[[], object]) -> list[str]:
+    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
+        function()
+    return [entry["sql"] for entry in captured]
+
+
+def test_outside_a_transaction_nothing_is_sent(seats: list[Seat]) -> None:
+    with CaptureQueriesContext(connection) as captured, pytest.raises(TransactionManagementError) as caught:
+        lock_row(Seat, seats[0].pk)
+    assert not captured.captured_queries
+    assert "shop.Seat" in str(caught.value)
+    assert "atomic(using='default')" in str(caught.value)
+
+
+def test_rows_come_locked_in_primary_key_order_each_once(seats: list[Seat]) -> None:
+    a, b, c = (seat.pk for seat in seats)
+    with transaction.atomic():
+        assert [seat.pk for seat in lock_rows(Seat, [c, a, b, a])] == [a, b, c]
+    (sql,) = sql_of(lambda: lock_rows(Seat, [c, a]))
+    assert sql.endswith('ORDER BY "shop_seat"."id" ASC FOR NO KEY UPDATE OF "shop_seat"')
+
+
+def test_the_row_is_read_as_it_is_after_the_wait(seats: list[Seat], other: Session) -> None:
+    hold(other, seats[0])
+    other.run(Seat.objects.filter(pk=seats[0].pk).update, guest="Ada")
+    with pytest.raises(LockNotAvailable), transaction.atomic():
+        lock_row(Seat, seats[0].pk, timeout=0.01)
+    other.end()
+    with transaction.atomic():
+        assert lock_row(Seat, seats[0].pk).guest == "Ada"
+
+
+def test_a_second_locker_waits_for_the_first(seats: list[Seat], other: Session) -> None:
+    def lock_and_read() -> str:
+        with transaction.atomic():
+            return lock_row(Seat, seats[0].pk).guest
+
+    with transaction.atomic():
+        lock_row(Seat, seats[0].pk)
+        waiting = other.start(lock_and_read)
+        other.wait_until_blocked()
+        Seat.objects.filter(pk=seats[0].pk).update(guest="Ada")
+    assert waiting.result() == "Ada"
+
+
+def test_opposite_orders_never_deadlock(seats: list[Seat], open_session: Callable[[], Session]) -> None:
+    def lock(pks: list[int]) -> int:
+        with transaction.atomic():
+            return len(lock_rows(Seat, pks))
+
+    pks = [seat.pk for seat in seats]
+    one, two = open_session(), open_session()
+    ends = [end for _ in range(25) for end in (one.start(lock, pks), two.start(lock, pks[::-1]))]
+    assert {end.result() for end in ends} == {3}
+
+
+def test_nowait_fails_at_once_and_says_which_row(seats: list[Seat], other: Session) -> None:
+    hold(other, seats[1])
+    with pytest.raises(LockNotAvailable) as caught, transaction.atomic():
+        lock_rows(Seat, [seat.pk for seat in seats], nowait=True)
+    assert (caught.value.model, caught.value.sqlstate) == (Seat, "55P03")
+    assert caught.value.pk == [seat.pk for seat in seats]
+    other.end()
+
+
+def test_skip_locked_leaves_out_what_somebody_holds(seats: list[Seat], other: Session) -> None:
+    a, b, c = (seat.pk for seat in seats)
+    hold(other, seats[1])
+    with transaction.atomic():
+        assert [seat.pk for seat in lock_rows(Seat, [a, b, c], skip_locked=True)] == [a, c]
+    other.end()
+
+
+@pytest.mark.parametrize("timeout", [0.02, timedelta(milliseconds=20)])
+def test_timeout_bounds_the_wait(seats: list[Seat], other: Session, timeout: float | timedelta) -> None:
+    hold(other, seats[0])
+    with pytest.raises(LockNotAvailable), transaction.atomic():
+        lock_row(Seat, seats[0].pk, timeout=timeout)
+    other.end()
+
+
+def test_session_and_transaction_keep_their_own_timeout(seats: list[Seat]) -> None:
+    connection.cursor().execute("SET lock_timeout = '7s'")
+    with transaction.atomic():
+        lock_row(Seat, seats[0].pk, timeout=3)
+        assert query("SHOW lock_timeout") == "7s"
+        connection.cursor().execute("SET LOCAL lock_timeout = '5s'")
+        lock_row(Seat, seats[0].pk, timeout=timedelta(seconds=3))
+        assert query("SHOW lock_timeout") == "5s"
+    assert query("SHOW lock_timeout") == "7s"
+    connection.cursor().execute("RESET lock_timeout")
+
+
+def test_a_failed_lock_in_a_savepoint_leaves_the_timeout_alone(seats: list[Seat], other: Session) -> None:
+    hold(other, seats[0])
+    with transaction.atomic():
+        with pytest.raises(LockNotAvailable), transaction.atomic():
+            lock_row(Seat, seats[0].pk, timeout=0.001)
+        assert query("SHOW lock_timeout") == "0"
+    other.end()
+
+
+@pytest.mark.parametrize("timeout", [0, -1, timedelta(0), float("nan"), float("inf")])
+def test_timeouts_that_would_wait_for_ever_are_refused(seats: list[Seat], timeout: Any) -> None:
+    with transaction.atomic(), pytest.raises(ValueError, match="greater than zero"):
+        lock_row(Seat, seats[0].pk, timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", [True, "3", object()])
+def test_timeouts_of_another_type_are_refused(seats: list[Seat], timeout: Any) -> None:
+    with transaction.atomic(), pytest.raises(TypeError, match="timedelta or a number of seconds"):
+        lock_row(Seat, seats[0].pk, timeout=timeout)
+
+
+@pytest.mark.parametrize("option", ["nowait", "skip_locked"])
+def test_a_timeout_contradicts_not_waiting(seats: list[Seat], option: str) -> None:
+    with transaction.atomic(), pytest.raises(ValueError, match="timeout cannot be combined"):
+        lock_rows(Seat, [seats[0].pk], timeout=1, **{option: True})  # type: ignore[arg-type]
+
+
+def test_children_can_be_inserted_beside_the_default_lock_but_not_beside_a_full_one(
+    seats: list[Seat], other: Session
+) -> None:
+    def book() -> Ticket:
+        connection.cursor().execute("SET lock_timeout = '20ms'")
+        return Ticket.objects.create(seat_id=seats[0].pk)
+
+    with transaction.atomic():
+        lock_row(Seat, seats[0].pk)
+        assert other.run(book).seat_id == seats[0].pk
+        lock_row(Seat, seats[0].pk, no_key=False)
+        with pytest.raises(Exception, match="lock timeout"):
+            other.run(book)
+
+
+def test_neighbours_that_are_read_along_are_not_locked(seats: list[Seat], other: Session) -> None:
+    ticket = Ticket.objects.create(seat=seats[0])
+    hold(other, seats[0])
+    with transaction.atomic():
+        locked = lock_row(Ticket.objects.select_related("seat"), ticket.pk, nowait=True)
+        assert locked.seat == seats[0]
+        with pytest.raises(NotSupportedError, match="nullable side of an outer join"), transaction.atomic():
+            lock_row(Ticket.objects.select_related("seat"), ticket.pk, of=("self", "seat"))
+    other.end()
+
+
+def test_a_row_in_two_tables_is_locked_in_both(db: None) -> None:
+    box = BoxSeat.objects.create()
+    (sql,) = sql_of(lambda: lock_row(BoxSeat, box.pk))
+    assert sql.endswith('FOR NO KEY UPDATE OF "shop_seat", "shop_boxseat"')
+
+
+def test_keys_without_a_row_are_named(seats: list[Seat]) -> None:
+    with transaction.atomic(), pytest.raises(Seat.DoesNotExist, match="shop.Seat has no row with primary key 0, 999"):
+        lock_rows(Seat, [seats[0].pk, 999999, 0])
+
+
+def test_no_keys_lock_nothing(db: None) -> None:
+    assert sql_of(lambda: lock_rows(Seat, [])) == []
+
+
+def test_a_string_is_no_collection_of_keys(db: None) -> None:
+    with transaction.atomic(), pytest.raises(TypeError, match="not the string '12'"):
+        lock_rows(Seat, "12")
+
+
+def test_keys_may_come_as_text(seats: list[Seat]) -> None:
+    with transaction.atomic():
+        assert lock_row(Seat, str(seats[0].pk)) == seats[0]
+
+
+def test_a_query_set_narrows_what_is_locked(seats: list[Seat]) -> None:
+    with transaction.atomic(), pytest.raises(Seat.DoesNotExist):
+        lock_row(Seat.objects.filter(guest="nobody"), seats[0].pk)

@@ -1,0 +1,362 @@
+"""``save()`` and ``delete()`` of a versioned model, in every way Django can write it."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import IntegrityError, connections, models, transaction
+from django.db.models import F
+
+from django_lockstep.locking import SerializationFailure, StaleVersionError
+from django_lockstep.locking import transaction as isolated_transaction
+from tests.django_lockstep.locking.looks import fresh, statements
+from tests.support.sessions import Session
+from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Place, Seat, Stage, StampedSeat, Ticket, UuidSeat
+
+MAKERS: dict[str, Any] = {
+    "plain": Seat.objects.create,
+    "stamped": StampedSeat.objects.create,
+    "child": BoxSeat.objects.create,
+    "version in the child": Stage.objects.create,
+    "proxy": CheapSeat.objects.create,
+    "uuid": UuidSeat.objects.create,
+    "odd names": lambda: OddSeat.objects.create(code="A/1 'x'"),
+}
+every_kind = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+@pytest.fixture
+def seat(db: None) -> Seat:
+    return Seat.objects.create()
+
+
+# Every kind of model
+
+
+@pytest.mark.django_db
+@every_kind
+def test_a_save_raises_the_version_by_one(make: Any) -> None:
+    seat = make()
+    for version, guest in [(2, "Ada"), (3, "Bob")]:
+        seat.guest = guest
+        seat.save()
+        assert (seat.version, fresh(seat).version, fresh(seat).guest) == (version, version, guest)
+
+
+@pytest.mark.django_db
+@every_kind
+@pytest.mark.parametrize("update_fields", [None, ["guest"]])
+def test_a_stale_save_is_refused_with_both_versions(make: Any, update_fields: Any) -> None:
+    seat = make()
+    stale = fresh(seat)
+    seat.guest = "Ada"
+    seat.save()
+    stale.guest = "Bob"
+    with transaction.atomic():
+        with pytest.raises(StaleVersionError) as caught:
+            stale.save(update_fields=update_fields)
+        assert fresh(seat).guest == "Ada"
+    error = caught.value
+    assert (error.model, error.pk, error.expected, error.found, error.target) == (type(seat), seat.pk, 1, 2, stale)
+    assert (stale.version, stale.guest) == (1, "Bob")
+
+
+@pytest.mark.django_db
+@every_kind
+@pytest.mark.parametrize("update_fields", [None, ["guest"]])
+def test_a_row_that_is_gone_is_not_inserted_again(make: Any, update_fields: Any) -> None:
+    seat = make()
+    fresh(seat).delete()
+    seat.guest = "Ada"
+    with transaction.atomic():
+        with pytest.raises(type(seat).DoesNotExist):
+            seat.save(update_fields=update_fields)
+        assert not type(seat).objects.exists()
+    assert not Seat.objects.exists()
+    assert not Place.objects.exists()
+
+
+@pytest.mark.django_db
+@every_kind
+def test_a_stale_delete_is_refused(make: Any) -> None:
+    seat = make()
+    stale = fresh(seat)
+    seat.guest = "Ada"
+    seat.save()
+    with transaction.atomic():
+        with pytest.raises(StaleVersionError):
+            stale.delete()
+        assert type(seat).objects.exists()
+    seat.delete()
+    with pytest.raises(type(seat).DoesNotExist):
+        stale.delete()
+
+
+@pytest.mark.django_db
+@every_kind
+def test_saving_without_a_change_writes_nothing(make: Any) -> None:
+    seat = fresh(make())
+    changes = isinstance(seat, StampedSeat)
+    seat.save()
+    assert fresh(seat).version == (2 if changes else 1)
+
+
+@pytest.mark.django_db(transaction=True)
+@every_kind
+def test_a_rolled_back_save_leaves_the_version_of_the_database(make: Any) -> None:
+    seat = make()
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        seat.guest = "Ada"
+        seat.save()
+        assert seat.version == 2
+        _ = 1 / 0
+    assert seat.version == fresh(seat).version == 1
+    seat.save()
+    assert (fresh(seat).guest, fresh(seat).version, seat.version) == ("Ada", 2, 2)
+
+
+@pytest.mark.django_db
+@every_kind
+def test_a_copy_is_a_new_row_with_a_history_of_its_own(make: Any) -> None:
+    seat = make()
+    seat.guest = "Ada"
+    seat.save()
+    copy = fresh(seat)
+    copy.pk = {OddSeat: "B", UuidSeat: uuid.uuid4()}.get(type(seat))
+    if isinstance(seat, BoxSeat | CheapSeat | Stage):
+        copy.id = None
+    copy._state.adding = isinstance(seat, BoxSeat | Stage)
+    copy.save()
+    assert copy.pk != seat.pk
+    assert (copy.version, fresh(copy).version, fresh(copy).guest, fresh(seat).version) == (1, 1, "Ada", 2)
+
+
+# One statement, no more
+
+
+def test_a_save_is_one_guarded_update(seat: Seat) -> None:
+    seat.guest = "Ada"
+    assert statements(seat.save) == ["UPDATE"]
+
+
+def test_no_statement_is_sent_for_no_fields(seat: Seat) -> None:
+    seat.guest = "Ada"
+    assert statements(seat.save, update_fields=[]) == []
+
+
+def test_a_save_without_a_change_only_looks(seat: Seat) -> None:
+    assert statements(seat.save) == ["SELECT"]
+
+
+def test_a_save_without_a_change_still_notices_what_happened(seat: Seat) -> None:
+    stale, orphan = fresh(seat), fresh(seat)
+    seat.guest = "Ada"
+    seat.save()
+    with pytest.raises(StaleVersionError):
+        stale.save()
+    seat.delete()
+    with pytest.raises(Seat.DoesNotExist):
+        orphan.save()
+
+
+def test_a_change_inside_a_mutable_value_is_a_change(seat: Seat) -> None:
+    seat.wishes.append("aisle")
+    seat.save()
+    assert (fresh(seat).wishes, fresh(seat).version) == (["aisle"], 2)
+
+
+def test_an_expression_is_a_change(seat: Seat) -> None:
+    seat.price = F("price") + 1
+    seat.save()
+    assert (fresh(seat).price, fresh(seat).version) == (11, 2)
+
+
+def test_a_change_that_is_taken_back_is_none(seat: Seat) -> None:
+    seat.guest = "Ada"
+    seat.guest = ""
+    assert statements(seat.save) == ["SELECT"]
+
+
+def test_update_fields_that_did_not_change_write_nothing(seat: Seat) -> None:
+    seat.guest = "Ada"
+    seat.save(update_fields=["row"])
+    assert fresh(seat).guest == ""
+    seat.save()
+    assert fresh(seat).guest == "Ada"
+
+
+def test_no_signal_tells_of_a_save_that_did_not_happen(seat: Seat) -> None:
+    stale, told = fresh(seat), []
+
+    def listen(**signal: Any) -> None:
+        told.append(signal["update_fields"])
+
+    models.signals.post_save.connect(listen, sender=Seat)
+    try:
+        seat.guest = "Ada"
+        seat.save()
+        seat.save()
+        stale.guest = "Bob"
+        with pytest.raises(StaleVersionError):
+            stale.save()
+    finally:
+        models.signals.post_save.disconnect(listen, sender=Seat)
+    assert told == [None]
+
+
+# Deferred fields and refreshing
+
+
+def test_other_deferred_fields_are_no_obstacle(seat: Seat) -> None:
+    partial = Seat.objects.defer("row").get(pk=seat.pk)
+    partial.guest = "Ada"
+    partial.save()
+    assert (fresh(seat).guest, fresh(seat).version) == ("Ada", 2)
+
+
+def test_a_field_that_is_loaded_later_does_not_hide_a_conflict(seat: Seat) -> None:
+    partial = Seat.objects.defer("row").get(pk=seat.pk)
+    seat.row = "B"
+    seat.save()
+    assert partial.row == "B"
+    partial.guest = "Ada"
+    with pytest.raises(StaleVersionError):
+        partial.save()
+
+
+def test_a_version_that_is_loaded_later_is_refused(seat: Seat) -> None:
+    partial = Seat.objects.defer("version").get(pk=seat.pk)
+    assert partial.version == 1
+    for write in (partial.save, partial.delete, lambda: partial.update_if_unchanged(guest="Ada")):
+        with pytest.raises(ValueError, match="later than its other values"):
+            write()
+    partial.refresh_from_db()
+    partial.guest = "Ada"
+    partial.save()
+
+
+def test_refreshing_makes_an_instance_current(seat: Seat) -> None:
+    stale = fresh(seat)
+    seat.guest = "Ada"
+    seat.save()
+    stale.refresh_from_db()
+    stale.row = "B"
+    stale.save()
+    assert (fresh(seat).guest, fresh(seat).row, fresh(seat).version) == ("Ada", "B", 3)
+
+
+def test_refreshing_the_version_with_the_same_value_is_fine(seat: Seat) -> None:
+    seat.refresh_from_db(fields=["version", "guest"])
+    seat.guest = "Ada"
+    seat.save()
+
+
+# Ways to create
+
+
+def test_update_or_create_and_get_or_create(db: None) -> None:
+    seat, created = Seat.objects.get_or_create(row="Z", defaults={"guest": "Ada"})
+    assert (created, seat.version) == (True, 1)
+    again, created = Seat.objects.update_or_create(row="Z", defaults={"guest": "Bob"})
+    assert (created, again.version, fresh(seat).guest) == (False, 2, "Bob")
+    with pytest.raises(StaleVersionError):
+        seat.save()
+
+
+def test_a_new_row_with_a_key_of_ones_own(db: None) -> None:
+    Seat(pk=77, guest="Ada").save()
+    assert Seat.objects.get(pk=77).version == 1
+
+
+def test_a_new_row_does_not_overwrite_one_that_is_there(seat: Seat) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Seat(pk=seat.pk, guest="Ada").save()
+    assert fresh(seat).guest == ""
+
+
+def test_an_older_state_made_by_hand_is_stale(seat: Seat) -> None:
+    former = Seat(pk=seat.pk, version=1, guest="Bob")
+    seat.guest = "Ada"
+    seat.save()
+    with transaction.atomic():
+        with pytest.raises(StaleVersionError) as caught:
+            former.save()
+        assert fresh(seat).guest == "Ada"
+    assert (caught.value.expected, caught.value.found) == (1, 2)
+    former.version = 2
+    former.save()
+    assert (fresh(seat).guest, fresh(seat).version) == ("Bob", 3)
+
+
+def test_an_unsaved_instance_cannot_be_deleted(db: None) -> None:
+    with pytest.raises(ValueError, match="id attribute"):
+        Seat().delete()
+
+
+def test_a_delete_takes_along_what_refers_to_the_row(seat: Seat) -> None:
+    Ticket.objects.create(seat=seat)
+    assert seat.delete() == (2, {"shop.Ticket": 1, "shop.Seat": 1})
+
+
+# Concurrency
+
+
+@pytest.mark.parametrize("how", ["save", "delete"])
+def test_the_second_of_two_waits_and_is_told(other: Session, how: str) -> None:
+    seat = Seat.objects.create()
+    late = fresh(seat)
+    late.guest = "Bob"
+    with transaction.atomic():
+        seat.guest = "Ada"
+        seat.save()
+        end = other.start(getattr(late, how))
+        other.wait_until_blocked()
+    assert isinstance(end.exception(), StaleVersionError)
+    assert fresh(seat).guest == "Ada"
+
+
+def test_above_read_committed_it_is_a_serialization_failure(other: Session) -> None:
+    seat = Seat.objects.create()
+    rival = fresh(seat)
+    rival.guest = "Bob"
+
+    def save_late() -> None:
+        with isolated_transaction(isolation_level="repeatable read"):
+            mine = fresh(seat)
+            other.run(rival.save)
+            mine.guest = "Ada"
+            mine.save()
+
+    with pytest.raises(SerializationFailure) as caught:
+        save_late()
+    assert caught.value.pk == seat.pk
+
+
+# Async
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_async_twins() -> None:
+    async def work() -> Any:
+        try:
+            return await steps()
+        finally:
+            await sync_to_async(connections.close_all)()
+
+    async def steps() -> Any:
+        seat = await Seat.objects.acreate()
+        stale = await Seat.objects.aget(pk=seat.pk)
+        seat.guest = "Ada"
+        await seat.asave()
+        assert await seat.aupdate_if_unchanged(row="B")
+        assert not await stale.aupdate_if_unchanged(row="C")
+        with pytest.raises(StaleVersionError):
+            await stale.adelete()
+        assert await Seat.objects.aupdate_if_unchanged(seat.pk, 3, row="D") == 4
+        assert await Seat.objects.aput_if_unchanged(seat.pk, 3, row="E") is None
+        return await Seat.objects.aget()
+
+    seat = asyncio.run(work())
+    assert (seat.guest, seat.row, seat.version) == ("Ada", "D", 4)

@@ -1,0 +1,156 @@
+"""A versioned row is written only while it has the version that was read."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.core.exceptions import FieldDoesNotExist
+from django.db import connection, transaction
+from django.db.models import F
+from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
+
+from django_lockstep.locking import SerializationFailure
+from django_lockstep.locking import transaction as isolated_transaction
+from tests.django_lockstep.locking.looks import fresh
+from tests.support.sessions import Session
+from tests.testapps.shop.models import BoxSeat, Seat, StampedSeat, Ticket
+
+
+@pytest.fixture
+def seat(db: None) -> Seat:
+    return Seat.objects.create()
+
+
+def test_versions_start_at_one(seat: Seat) -> None:
+    assert (seat.version, fresh(seat).version) == (1, 1)
+
+
+def test_versions_start_at_one_in_bulk(db: None) -> None:
+    Seat.objects.bulk_create([Seat(), Seat()])
+    assert list(Seat.objects.values_list("version", flat=True)) == [1, 1]
+
+
+def test_an_unchanged_row_is_written_and_the_instance_follows(seat: Seat) -> None:
+    assert seat.update_if_unchanged(guest="Ada", price="12.5") is True
+    assert (seat.guest, seat.price, seat.version) == ("Ada", Decimal("12.50"), 2)
+    assert (fresh(seat).guest, fresh(seat).price, fresh(seat).version) == ("Ada", Decimal("12.50"), 2)
+
+
+def test_it_is_one_statement(seat: Seat) -> None:
+    with CaptureQueriesContext(connection) as captured:
+        seat.update_if_unchanged(guest="Ada")
+    (sql,) = [entry["sql"] for entry in captured]
+    assert sql.startswith("UPDATE")
+    assert f'"shop_seat"."id" = {seat.pk} AND "shop_seat"."version" = 1' in sql
+
+
+def test_a_changed_row_is_left_alone_and_so_is_the_instance(seat: Seat) -> None:
+    rival = fresh(seat)
+    assert rival.update_if_unchanged(guest="Bob")
+    before = dict(vars(seat))
+    assert seat.update_if_unchanged(guest="Ada", price=F("price") + 1) is False
+    assert vars(seat) == before
+    assert (fresh(seat).guest, fresh(seat).version) == ("Bob", 2)
+
+
+def test_the_transaction_goes_on_after_a_conflict(seat: Seat) -> None:
+    fresh(seat).update_if_unchanged(guest="Bob")
+    with transaction.atomic():
+        assert not seat.update_if_unchanged(guest="Ada")
+        Ticket.objects.create(seat=seat)
+    assert Ticket.objects.count() == 1
+
+
+def test_a_deleted_row_stays_deleted(seat: Seat) -> None:
+    fresh(seat).delete()
+    with transaction.atomic():
+        with pytest.raises(Seat.DoesNotExist, match="was deleted since it was read"):
+            seat.update_if_unchanged(guest="Ada")
+        assert not Seat.objects.exists()
+
+
+def test_the_second_of_two_waits_and_is_told(open_session: Callable[[], Session]) -> None:
+    seat = Seat.objects.create()
+    first, second = fresh(seat), fresh(seat)
+    session = open_session()
+    with transaction.atomic():
+        assert first.update_if_unchanged(guest="Ada")
+        late = session.start(second.update_if_unchanged, guest="Bob")
+        session.wait_until_blocked()
+    assert late.result() is False
+    assert fresh(seat).guest == "Ada"
+
+
+def test_above_read_committed_a_conflict_is_a_serialization_failure(other: Session) -> None:
+    seat = Seat.objects.create()
+
+    def write_late() -> None:
+        with isolated_transaction(isolation_level="repeatable read"):
+            mine = fresh(seat)
+            other.run(fresh(seat).update_if_unchanged, guest="Bob")
+            mine.update_if_unchanged(guest="Ada")
+
+    with pytest.raises(SerializationFailure) as caught:
+        write_late()
+    assert (caught.value.model, caught.value.pk, caught.value.sqlstate) == (Seat, seat.pk, "40001")
+
+
+def test_expressions_are_computed_by_the_database_and_read_back(seat: Seat) -> None:
+    assert seat.update_if_unchanged(price=F("price") * 2)
+    assert seat.price == Decimal("20.00")
+    stamped = StampedSeat.objects.create()
+    assert stamped.update_if_unchanged(booked_at=Now())
+    assert stamped.booked_at == StampedSeat.objects.get().booked_at is not None
+
+
+def test_fields_that_follow_every_save_are_written_too(db: None) -> None:
+    seat = StampedSeat.objects.create()
+    before = seat.touched_at
+    assert seat.update_if_unchanged(guest="Ada")
+    assert seat.touched_at == StampedSeat.objects.get().touched_at > before
+
+
+def test_the_guard_covers_both_tables_of_an_inherited_row(db: None) -> None:
+    box = BoxSeat.objects.create()
+    rival = fresh(box)
+    with CaptureQueriesContext(connection) as captured:
+        assert box.update_if_unchanged(champagne=True, guest="Ada")
+    updates = [entry["sql"] for entry in captured if entry["sql"].startswith("UPDATE")]
+    assert ['"version" = 1' in sql.partition("WHERE")[2] for sql in updates] == [True, False]
+    assert not rival.update_if_unchanged(champagne=False)
+    current = BoxSeat.objects.get(pk=box.pk)
+    assert (current.champagne, current.guest, current.version, box.version) == (True, "Ada", 2, 2)
+
+
+def test_a_change_of_the_childs_table_alone_bumps_too(db: None) -> None:
+    box = BoxSeat.objects.create()
+    assert box.update_if_unchanged(champagne=True)
+    assert fresh(box).version == box.version == 2
+
+
+def test_an_unsaved_instance_has_no_version_to_compare(db: None) -> None:
+    with pytest.raises(ValueError, match="was never saved"):
+        Seat().update_if_unchanged(guest="Ada")
+
+
+@pytest.mark.parametrize("read", [Seat.objects.defer("version"), Seat.objects.only("guest")])
+def test_an_instance_without_its_version_is_refused_before_any_sql(seat: Seat, read: Any) -> None:
+    partial = read.get(pk=seat.pk)
+    with CaptureQueriesContext(connection) as captured, pytest.raises(ValueError, match="read without its 'version'"):
+        partial.update_if_unchanged(guest="Ada")
+    assert not captured.captured_queries
+
+
+@pytest.mark.parametrize("name", ["version", "id", "pk"])
+def test_what_identifies_the_row_read_cannot_be_written(seat: Seat, name: str) -> None:
+    with pytest.raises((ValueError, FieldDoesNotExist), match=name):
+        seat.update_if_unchanged(**{name: 5})
+    assert fresh(seat).version == 1
+
+
+@pytest.mark.parametrize("name", ["colour", "ticket", "ticket_set"])
+def test_unknown_fields_are_refused(seat: Seat, name: str) -> None:
+    with pytest.raises(FieldDoesNotExist, match=name):
+        seat.update_if_unchanged(**{name: "red"})

@@ -1,0 +1,55 @@
+"""What holds in every project that installs the package."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.installed.building import ROOT
+from tests.installed.project import Project
+
+
+class ProjectTests:
+    """For a module with a fixture ``project``, whose migrations are made and applied."""
+
+    def test_the_package_comes_from_the_wheel(self, project: Project, python: Path) -> None:
+        found = Path(project.evaluate("__import__('accounts').__file__"))
+        assert found.is_relative_to(python.parent.parent)
+        assert not found.is_relative_to(ROOT)
+
+    def test_no_migration_is_missing(self, project: Project) -> None:
+        assert "No changes detected" in project.manage("makemigrations", "--check", "--dry-run")
+
+    @pytest.mark.parametrize("options", [[], ["--database", "default"]], ids=["statically", "with the database"])
+    def test_the_checks_are_clean(self, project: Project, options: list[str]) -> None:
+        printed = project.manage("check", "--fail-level", "DEBUG", *options)
+        assert printed == "System check identified no issues (0 silenced).\n"
+
+    def test_its_own_tests_pass(self, project: Project) -> None:
+        assert "skipped" not in project.test()
+
+
+class AccountProjectTests(ProjectTests):
+    """For projects whose ``TELLER_MODEL`` is an account model."""
+
+    def test_the_books_are_right(self, project: Project) -> None:
+        label = project.evaluate("django.conf.settings.TELLER_MODEL")
+        assert project.manage("reconcile", "--model", label) == (f"Every balance of {label} is what its entries say.\n")
+
+
+def simulate(project: Project, model: str) -> dict[str, Any]:
+    """Return the report of a short race for this model's rows."""
+    options = ["--model", model, "--format", "json", "--duration", "0.3", "--workers", "2", "--seed", "1"]
+    done = project.run("manage.py", "simulate", *options)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def assert_right(report: dict[str, Any]) -> None:
+    """Fail unless every strategy raced, and those that claim to be safe were right."""
+    rows = report["strategies"]
+    assert [row["strategy"] for row in rows] == report["planned"]
+    assert {row["verdict"] for row in rows if row["claims_safe"]} == {"correct"}
+    assert all(row["succeeded"] > 0 for row in rows)

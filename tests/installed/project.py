@@ -1,0 +1,113 @@
+"""Projects that are not ours: made by Django's own commands, run by an interpreter that has the built wheel."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.installed.building import require_success, run
+
+APPS = Path(__file__).resolve().parent / "apps"
+
+_SETTINGS = """
+INSTALLED_APPS += {apps!r}
+DATABASES = {{"default": {database!r}}}
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+"""
+
+_GUARDS = """
+from django.db import migrations
+
+from django_lockstep.locking import AddVersionGuard
+from accounts.operations import AppendOnly
+
+
+class Migration(migrations.Migration):
+    dependencies = [("{app}", "0001_initial")]
+
+    operations = [{operations}]
+"""
+
+
+def make_environment(folder: Path, wheel: Path) -> Path:
+    """Make a virtual environment with the wheel, and with all that this one has for its dependencies.
+
+    Return its Python.
+    """
+    require_success(run([sys.executable, "-m", "venv", "--without-pip", str(folder)], cwd=folder.parent))
+    python = folder / "bin" / "python"
+    (packages,) = folder.glob("lib/python*/site-packages")
+    dependencies = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+    (packages / "dependencies.pth").write_text("\n".join(sorted(dependencies)))
+    pip = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "--python", str(python)]
+    require_success(run([*pip, "install", "--quiet", "--no-index", str(wheel)], cwd=folder))
+    return python
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A Django project in a folder of its own."""
+
+    folder: Path
+    python: Path
+
+    @classmethod
+    def start(cls, folder: Path, python: Path) -> "Project":
+        """Do what a developer does first."""
+        folder.mkdir()
+        project = cls(folder=folder, python=python)
+        require_success(project.run("-m", "django", "startproject", "site_of_others", "."))
+        return project
+
+    def configure(self, *, apps: Sequence[str], database: dict[str, Any], **settings: Any) -> None:
+        """Add to the settings that Django made."""
+        lines = [f"{name} = {value!r}\n" for name, value in settings.items()]
+        with (self.folder / "site_of_others" / "settings.py").open("a") as file:
+            file.write(_SETTINGS.format(apps=list(apps), database=database) + "".join(lines))
+
+    def add_app(self, name: str) -> None:
+        """Add one of the apps beside this module, whose migrations are still to be made."""
+        shutil.copytree(APPS / name, self.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def add_guards(self, app: str, *operations: str) -> None:
+        """Write the migration that the documentation asks for, after the one that makemigrations made."""
+        self.write(f"{app}/migrations/0002_guards.py", _GUARDS.format(app=app, operations=", ".join(operations)))
+
+    def write(self, path: str, text: str = "") -> None:
+        """Write a source file."""
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def manage(self, *arguments: str) -> str:
+        """Return what a management command prints, errors too; it has to succeed."""
+        return require_success(self.run("manage.py", *arguments))
+
+    def test(self, *options: str) -> str:
+        """Return what the project's own tests print; they have to pass, and there have to be some.
+
+        They use the database that was migrated, and leave it as it was.
+        """
+        printed = self.manage("test", "--keepdb", "--shuffle", "-v", "2", *options)
+        ran = re.search(r"^Ran (\d+) tests?", printed, re.MULTILINE)
+        assert ran, printed
+        assert int(ran[1]) > 0, printed
+        return printed
+
+    def evaluate(self, expression: str) -> Any:
+        """Return the value of an expression in the project, as a string."""
+        code = f"import django; django.setup(); from django.apps import apps; print({expression})"
+        return require_success(self.run("-c", code)).strip()
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the project's Python; warnings are errors, and nothing tells it of this checkout."""
+        ours = ("PYTHON", "DJANGO", "DATABASE_URL", "PIP", "PYTEST", "BANK_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        env = {**kept, "PYTHONWARNINGS": "error", "DJANGO_SETTINGS_MODULE": "site_of_others.settings"}
+        return run([str(self.python), *arguments], cwd=self.folder, env=env)

@@ -1,0 +1,49 @@
+"""A project that uses ``django_lockstep.editing`` for its own models, and does not install ``accounts``."""
+
+import pytest
+
+from tests.installed.conformance import ProjectTests
+from tests.installed.conftest import Databases, Projects
+from tests.installed.project import Project
+
+GUARDS = """
+from django.db import migrations
+
+from django_lockstep.editing import AddEditGuard
+
+
+class Migration(migrations.Migration):
+    dependencies = [("catalog", "0001_initial"), ("lockstep_editing", "0001_initial")]
+
+    operations = [AddEditGuard("Book")]
+"""
+
+
+@pytest.fixture(scope="module")
+def project(start_project: Projects, make_database: Databases) -> Project:
+    project = start_project("editing_alone")
+    project.add_app("catalog")
+    project.configure(apps=["django_lockstep.editing", "catalog"], database=make_database("editing_alone"))
+    project.manage("makemigrations", "catalog")
+    project.write("catalog/migrations/0002_guards.py", GUARDS)
+    project.manage("migrate")
+    return project
+
+
+class TestEditingAlone(ProjectTests):
+    def test_there_is_no_account(self, project: Project) -> None:
+        tables = project.evaluate("django.db.connection.introspection.table_names()")
+        assert "lockstep_editing_editlock" in tables
+        assert "accounts_" not in tables
+
+    def test_the_guards_can_be_taken_back(self, project: Project) -> None:
+        project.manage("migrate", "catalog", "0001")
+        assert project.evaluate(_TRIGGERS) == "0"
+        project.manage("migrate", "catalog")
+        assert project.evaluate(_TRIGGERS) == "1"
+
+
+_TRIGGERS = (
+    "[cursor := __import__('django.db').db.connection.cursor(),"
+    " cursor.execute(\"SELECT count(*) FROM pg_trigger WHERE tgname LIKE '%edit_guard'\"), cursor.fetchone()[0]][2]"
+)

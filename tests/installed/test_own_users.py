@@ -1,0 +1,29 @@
+"""A project whose users log in with their address, and have no user name."""
+
+import pytest
+
+from tests.installed.conformance import AccountProjectTests
+from tests.installed.conftest import Databases, Projects
+from tests.installed.project import Project
+
+
+@pytest.fixture(scope="module")
+def project(start_project: Projects, make_database: Databases) -> Project:
+    project = start_project("own_users")
+    for app in ("people", "teller"):
+        project.add_app(app)
+    apps = ["people", "accounts", "django_lockstep.lab", "teller"]
+    users = {"AUTH_USER_MODEL": "people.Person", "TELLER_MODEL": "accounts.Account"}
+    project.configure(apps=apps, database=make_database("own_users"), **users)
+    project.manage("makemigrations", "people")
+    project.manage("migrate")
+    return project
+
+
+class TestOwnUsers(AccountProjectTests):
+    def test_a_race_needs_no_user_name(self, project: Project) -> None:
+        project.manage("simulate", "--check", "--strategies", "optimistic", "--operations", "4", "--workers", "2")
+
+    def test_the_ready_made_races_need_none_either(self, project: Project) -> None:
+        printed = project.manage("explore", "update-or-create:unique", "child-insert:for-update", "lock:then-read")
+        assert printed.count(": holds") == 3

@@ -1,0 +1,64 @@
+"""The README's test of a race, pasted into a project that installs no app of ours."""
+
+import pytest
+
+from tests.installed import readme
+from tests.installed.conftest import Databases, Projects
+from tests.installed.project import Project
+
+SECTION = readme.section("Test your own code for races")
+
+SCENARIO = """
+from django_lockstep.lab.explorer import Scenario
+from django.db.models import F
+from shows.models import Show
+
+
+def widen(pk):
+    Show.objects.filter(pk=pk).update(seats=F("seats") + 1)
+
+
+seats = Scenario(set_up=lambda: Show.objects.create().pk, actors=[widen, widen])
+"""
+
+
+@pytest.fixture(scope="module")
+def project(start_project: Projects, make_database: Databases) -> Project:
+    project = start_project("races")
+    project.configure(apps=["shows"], database=make_database("races"))
+    project.write("shows/__init__.py")
+    for path, text in readme.files(SECTION)[:-1]:
+        project.write(path, text)
+    project.manage("makemigrations", "shows")
+    project.manage("migrate")
+    return project
+
+
+def test_the_code_as_it_was_fails_with_a_timeline_and_the_mended_code_passes(project: Project) -> None:
+    broken = project.run("-m", "pytest", "--reuse-db", "-p", "no:cacheprovider")
+    project.write(*readme.files(SECTION)[-1])
+    mended = project.run("-m", "pytest", "--reuse-db", "-p", "no:cacheprovider")
+
+    assert broken.returncode == 1, broken.stdout + broken.stderr
+    assert "1 failed" in broken.stdout
+    assert f"Schedule {readme.schedule(SECTION)}: The invariant does not hold" in broken.stdout
+    assert all(line in broken.stdout for line in readme.timeline(SECTION))
+    assert mended.returncode == 0, mended.stdout + mended.stderr
+    assert "1 passed" in mended.stdout
+
+
+def test_no_app_of_ours_is_installed(project: Project) -> None:
+    assert "accounts" not in project.evaluate("[app.name for app in apps.get_app_configs()]")
+
+
+def test_own_scenarios_are_explored_from_the_shell_without_the_accounts(project: Project) -> None:
+    project.write("shows/races.py", SCENARIO)
+    settings = project.folder / "site_of_others" / "settings.py"
+    before = settings.read_text()
+    settings.write_text(before + 'INSTALLED_APPS += ["django_lockstep.lab"]\n')
+    try:
+        printed = project.manage("explore", "shows.races.seats")
+    finally:
+        settings.write_text(before)
+
+    assert "shows.races.seats: holds" in printed

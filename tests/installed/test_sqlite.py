@@ -1,0 +1,71 @@
+"""A project on SQLite: what does not need the server works, and what does says so."""
+
+import re
+
+import pytest
+
+from tests.installed.conftest import Projects
+from tests.installed.project import Project
+
+
+@pytest.fixture(scope="module")
+def project(start_project: Projects) -> Project:
+    project = start_project("sqlite")
+    for app in ("seats", "wallets", "teller", "limits"):
+        project.add_app(app)
+    apps = ["accounts", "django_lockstep.lab", "seats", "wallets", "teller", "limits"]
+    database = {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(project.folder / "db.sqlite3"),
+        # Without it SQLite refuses ("database is locked") transactions that read before others wrote.
+        "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+    }
+    project.configure(apps=apps, database=database, TELLER_MODEL="wallets.Wallet")
+    project.manage("makemigrations", "seats", "wallets")
+    project.add_guards("seats", 'AddVersionGuard("Seat")')
+    project.add_guards("wallets", 'AddVersionGuard("Wallet")', 'AppendOnly("WalletEntry")')
+    project.manage("migrate")
+    return project
+
+
+def test_what_cannot_be_tested_there_says_why(project: Project) -> None:
+    skipped = re.findall(r"^(\w+) .* skipped [\"'](.*)[\"']$", project.test(), re.MULTILINE)
+    assert dict(skipped) == {
+        "test_a_lock_can_have_a_time_limit": "lock_timeout is PostgreSQL's",
+        "test_sql_cannot_change_entries": "triggers are PostgreSQL's",
+        "test_sql_counts": "triggers are PostgreSQL's",
+        "test_sql_raises_the_version_of_accounts": "triggers are PostgreSQL's",
+    }
+
+
+def test_the_check_says_what_does_not_hold(project: Project) -> None:
+    printed = project.manage("check", "--database", "default")
+    assert "(lockstep.W001) Database 'default' (sqlite) ignores select_for_update()" in printed
+    assert "1 issue (0 silenced)" in printed
+
+
+def test_it_can_be_silenced_by_who_knows(project: Project) -> None:
+    project.write("quiet.py", 'from site_of_others.settings import *\n\nSILENCED_SYSTEM_CHECKS = ["lockstep.W001"]\n')
+    printed = project.manage("check", "--settings", "quiet", "--fail-level", "DEBUG")
+    assert printed == "System check identified no issues (1 silenced).\n"
+
+
+@pytest.mark.parametrize("command", ["simulate", "lock_report"])
+def test_commands_that_need_postgresql_say_so(project: Project, command: str) -> None:
+    done = project.run("manage.py", command)
+    assert done.returncode
+    assert "CommandError: Database 'default' " in done.stderr
+    assert "PostgreSQL" in done.stderr
+
+
+def test_no_deposit_is_lost(project: Project) -> None:
+    assert project.manage("race").startswith("100.00 in 100 entries\n")
+
+
+def test_the_books_can_be_checked(project: Project) -> None:
+    printed = project.manage("reconcile", "--model", "wallets.Wallet")
+    assert printed.endswith("Every balance of wallets.Wallet is what its entries say.\n")
+
+
+def test_no_migration_is_missing(project: Project) -> None:
+    assert "No changes detected" in project.manage("makemigrations", "--check", "--dry-run")

@@ -1,0 +1,79 @@
+"""Real browsers for tests: Debian's chromium where there is one, otherwise the one that playwright installs."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
+
+from tests.support.sessions import all_others_are_idle, until
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+_PATIENCE_MS = 15_000
+"""How long a page may take to become as it should be, on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for a module.
+
+    Playwright runs an event loop in the thread of the tests, which looks asynchronous to Django as long as it lives:
+    one for the whole session would be in the way of every test that comes later.
+    """
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        try:
+            browser = playwright.chromium.launch(args=FLAGS, executable_path=found)
+        except Error as error:
+            pytest.skip(f"there is no chromium to test with: {error.message.splitlines()[0]}")
+        expect.set_options(timeout=_PATIENCE_MS)
+        with browser:
+            yield browser
+
+
+@pytest.fixture
+def logged_in(live_server: Any, chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """Open a browser window in which somebody is logged in; each has cookies of its own.
+
+    At the end nobody asks the server any more, so that no request meets the next test.
+    """
+    contexts: list[BrowserContext] = []
+
+    def open_page(person: Any, **options: Any) -> Page:
+        client = Client()
+        client.force_login(person)
+        session = {"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}
+        context = chromium.new_context(base_url=live_server.url, **options)
+        contexts.append(context)
+        context.set_default_timeout(_PATIENCE_MS)
+        context.add_cookies([session])  # type: ignore[list-item]
+        return context.new_page()
+
+    yield open_page
+    for context in contexts:
+        for page in context.pages:
+            page.evaluate("navigator.sendBeacon = () => true")
+        context.close()
+    until(all_others_are_idle, "the server to have answered")
+
+
+@pytest.fixture
+def staff_page(logged_in: Callable[..., Page]) -> Callable[..., Page]:
+    """Open a browser window in which a superuser of this name is logged in."""
+
+    def open_page(name: str, **options: Any) -> Page:
+        user, _ = get_user_model().objects.get_or_create(username=name, is_staff=True, is_superuser=True)
+        return logged_in(user, **options)
+
+    return open_page

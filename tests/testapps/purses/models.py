@@ -1,0 +1,128 @@
+"""Every name, key and default that a project may change, and what keeps its accounts from the compiled statements."""
+
+import uuid
+from decimal import Decimal
+from typing import Any
+
+from django.db import models
+
+from accounts.abstract import AbstractAccount, AbstractEntry
+from django_lockstep.locking import VersionedManager
+
+
+class Purse(AbstractAccount):
+    """Another key, another table, other columns."""
+
+    code = models.UUIDField(primary_key=True, default=uuid.uuid4, db_column="purse code")
+    balance = models.DecimalField(max_digits=19, decimal_places=2, default=Decimal(0), db_column="coins")
+    changed_on = models.DateField(auto_now=True)
+    note = models.CharField(max_length=50, blank=True)
+    wishes = models.JSONField(default=dict)
+
+    class Meta(AbstractAccount.Meta):
+        db_table = "purses of others"
+
+
+def channel() -> str:
+    return "web"
+
+
+class PurseEntry(AbstractEntry):
+    """Columns more, whose values only Django knows."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    account = models.ForeignKey(Purse, on_delete=models.PROTECT, related_name="entries", db_column="purse")
+    channel = models.CharField(max_length=20, default=channel, db_column="via")
+    booked_on = models.DateField(auto_now_add=True)
+
+    class Meta(AbstractEntry.Meta):
+        indexes = []
+        ordering = ["version_after"]
+
+
+class Elsewhere(AbstractAccount):
+    """In a schema of its own; the table is not made."""
+
+    user = None  # type: ignore[assignment]
+
+    class Meta(AbstractAccount.Meta):
+        managed = False
+        db_table = 'vault"."purse'
+        constraints = []
+
+
+class ElsewhereEntry(AbstractEntry):
+    account = models.ForeignKey(Elsewhere, on_delete=models.PROTECT, related_name="entries")
+
+    class Meta(AbstractEntry.Meta):
+        managed = False
+        db_table = 'vault"."entry'
+        constraints = []
+        indexes = []
+
+
+class Shouted(models.CharField):  # type: ignore[type-arg]
+    """Not read as it is stored."""
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        return f"upper({sql})", params
+
+
+class Audited(AbstractAccount):
+    """Does more when an entry is written."""
+
+    user = None  # type: ignore[assignment]
+    place = Shouted(max_length=10, default="")
+
+    class Meta(AbstractAccount.Meta):
+        managed = False
+        constraints = []
+
+    def record(self, *args: Any, **kwargs: Any) -> Any:
+        return super().record(*args, **kwargs)
+
+
+class AuditedEntry(AbstractEntry):
+    account = models.ForeignKey(Audited, on_delete=models.PROTECT, related_name="entries")
+
+    class Meta(AbstractEntry.Meta):
+        managed = False
+        constraints = []
+        indexes = []
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        super().save(*args, **kwargs)
+
+
+class OpenOnly(VersionedManager[Any]):
+    """Hides accounts that are closed."""
+
+    def get_queryset(self) -> Any:
+        return super().get_queryset().filter(overdraft_limit=0)
+
+
+class Closable(AbstractAccount):
+    """Shows only some of its rows."""
+
+    user = None  # type: ignore[assignment]
+    objects = OpenOnly()  # type: ignore[misc]
+
+    class Meta(AbstractAccount.Meta):
+        managed = False
+        constraints = []
+
+
+class ClosableEntry(AbstractEntry):
+    account = models.ForeignKey(Closable, on_delete=models.PROTECT, related_name="entries")
+
+    class Meta(AbstractEntry.Meta):
+        managed = False
+        constraints = []
+        indexes = []
+
+
+class Premium(Elsewhere):
+    """Has a table of its own besides its parent's."""
+
+    class Meta:
+        managed = False
