@@ -1,52 +1,28 @@
-"""The account and its ledger as abstract models: importable without being installed, for a project's own tables."""
+"""What `accounts.models` stands on: the fields of accounts and entries, and the steps that every change shares."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, Literal, Self, cast
 
-from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage
-from django.core.exceptions import FieldDoesNotExist
-from django.db import connections, models, router, transaction
+from django.db import models
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE, parse_amount
-from accounts.batches import apply_many
-from accounts.changes import LONGEST_KEY, Applied, Change, checked_key, reused
+from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE
 from accounts.checks import account_checks, check_append_only
+from accounts.engine.changes import LONGEST_KEY, reused
 from accounts.errors import EntryIsFinal, InsufficientFunds, InvalidAmount
-from accounts.statements import Ledger, ledger_of
-from django_lockstep.errors import StaleVersionError, translated_errors
-from django_lockstep.locking.durations import Duration
-from django_lockstep.locking.rows import lock_rows
-from django_lockstep.locking.transactions import commits_each_statement
+from django_lockstep.locking.memory import take_over, undo_on_rollback
 from django_lockstep.locking.versions import VersionedModel
+from django_lockstep.locking.writes import current_version, row_of
 
-__all__ = ["AbstractAccount", "AbstractEntry"]
-
-
-def account_model(label: str) -> type[AbstractAccount]:
-    """Return the installed account model with this label. Raises ``ValueError`` unless it is one, with entries."""
-    try:
-        model = apps.get_model(label)
-    except (LookupError, ValueError) as error:
-        raise ValueError(f"--model {label}: there is no such model ({error})") from error
-    if not issubclass(model, AbstractAccount):
-        raise ValueError(  # noqa: TRY004 - it is the option's value that is wrong
-            f"--model {label}: it is not a subclass of accounts.abstract.AbstractAccount"
-        )
-    try:
-        model.entry_model()
-    except FieldDoesNotExist as error:
-        raise ValueError(f"--model {label}: no entry model refers to it with related_name='entries'") from error
-    return model
+__all__ = ["AbstractBaseAccount", "AbstractEntry", "money"]
 
 
 def money(**options: Any) -> models.DecimalField[Decimal | int | str | Combinable, Decimal]:
@@ -54,12 +30,11 @@ def money(**options: Any) -> models.DecimalField[Decimal | int | str | Combinabl
     return models.DecimalField(max_digits=MAX_DIGITS, decimal_places=PLACES, **options)
 
 
-class AbstractAccount(VersionedModel):
-    """An account whose balance changes by entries.
+class AbstractBaseAccount(VersionedModel):
+    """An account whose balance changes by entries; `accounts.models.AbstractAccount` adds the ways to change it.
 
     A concrete subclass needs an entry model: a subclass of `AbstractEntry` whose ``account`` is a foreign key to it
-    with ``related_name="entries"``. The pessimistic class methods lock the row first; the optimistic instance methods
-    write only if nobody else has. Both bump the version, so that each notices the other.
+    with ``related_name="entries"``.
     """
 
     user = models.ForeignKey(
@@ -96,174 +71,32 @@ class AbstractAccount(VersionedModel):
         """Add the checks of `accounts.checks` to Django's own."""
         return [*super().check(**kwargs), *account_checks(cls)]
 
-    # Pessimistic: whoever comes second waits for the row.
+    @classmethod
+    def entry_model(cls) -> type[AbstractEntry]:
+        """Return the model of this account's entries. Raises ``FieldDoesNotExist`` if none points here."""
+        return cls._meta.get_field("entries").related_model  # type: ignore[return-value]
 
     @classmethod
-    def deposit(
-        cls,
-        pk: object,
-        amount: object,
-        *,
-        idempotency_key: str | None = None,
-        nowait: bool = False,
-        timeout: Duration | None = None,
-        using: str | None = None,
-    ) -> Self:
-        """Add the amount to the balance while the row is locked ``FOR NO KEY UPDATE``; return the account.
-
-        Opens a transaction, or joins the caller's, whose end then releases the lock. Waits for the row without bound,
-        at most ``timeout`` (timedelta or seconds), or not at all (``nowait``). A second call with the same
-        ``idempotency_key`` and amount changes nothing and returns the account as the first call left it, also when both
-        run at the same time. Right at every isolation level.
-
-        Raises `InvalidAmount` before any SQL, ``DoesNotExist``, `IdempotencyKeyReused`, `LockNotAvailable`,
-        `DeadlockDetected`, and above READ COMMITTED `SerializationFailure`.
-        """
-        return cls._change_locked(
-            pk, parse_amount(amount), idempotency_key=idempotency_key, nowait=nowait, timeout=timeout, using=using
-        )
+    def rows(cls, using: str) -> models.QuerySet[Self]:
+        """Return the accounts on this database, but for those that the default manager hides."""
+        rows: models.QuerySet[Self] = cast("Any", cls._default_manager).using(using)
+        return rows
 
     @classmethod
-    def withdraw(
-        cls,
-        pk: object,
-        amount: object,
-        *,
-        idempotency_key: str | None = None,
-        nowait: bool = False,
-        timeout: Duration | None = None,
-        using: str | None = None,
-    ) -> Self:
-        """Take the amount off the balance; as `deposit`, and raises `InsufficientFunds` below the overdraft limit."""
-        return cls._change_locked(
-            pk, -parse_amount(amount), idempotency_key=idempotency_key, nowait=nowait, timeout=timeout, using=using
-        )
-
-    @classmethod
-    def transfer(
-        cls,
-        source_pk: object,
-        target_pk: object,
-        amount: object,
-        *,
-        idempotency_key: str | None = None,
-        nowait: bool = False,
-        timeout: Duration | None = None,
-        using: str | None = None,
-    ) -> tuple[Self, Self]:
-        """Move the amount between two accounts in one transaction; return (source, target).
-
-        Both rows are locked in primary-key order, so that opposite transfers never deadlock. The idempotency key is
-        the source account's. Raises as `withdraw` does, and ``ValueError`` for one account as source and target.
-        """
-        moved, key = parse_amount(amount), checked_key(idempotency_key)
-        source_pk, target_pk = cls._meta.pk.to_python(source_pk), cls._meta.pk.to_python(target_pk)
-        if source_pk == target_pk:
-            raise ValueError(f"A transfer needs two accounts, but source and target are both {source_pk!r}")
-        using = using or router.db_for_write(cls)
-        with translated_errors(model=cls, pk=[source_pk, target_pk]), transaction.atomic(using=using):
-            rows = lock_rows(cls, [source_pk, target_pk], nowait=nowait, timeout=timeout, using=using)
-            source, target = sorted(rows, key=lambda row: row.pk != source_pk)
-            with source._written_to(using), target._written_to(using):
-                if not source._is_replay(-moved, key, to=target):
-                    transfer = uuid.uuid4()
-                    source._book(-moved, idempotency_key=key, transfer=transfer)
-                    target._book(moved, transfer=transfer)
+    def two_keys(cls, source_pk: object, target_pk: object) -> tuple[Any, Any]:
+        """Return the keys of a transfer, as the model has them. Raises ``ValueError`` for one and the same account."""
+        source, target = cls._meta.pk.to_python(source_pk), cls._meta.pk.to_python(target_pk)
+        if source == target:
+            raise ValueError(f"A transfer needs two accounts, but source and target are both {source!r}")
         return source, target
 
-    @classmethod
-    def apply_many(cls, changes: Iterable[Change | tuple[Any, Any]], *, using: str | None = None) -> list[Applied]:
-        """Make many changes of many accounts, all or none, each with its entry; return what each came to, in order.
+    def own_row(self, *, using: str) -> models.QuerySet[Any]:
+        """Return the account's row as a query set: in the table of its balance and version."""
+        return row_of(type(self), self.pk, using=using)
 
-        ``changes`` are `Change` or pairs of a primary key and a signed amount. All accounts are locked ``FOR NO KEY
-        UPDATE`` in primary-key order; on PostgreSQL all of it is one statement, however many changes there are. Those
-        of one account happen in the order given: each balance along the way keeps the overdraft limit, as if they had
-        been made one by one. A change whose ``idempotency_key`` was used before, here or in the list, is left out, and
-        its answer says so. Opens a transaction or joins the caller's; waits for the rows without bound.
-
-        Raises `InvalidAmount` or ``ValueError`` before any SQL, ``DoesNotExist``, `InsufficientFunds`,
-        `IdempotencyKeyReused`, each with the ``index`` of the change, `DeadlockDetected`, and above READ COMMITTED
-        `SerializationFailure`.
-        """
-        return apply_many(cls, changes, using=using)
-
-    @classmethod
-    def _change_locked(
-        cls,
-        pk: object,
-        amount: Decimal,
-        *,
-        idempotency_key: str | None,
-        nowait: bool,
-        timeout: Duration | None,
-        using: str | None,
-    ) -> Self:
-        pk, key = cls._meta.pk.to_python(pk), checked_key(idempotency_key)
-        using = using or router.db_for_write(cls)
-        with translated_errors(model=cls, pk=pk):
-            if key is None and timeout is None and commits_each_statement(connections[using]):
-                ledger = ledger_of(cls, using)
-                account = ledger and ledger.lock_and_add(pk, amount, wait="nowait" if nowait else "queue")
-                if account:
-                    return account
-            # In steps, where more is asked for, and where the one statement did nothing: here it is said why.
-            with transaction.atomic(using=using):
-                account = cls._locked(pk, nowait=nowait, timeout=timeout, using=using)
-                with account._written_to(using):
-                    if not account._is_replay(amount, key):
-                        account._book(amount, idempotency_key=key)
-        return account
-
-    @classmethod
-    def _locked(cls, pk: object, *, nowait: bool, timeout: Duration | None, using: str) -> Self:
-        """Lock the row and return it."""
-        ledger = ledger_of(cls, using) if timeout is None else None
-        account = ledger and ledger.lock(pk, wait="nowait" if nowait else "wait")
-        return account or lock_rows(cls, [pk], nowait=nowait, timeout=timeout, using=using)[0]
-
-    # Optimistic: whoever comes second is told so.
-
-    def try_deposit(self, amount: object, *, idempotency_key: str | None = None) -> bool:
-        """Add the amount if the account is still as this instance saw it, in one guarded UPDATE, with its entry.
-
-        True: done, and the instance holds the new balance and version. False: somebody was faster, nothing was written,
-        the instance is as it was (``refresh_from_db()`` and decide again; `retry_on_conflict` does both in a loop). A
-        key that was used for the same amount answers True with the balance and version of the first time.
-
-        Opens a transaction, or a savepoint in the caller's. Above READ COMMITTED raises `SerializationFailure` where it
-        would return False. Raises `InvalidAmount` before any SQL, ``DoesNotExist`` where the row is gone,
-        `IdempotencyKeyReused`.
-        """
-        return self._try_change(parse_amount(amount), idempotency_key=idempotency_key)
-
-    def try_withdraw(self, amount: object, *, idempotency_key: str | None = None) -> bool:
-        """Take the amount off; as `try_deposit`, and raises `InsufficientFunds` if the account seen is the current."""
-        return self._try_change(-parse_amount(amount), idempotency_key=idempotency_key)
-
-    def _try_change(self, amount: Decimal, *, idempotency_key: str | None) -> bool:
-        key = checked_key(idempotency_key)
-        using = self._write_alias()
-        # One statement that is a transaction by itself needs no other around it.
-        ledger = ledger_of(type(self), using)
-        alone = key is None and ledger is not None and commits_each_statement(connections[using])
-        block: AbstractContextManager[None] = nullcontext() if alone else transaction.atomic(using=using)
-        with translated_errors(model=type(self), pk=self.pk), block:
-            if self._is_replay(amount, key):
-                return True
-            try:
-                balance = self.balance_after(amount)
-            except InsufficientFunds:
-                if self._is_outdated(using):
-                    return False
-                raise
-            return self._write(amount, balance, ledger=ledger, idempotency_key=key)
-
-    def _is_outdated(self, using: str) -> bool:
-        """Whether somebody changed the row since it was read. Raises ``DoesNotExist`` if it is gone."""
-        current = type(self)._base_manager.using(using).values_list("version", flat=True).get(pk=self.pk)
-        return bool(current != self.version)
-
-    # What every way of changing a balance shares.
+    def covers(self, amount: Decimal) -> bool:
+        """Whether the balance and the overdraft limit of this instance allow taking the amount off."""
+        return bool(self.balance - amount >= -self.overdraft_limit)
 
     def balance_after(self, amount: Decimal) -> Decimal:
         """Return the balance that this signed amount leads to, from the balance of this instance.
@@ -271,7 +104,7 @@ class AbstractAccount(VersionedModel):
         Raises `InsufficientFunds` below the overdraft limit, `InvalidAmount` above what a balance can hold.
         """
         balance: Decimal = self.balance + amount
-        if amount < 0 and balance < -self.overdraft_limit:
+        if amount < 0 and not self.covers(-amount):
             raise InsufficientFunds(
                 f"{self._meta.label} {self.pk!r} has {self.balance} and an overdraft limit of {self.overdraft_limit}: "
                 f"not enough for {-amount}",
@@ -284,9 +117,16 @@ class AbstractAccount(VersionedModel):
             raise InvalidAmount(f"Invalid amount {amount}: {rule}", value=amount, rule=rule)
         return balance
 
-    def record(self, amount: Decimal, *, idempotency_key: str | None = None, transfer: uuid.UUID | None = None) -> Any:
+    def record(
+        self,
+        amount: Decimal,
+        *,
+        using: str,
+        idempotency_key: str | None = None,
+        transfer: uuid.UUID | None = None,
+    ) -> Any:
         """Write the entry of a change: the signed amount with this instance's balance and version after it."""
-        return self._entries().create(
+        return entries_of(type(self), using).create(
             account_id=self.pk,
             amount=amount,
             balance_after=self.balance,
@@ -295,46 +135,47 @@ class AbstractAccount(VersionedModel):
             transfer=transfer,
         )
 
-    def _book(self, amount: Decimal, **entry: Any) -> None:
-        """Change the balance of a row that is locked, with its entry."""
-        ledger = ledger_of(type(self), self._write_alias())
-        if not self._write(amount, self.balance_after(amount), ledger=ledger, **entry):
-            raise StaleVersionError(model=type(self), pk=self.pk, expected=self.version, target=self)
+    def accept_written(self, *, using: str, **written: Any) -> None:
+        """Put into the instance what a guarded UPDATE wrote into its row; a rollback takes it out again."""
+        take_over(self, written, undo=undo_on_rollback(self, using))
 
-    def _write(self, amount: Decimal, balance: Decimal, *, ledger: Ledger[Any] | None, **entry: Any) -> bool:
-        """Write the balance and its entry if the row is as this instance saw it; return whether it was."""
-        if ledger is not None:
-            return self._write_guarded(
-                lambda seen, _: ledger.write(self.pk, balance, seen=seen, entry={"amount": amount, **entry})
-            )
-        written = self.update_if_unchanged(balance=balance)
-        if written:
-            self.record(amount, **entry)
-        return written
+    def is_outdated(self, *, using: str) -> bool:
+        """Whether the row was changed since it was read. Raises ``DoesNotExist`` if it is gone."""
+        return self._version_now(using) != self.version
 
-    @classmethod
-    def entry_model(cls) -> type[AbstractEntry]:
-        """Return the model of this account's entries. Raises ``FieldDoesNotExist`` if none points here."""
-        return cls._meta.get_field("entries").related_model  # type: ignore[return-value]
+    def lost_to_another_writer(self, *, using: str) -> Literal[False]:
+        """Return False, for a guarded UPDATE that matched no row. Raises ``DoesNotExist`` if the row is gone."""
+        self._version_now(using)
+        return False
 
-    def _entries(self) -> models.QuerySet[Any]:
-        return self.entry_model()._base_manager.using(self._write_alias())
+    def _version_now(self, using: str) -> int:
+        version = current_version(type(self), self.pk, using=using)
+        if version is None:
+            raise type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
+        return version
 
-    def _is_replay(self, amount: Decimal, key: str | None, *, to: Self | None = None) -> bool:
+    def already_done(self, amount: Decimal, key: str | None, *, using: str, to: Self | None = None) -> bool:
         """Whether the key's operation was done before; if so, put the accounts into the state that it left.
 
-        Raises `IdempotencyKeyReused` if it was another operation.
+        Without a key it never was. Raises `IdempotencyKeyReused` if the key was used for another operation.
         """
-        first = key and self._entries().filter(account_id=self.pk, idempotency_key=key).first()
+        entries = entries_of(type(self), using)
+        first = key and entries.filter(account_id=self.pk, idempotency_key=key).first()
         if not first:
             return False
         arrived = to and first.arrival_at(to.pk)
         if first.amount != amount or (first.transfer is None) != (to is None) or (to and not arrived):
             raise reused(self.pk, key, amount=first.amount)
-        first.restore(self)
+        first.restore(self, using=using)
         if to and arrived:
-            arrived.restore(to)
+            arrived.restore(to, using=using)
         return True
+
+
+def entries_of(model: type[Any], using: str) -> models.QuerySet[Any]:
+    """Return the entries of the model's accounts, whatever their default manager hides."""
+    rows: models.QuerySet[Any] = model.entry_model()._base_manager.using(using)
+    return rows
 
 
 class EntryQuerySet(models.QuerySet[Any]):
@@ -411,11 +252,11 @@ class AbstractEntry(models.Model):
         entries: models.QuerySet[Any] = type(self)._base_manager.using(self._state.db)
         return entries.filter(account_id=pk, transfer=self.transfer).first()
 
-    def restore(self, account: AbstractAccount) -> None:
+    def restore(self, account: AbstractBaseAccount, *, using: str) -> None:
         """Put into the instance what the account was after this entry; nothing is written.
 
         Raises ``DoesNotExist`` where the account is gone.
         """
         # With a newer version than its other values were read with, the instance could overwrite what changed since.
-        account.refresh_from_db(using=account._write_alias())
+        account.refresh_from_db(using=using)
         account.balance, account.version = self.balance_after, self.version_after

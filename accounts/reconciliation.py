@@ -11,7 +11,7 @@ from django.db import router
 from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import Lag, Lead
 
-from accounts.abstract import AbstractAccount
+from accounts.models import AbstractAccount
 
 __all__ = ["ChainBreak", "chain_breaks"]
 

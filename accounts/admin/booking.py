@@ -13,7 +13,7 @@ from django import forms
 from django.db import connections, router, transaction
 from django.utils.translation import gettext_lazy as _
 
-from accounts.abstract import AbstractAccount
+from accounts.models import AbstractAccount
 from django_lockstep.admin.tokens import FIELD, Seen
 from django_lockstep.errors import StaleVersionError
 

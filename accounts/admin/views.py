@@ -18,9 +18,9 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from accounts.abstract import AbstractAccount
 from accounts.admin.booking import FORMS, Booking, BookingForm
 from accounts.errors import AccountError
+from accounts.models import AbstractAccount
 from django_lockstep.errors import ConcurrencyError
 
 __all__ = ["BookingMixin"]

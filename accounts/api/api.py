@@ -14,11 +14,11 @@ from ninja.openapi.schema import OpenAPISchema
 from ninja.pagination import CursorPagination, paginate
 from ninja.throttling import BaseThrottle
 
-from accounts.abstract import AbstractAccount
 from accounts.api.bank import Bank
 from accounts.api.schemas import AccountOut, EntryOut, ProblemOut, TransferOut
 from accounts.api.tokens import TokenUser
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
+from accounts.models import AbstractAccount
 from django_lockstep.contrib.logins import SessionUser
 from django_lockstep.http import Problem
 from django_lockstep.http.ninja import answer_with_problems

@@ -10,10 +10,10 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja.errors import HttpError
 
-from accounts.abstract import AbstractAccount
 from accounts.amounts import PLACES, parse_amount
 from accounts.api.idempotency import idempotency_key, one_at_a_time
 from accounts.api.schemas import AccountIn, ChangeIn, TransferIn
+from accounts.models import AbstractAccount
 from django_lockstep.http import check_preconditions, etag, not_modified, require_match, seen_elsewhere
 from django_lockstep.http.errors import PreconditionFailed
 from django_lockstep.locking import DeadlockDetected, SerializationFailure, lock_rows, retry_on_conflict

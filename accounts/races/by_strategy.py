@@ -10,7 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from accounts.fast import FAST, contention
+from accounts.contention import contention
 from accounts.models import Account
 from accounts.races.race import pair
 from accounts.races.rows import accounts, balances, one_account, open_account, two_accounts
@@ -22,7 +22,8 @@ __all__ = ["races"]
 
 
 def story_race(story: Story, strategy: Strategy) -> Race:
-    """Return the story as this strategy plays it, as it is written or with SQL that was compiled once."""
+    """Return the story as this strategy plays it, by its engine."""
+    compiled = strategy.engine == "compiled"
 
     def set_up() -> Any:
         contention.forget()  # what one schedule taught would change the next
@@ -32,8 +33,8 @@ def story_race(story: Story, strategy: Strategy) -> Race:
         return lambda pk: getattr(strategy, kind)(pk, amount) and None
 
     return pair(
-        f"{story.name}:{'compiled-' if strategy.compiled else ''}{strategy.name}",
-        f"{story.text} {strategy.summary}{' In as few round trips as can be.' if strategy.compiled else ''}",
+        f"{story.name}:{'compiled-' if compiled else ''}{strategy.name}",
+        f"{story.text} {strategy.summary}{' In as few round trips as can be.' if compiled else ''}",
         actor=[change(kind, amount) for kind, amount in story.changes],
         set_up=set_up,
         invariant=lambda pk: story.is_kept_by(Account.objects, pk),
@@ -90,9 +91,10 @@ def idempotent_deposit(pk: Any) -> None:
 
 def races() -> Iterator[Race]:
     """Yield them."""
-    plain = {name: strategy.bound(compiled=False) for name, strategy in STRATEGIES.items()}
+    plain = {name: strategy.bound(engine="plain") for name, strategy in STRATEGIES.items()}
+    compiled = [strategy.bound(engine="compiled") for strategy in STRATEGIES.values() if strategy.has_counterpart]
     for story in STORIES.values():
-        for strategy in (*plain.values(), *(STRATEGIES[name] for name in FAST)):
+        for strategy in (*plain.values(), *compiled):
             yield story_race(story, strategy)
     for name, strategy in plain.items():
         if name == "pessimistic_nowait":
@@ -100,7 +102,7 @@ def races() -> Iterator[Race]:
         yield transfer_race(name, strategy, deadlocks=name == "naive_atomic")
     yield transfer_race(
         "ordered",
-        STRATEGIES["pessimistic"],
+        plain["pessimistic"],
         text="Opposite transfers that lock both accounts in primary-key order.",
         waits=frozenset({"SELECT"}),
     )

@@ -11,7 +11,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError, connections, models, transaction
 
-from accounts.abstract import AbstractAccount
+from accounts.models import AbstractAccount
 from accounts.operations import AppendOnly
 from django_lockstep.locking.triggers import trigger_name
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from django.apps import apps
 
-from accounts.abstract import AbstractAccount
 from accounts.errors import InsufficientFunds
+from accounts.models import AbstractAccount
 from accounts.races.ground import Ground
 from accounts.races.mix import Mix
 from accounts.strategies import STRATEGIES, Strategy

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError, connections
 
-from accounts.abstract import AbstractAccount
+from accounts.models import AbstractAccount
 from accounts.races.ground import Ground
 from django_lockstep.lab.simulator.database import require_row_locks, require_tables
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 
-from accounts.abstract import AbstractAccount
-from accounts.models import Account
+from accounts.models import AbstractAccount, Account
 
 __all__ = [
     "accounts",

@@ -11,7 +11,8 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError, connections, router
 
-from accounts.abstract import AbstractAccount, account_model
+from accounts.binding import account_model
+from accounts.models import AbstractAccount
 from accounts.races.ground import Ground, PurgeError
 from accounts.races.load import LoadContender, described
 from accounts.races.mix import Mix

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from django.apps import apps
 
-from accounts.abstract import AbstractAccount
 from accounts.errors import InsufficientFunds
+from accounts.models import AbstractAccount
 from accounts.races.ground import Ground
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.scenario import Scenario

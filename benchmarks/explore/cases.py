@@ -33,7 +33,7 @@ _SIMPLE = ("naive", "pessimistic", "optimistic", "conditional_update", "serializ
 THREE: Mapping[str, Race] = MappingProxyType(
     {
         race.name: race
-        for race in (story_race(_THREE_DEPOSITS, STRATEGIES[name].bound(compiled=False)) for name in _SIMPLE)
+        for race in (story_race(_THREE_DEPOSITS, STRATEGIES[name].bound(engine="plain")) for name in _SIMPLE)
     }
 )
 """Three actors, by name."""

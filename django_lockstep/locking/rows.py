@@ -22,7 +22,7 @@ from django_lockstep.locking.fields import parents_of
 
 M = TypeVar("M", bound=Model)
 
-__all__ = ["LockOptions", "lock_row", "lock_rows", "require_transaction"]
+__all__ = ["LockOptions", "lock_row", "lock_rows", "lock_timeout", "require_transaction", "row_lock"]
 
 _LONGEST_MS = 2**31 - 1
 
@@ -75,11 +75,11 @@ def lock_rows(
     connection = connections[queryset.db]
     require_transaction(connection, queryset.model)
     wanted = _primary_keys(queryset.model, pks)
-    limit = None if timeout is None else _milliseconds(connection, timeout, nowait=nowait, skip_locked=skip_locked)
-    queryset = queryset.select_for_update(
-        nowait=nowait, skip_locked=skip_locked, **_strength(connection, queryset.model, no_key=no_key, of=of)
-    )
-    with translated_errors(model=queryset.model, pk=sorted(wanted)), _lock_timeout(connection, limit):
+    options = row_lock(queryset.model, using=connection.alias, no_key=no_key, of=of, nowait=nowait)
+    queryset = queryset.select_for_update(skip_locked=skip_locked, **options)
+    never_waits = nowait or skip_locked
+    bounded = lock_timeout(timeout, using=connection.alias, never_waits=never_waits)
+    with translated_errors(model=queryset.model, pk=sorted(wanted)), bounded:
         locked = list(queryset.filter(pk__in=wanted).order_by("pk"))
     if not skip_locked:
         _require_all(queryset.model, wanted - {row.pk for row in locked})
@@ -111,14 +111,19 @@ def _primary_keys(model: type[Model], pks: Iterable[object]) -> set[Any]:
     return {model._meta.pk.to_python(pk) for pk in pks}
 
 
-def _strength(
-    connection: BaseDatabaseWrapper, model: type[Model], *, no_key: bool, of: Sequence[str] | None
+def row_lock(
+    model: type[Model], *, using: str, no_key: bool = True, of: Sequence[str] | None = None, nowait: bool = False
 ) -> dict[str, Any]:
-    """Return what ``select_for_update`` takes; where the database lacks an option, the stronger lock without it."""
-    features = connection.features
+    """Return the options of ``select_for_update`` that lock the model's own rows, and nothing that is joined to them.
+
+    ``FOR NO KEY UPDATE``, or ``FOR UPDATE`` with ``no_key=False``, ``OF`` the tables that a row is in. Where the
+    database lacks an option, the stronger lock without it.
+    """
+    features = connections[using].features
     return {
         "no_key": no_key and features.has_select_for_no_key_update,
         "of": tuple(of or own_tables(model)) if features.has_select_for_update_of else (),
+        "nowait": nowait,
     }
 
 
@@ -137,26 +142,33 @@ def _parent_links(model: type[Model], *, prefix: str = "") -> Iterator[str]:
             yield prefix + link.name
 
 
-def _milliseconds(connection: BaseDatabaseWrapper, timeout: Duration, *, nowait: bool, skip_locked: bool) -> int:
-    if nowait or skip_locked:
-        raise ValueError("timeout cannot be combined with nowait or skip_locked, which never wait")
-    if connection.vendor != "postgresql":
-        raise NotSupportedError(f"timeout needs PostgreSQL's lock_timeout; {connection.vendor} has none")
-    # Rounded up, because lock_timeout = 0 would mean to wait for ever.
-    return min(math.ceil(seconds(timeout, name="timeout") * 1000), _LONGEST_MS)
-
-
 @contextmanager
-def _lock_timeout(connection: BaseDatabaseWrapper, limit: int | None) -> Iterator[None]:
-    """Bound lock waits in the block to ``limit`` milliseconds; a failed block is undone by its rollback."""
-    if limit is None:
+def lock_timeout(timeout: Duration | None, *, using: str, never_waits: bool = False) -> Iterator[None]:
+    """Bound every lock wait in the block to ``timeout`` (timedelta or seconds); None leaves the session's own limit.
+
+    For a block inside a transaction, whose own ``lock_timeout`` comes back at its end; a block that fails is undone by
+    its rollback. Raises ``ValueError`` before any SQL for a timeout of a lock that ``never_waits``,
+    ``NotSupportedError`` on other databases than PostgreSQL.
+    """
+    if timeout is None:
         yield
         return
+    connection = connections[using]
+    limit = _milliseconds(connection, timeout, never_waits=never_waits)
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)", [f"{limit}ms"])
         before = cursor.fetchone()[0]
         yield
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
+
+
+def _milliseconds(connection: BaseDatabaseWrapper, timeout: Duration, *, never_waits: bool) -> int:
+    if never_waits:
+        raise ValueError("timeout cannot be combined with nowait or skip_locked, which never wait")
+    if connection.vendor != "postgresql":
+        raise NotSupportedError(f"timeout needs PostgreSQL's lock_timeout; {connection.vendor} has none")
+    # Rounded up, because lock_timeout = 0 would mean to wait for ever.
+    return min(math.ceil(seconds(timeout, name="timeout") * 1000), _LONGEST_MS)
 
 
 def _require_all(model: type[Model], missing: set[Any]) -> None:

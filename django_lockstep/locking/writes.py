@@ -21,6 +21,7 @@ __all__ = [
     "current_version",
     "place_type",
     "python_values",
+    "row_of",
     "touched",
     "version_kept",
     "write_if",
@@ -100,6 +101,15 @@ def _lock_earlier(model: type[models.Model], pk: object, others: list[type[model
     for owner in order[: order.index(version_field(model).model)]:
         if owner in others:
             list(_rows(model, owner, pk, using=using).select_for_update(no_key=no_key).values_list("pk"))
+
+
+def row_of(model: type[models.Model], pk: object, *, using: str) -> models.QuerySet[Any]:
+    """Return the row with this key in the table that holds the version, also of a model that inherits it.
+
+    An ``update()`` of a child's query set writes its parent's row by the key alone, so that a guard on the version has
+    to stand in a query set of the parent.
+    """
+    return _rows(model, version_field(model).model, pk, using=using)
 
 
 def _by_table(

@@ -13,8 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from accounts import batches
-from accounts.changes import Applied, Change
+from accounts.engine.changes import Applied, Change
 from accounts.errors import AccountError, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
@@ -23,15 +22,7 @@ from django_lockstep.locking import transaction as isolated_transaction
 from tests.support.factories import AccountFactory
 from tests.support.sessions import Session
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(params=["compiled", "plain"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The one statement, or what other databases get."""
-    if request.param == "plain":
-        monkeypatch.setattr(batches, "batches_of", lambda ledger: None)
-    return str(request.param)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("engine")]
 
 
 def state(account: Account) -> tuple[str, int]:
@@ -62,14 +53,14 @@ def test_a_thousand_changes_of_many_accounts_keep_every_chain() -> None:
     assert not list(chain_breaks(Account))
 
 
-def test_it_is_one_statement_for_every_length(way: str) -> None:
+def test_it_is_one_statement_for_every_length(engine: str) -> None:
     pks = [AccountFactory.create().pk for _ in range(3)]
     texts = set()
     for length in (1, 3):
         with CaptureQueriesContext(connection) as captured:
             Account.apply_many([(pk, 1) for pk in pks[:length]])
         texts |= {len(captured)}
-    assert (texts == {1}) is (way == "compiled")
+    assert (texts == {1}) is (engine == "compiled")
 
 
 def test_nothing_at_all_is_no_statement(django_assert_num_queries: Any) -> None:
@@ -158,11 +149,11 @@ def test_a_key_that_comes_twice_counts_once() -> None:
     assert (state(account), state(other)) == (("11.00", 3), ("10.00", 2))
 
 
-def test_keys_need_no_transaction_around_the_one_statement(way: str) -> None:
+def test_keys_need_no_transaction_around_the_one_statement(engine: str) -> None:
     account = AccountFactory.create()
     with CaptureQueriesContext(connection) as captured:
         Account.apply_many([Change(account.pk, 1, idempotency_key="k")])
-    assert (len(captured) == 1) is (way == "compiled")
+    assert (len(captured) == 1) is (engine == "compiled")
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["recorded", "in the list"])

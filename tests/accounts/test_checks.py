@@ -12,9 +12,8 @@ from django.test.utils import isolate_apps
 from django.urls import path
 from django.views import View
 
-from accounts.abstract import AbstractAccount
 from accounts.checks import check_conflict_page
-from accounts.models import Account, Entry
+from accounts.models import AbstractAccount, Account, Entry
 from django_lockstep.locking import VersionedManager, VersionedModel, retry_on_conflict
 from django_lockstep.locking.checks import check_databases, check_retries_in_views, check_tables
 from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Seat

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from accounts.changes import Change
+from accounts.engine.changes import Change
+from accounts.engine.obstacles import customisations
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
-from accounts.statements.obstacles import customisations
 from accounts.strategies import STRATEGIES
 from tests.support.factories import AccountFactory
 
@@ -28,13 +28,7 @@ def pks(settings: Any) -> list[Any]:
     return pks
 
 
-@pytest.fixture(params=[True, False], ids=["compiled", "plain"])
-def compiled(request: pytest.FixtureRequest, settings: Any) -> bool:
-    settings.ACCOUNTS_COMPILED_SQL = request.param
-    return bool(request.param)
-
-
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("options", [{}, {"idempotency_key": "k"}, {"timeout": 5}], ids=str)
 def test_pessimistic_changes(pks: list[Any], options: dict[str, Any]) -> None:
     one, other = pks
@@ -47,7 +41,7 @@ def test_pessimistic_changes(pks: list[Any], options: dict[str, Any]) -> None:
     assert not list(chain_breaks(Account, using="default"))
 
 
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_strategies(pks: list[Any], name: str) -> None:
     strategy = STRATEGIES[name].bound(using="default")
@@ -59,9 +53,9 @@ def test_strategies(pks: list[Any], name: str) -> None:
 
 @pytest.mark.parametrize("steps", ["all at once", "one by one"])
 def test_batches(pks: list[Any], settings: Any, monkeypatch: pytest.MonkeyPatch, steps: str) -> None:
-    settings.ACCOUNTS_COMPILED_SQL = False
+    settings.ACCOUNTS_ENGINE = "plain"
     if steps == "one by one":
-        monkeypatch.setattr("accounts.batches.customisations", lambda model: [*customisations(model), "one"])
+        monkeypatch.setattr("accounts.engine.batches.customisations", lambda model: [*customisations(model), "one"])
     Account.apply_many([Change(pks[0], -5, "k"), (pks[1], 5)], using="default")
     assert [Account.objects.get(pk=pk).balance for pk in pks] == [95, 105]
     assert Entry.objects.count() == 2

@@ -9,10 +9,9 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from accounts.engine import ENGINES
 from accounts.errors import InsufficientFunds, InvalidAmount
-from accounts.fast import FAST, contention
 from accounts.models import Account
-from accounts.statements import Ledger
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.locking import retrying
 from tests.support.factories import AccountFactory
@@ -21,11 +20,12 @@ from tests.support.sessions import Gate, Session, gated, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+COMPILED = [name for name, strategy in STRATEGIES.items() if strategy.has_counterpart]
 WAYS = {
-    f"{name}-{how}": strategy.bound(compiled=how == "compiled")
+    f"{name}-{engine}": strategy.bound(engine=engine)
     for name, strategy in STRATEGIES.items()
-    for how in ("plain", "compiled")
-    if how == "plain" or name in FAST
+    for engine in ENGINES
+    if engine == "plain" or name in COMPILED
 }
 SAFE = {**{name: strategy for name, strategy in WAYS.items() if strategy.safe}, **HOT}
 UNSAFE = {name: strategy for name, strategy in WAYS.items() if not strategy.safe}
@@ -53,16 +53,16 @@ def test_the_ten_ways_are_there() -> None:
 
 
 def test_all_but_the_mistakes_and_another_package_have_compiled_sql() -> None:
-    assert STRATEGIES.keys() - FAST.keys() == {"naive", "naive_atomic", "django_concurrency"}
+    assert STRATEGIES.keys() - COMPILED == {"naive", "naive_atomic", "django_concurrency"}
 
 
-@pytest.mark.parametrize("name", FAST)
-def test_a_deposit_takes_the_compiled_way_unless_it_is_told_not_to(name: str) -> None:
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_deposit_runs_on_the_engine_that_it_is_bound_to(name: str) -> None:
     account = AccountFactory.create()
-    for compiled in (True, False):
+    for engine in ENGINES:
         with CaptureQueriesContext(connection) as captured:
-            STRATEGIES[name].bound(compiled=compiled).deposit(account.pk, 1)
-        assert any(entry["sql"].startswith("WITH ") for entry in captured) is compiled
+            STRATEGIES[name].bound(engine=engine).deposit(account.pk, 1)
+        assert any(entry["sql"].startswith("WITH ") for entry in captured) is (engine == "compiled")
 
 
 @every_of_ten
@@ -76,26 +76,6 @@ def test_each_says_what_it_is(strategy: Strategy) -> None:
 def books(strategy: Strategy) -> Books:
     """Where the strategy writes."""
     return books_of(strategy)
-
-
-@pytest.mark.parametrize("name", ["conditional_update", "adaptive"])
-def test_a_withdrawal_that_is_covered_by_now_needs_no_retry(
-    name: str, monkeypatch: pytest.MonkeyPatch, conflicts: list[object]
-) -> None:
-    """The statement said no, and somebody deposits before the account is looked at to say why."""
-    account = AccountFactory.create(balance=0)
-    read = Ledger.read
-    deposits = iter([10])
-
-    def read_late(ledger: Ledger[Account], pk: object) -> Account | None:
-        for amount in deposits:
-            Account.deposit(pk, amount)
-        return read(ledger, pk)
-
-    monkeypatch.setattr(Ledger, "read", read_late)
-    monkeypatch.setattr(contention, "expected", lambda row: True)
-    written = STRATEGIES[name].withdraw(account.pk, 10)
-    assert (written.balance, written.version, conflicts) == (0, 3, [])
 
 
 # Alone, all do the same.

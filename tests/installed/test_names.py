@@ -7,7 +7,7 @@ from tests.installed.conftest import Projects
 MODELS = """
 from django.db import models
 
-from accounts.abstract import AbstractAccount, AbstractEntry
+from accounts.models import AbstractAccount, AbstractEntry
 
 
 class {account}(AbstractAccount):

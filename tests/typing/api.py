@@ -10,10 +10,9 @@ from django.contrib.auth.models import User
 from django.db import migrations, models
 from django.db import transaction as db_transaction
 
-from accounts.abstract import AbstractAccount, AbstractEntry
-from accounts.changes import Applied, Change
+from accounts.engine.changes import Applied, Change
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
-from accounts.models import Account, Entry
+from accounts.models import AbstractAccount, AbstractEntry, Account, Entry
 from accounts.operations import AppendOnly
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.editing import (

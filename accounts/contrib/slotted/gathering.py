@@ -9,9 +9,9 @@ from typing import Any
 from django.db import connections, models, transaction
 from django.db.models import F, Q
 
-from accounts.changes import Applied, Change
 from accounts.contrib.slotted.querysets import locked
 from accounts.contrib.slotted.spreading import size_of, slot_here, try_add
+from accounts.engine.changes import Applied, Change
 from accounts.errors import InsufficientFunds
 from django_lockstep.locking.transactions import commits_each_statement
 

@@ -15,13 +15,13 @@ from django.db import models, router, transaction
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from accounts.abstract import AbstractAccount, AbstractEntry
 from accounts.amounts import parse_amount, parse_limit
-from accounts.changes import Applied
 from accounts.contrib.slotted.gathering import gather, withdraw
 from accounts.contrib.slotted.querysets import SlottedAccountQuerySet, sums
 from accounts.contrib.slotted.reshaping import reshape
 from accounts.contrib.slotted.spreading import add, shares
+from accounts.engine.changes import Applied
+from accounts.models import AbstractAccount, AbstractEntry
 from django_lockstep.errors import translated_errors
 
 __all__ = ["Slot", "SlotEntry", "SlottedAccount"]

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.db import models, transaction
 
-from accounts.changes import Change
 from accounts.contrib.slotted.querysets import locked
 from accounts.contrib.slotted.spreading import shares
+from accounts.engine.changes import Change
 from accounts.errors import InsufficientFunds
 from django_lockstep.locking.rows import lock_row
 

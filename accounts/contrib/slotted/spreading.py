@@ -1,20 +1,18 @@
-"""Which slot a connection writes, and the one statement that does it."""
+"""Which slot a connection writes."""
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from decimal import ROUND_DOWN, Decimal
-from typing import Any
+from typing import Any, cast
 
 from django.db import connections
 
 from accounts.amounts import PLACES
-from accounts.changes import Applied
-from accounts.statements import Ledger, Statements, ledger_of
-from accounts.statements.compiling import SIGNS, Sign
-from django_lockstep.locking.compiled import Compiled, fetch, parameter
+from accounts.engine import compiled_by
+from accounts.engine.changes import Applied
+from accounts.errors import InsufficientFunds
 
 __all__ = ["SHELF_LIFE", "add", "number_here", "shares", "size_of", "slot_here", "try_add"]
 
@@ -63,7 +61,7 @@ def add(model: type[Any], pk: Any, amount: Decimal, *, using: str) -> Applied:
     """Add a signed amount to the slot of this connection; return what that came to, of the slot."""
     applied = try_add(model, pk, amount, using=using)
     if applied is None:
-        # In steps, where there is no fast way, and where it did nothing: here it is said why.
+        # By the account's size now; here it is said why.
         slot = slot_here(model, pk, using=using)
         (applied,) = slot.apply_many([(slot.pk, amount)], using=using)
     return applied
@@ -76,30 +74,12 @@ def slot_here(model: type[Any], pk: Any, *, using: str) -> Any:
     return slots.get(account=pk, number=number)
 
 
+@compiled_by("accounts.contrib.slotted.compiled.try_add")
 def try_add(model: type[Any], pk: Any, amount: Decimal, *, using: str) -> Applied | None:
-    """Do as `add` if the one statement can do it; None, with nothing written, where it cannot."""
-    ledger = ledger_of(model._meta.get_field("slots").related_model, using)
-    if ledger is None:
+    """Add a signed amount to the slot of this connection; None, with nothing written, where that does not cover it."""
+    slot = slot_here(model, pk, using=using)
+    try:
+        (applied,) = slot.apply_many([(slot.pk, amount)], using=using)
+    except InsufficientFunds:
         return None
-    number = number_here(size_of(model, pk, using=using), using)
-    values = {**ledger.values(amount), "account": model._meta.pk.to_python(pk), "number": number}
-    rows = fetch(connections[using], _statements(ledger).book["minus" if amount < 0 else "plus"], values)
-    if not rows:
-        return None
-    entry, slot, balance, version = rows[0]
-    return Applied(slot, amount, balance, version, entry)
-
-
-class _SlotStatements(Statements):
-    """The statements for slots, which are found by account and number."""
-
-    @functools.cached_property
-    def book(self) -> dict[Sign, Compiled]:
-        """UPDATE the balance by an amount and INSERT the entry, answering with what it says."""
-        place = {name: parameter(self.model, name) for name in ("account", "number")}
-        return {sign: self._book(self.rows.filter(**place), sign=sign) for sign in SIGNS}
-
-
-@functools.cache
-def _statements(ledger: Ledger[Any]) -> _SlotStatements:
-    return _SlotStatements(ledger.model, ledger.using)
+    return cast("Applied", applied)

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS
 
-from accounts.abstract import account_model
+from accounts.binding import account_model
 from accounts.reconciliation import chain_breaks
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from accounts.engine.compiled.ledger import Ledger
 from accounts.models import Account
-from accounts.statements import Ledger
 
 SHOWN = re.findall(r"```sql\n(.*?)```", (Path(__file__).parents[3] / "docs" / "speed.md").read_text(), re.DOTALL)
 

@@ -12,10 +12,9 @@ import pytest
 from django.db import ProgrammingError, connection, models
 from django.db.models import F
 
-from accounts.abstract import AbstractAccount
 from accounts.amounts import TOO_LARGE
-from accounts.models import Account
-from accounts.statements import Ledger
+from accounts.engine.compiled.ledger import Ledger
+from accounts.models import AbstractAccount, Account
 from django_lockstep.locking.compiled import Compiled
 from tests.testapps.purses.models import Elsewhere, Purse
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import models
 
-from accounts.abstract import AbstractAccount, AbstractEntry
+from accounts.models import AbstractAccount, AbstractEntry
 from django_lockstep.locking import VersionedManager
 
 

@@ -4,8 +4,8 @@ import uuid
 
 from django.db import models
 
-from accounts.abstract import AbstractAccount, AbstractEntry
 from accounts.contrib.queued.abstract import AbstractQueuedChange
+from accounts.models import AbstractAccount, AbstractEntry
 
 
 class Till(AbstractAccount):

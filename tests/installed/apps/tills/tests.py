@@ -9,8 +9,8 @@ from django.db import connection
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
 
-from accounts.changes import Change
 from accounts.contrib.slotted.models import Slot, SlottedAccount
+from accounts.engine.changes import Change
 from accounts.errors import InsufficientFunds
 from accounts.reconciliation import chain_breaks
 

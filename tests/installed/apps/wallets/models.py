@@ -4,7 +4,7 @@ import uuid
 
 from django.db import models
 
-from accounts.abstract import AbstractAccount, AbstractEntry
+from accounts.models import AbstractAccount, AbstractEntry
 
 
 class Wallet(AbstractAccount):

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import Any
 
-from django.db import IntegrityError, connections, models, router, transaction
+from django.db import models, router, transaction
 from django.db.models import F
 
-from accounts.changes import Applied, Change, distinct, parse_changes, require_same
+from accounts.engine import compiled_by
+from accounts.engine.changes import Applied, Change, distinct, parse_changes, require_same
+from accounts.engine.obstacles import customisations, has_listeners, saves_are_heard
 from accounts.errors import AccountError
-from accounts.statements import ledger_of
-from accounts.statements.batches import Batches, batches_of
-from accounts.statements.obstacles import customisations, has_listeners
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.rows import lock_rows
-from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.writes import touched
 
 __all__ = ["Plan", "apply_many"]
@@ -26,56 +23,27 @@ __all__ = ["Plan", "apply_many"]
 def apply_many(
     model: type[Any], changes: Iterable[Change | tuple[Any, ...]], *, using: str | None = None
 ) -> list[Applied]:
-    """Do what `AbstractAccount.apply_many` promises."""
+    """Do what `accounts.models.AbstractAccount.apply_many` promises."""
     given = parse_changes(model, changes)
     fresh, repeats = distinct(given)
     using = using or router.db_for_write(model)
-    done: dict[int, Applied] = {}
-    if fresh:
-        pks = sorted({change.account for change in fresh.values()})
-        with translated_errors(model=model, pk=pks):
-            # In steps where the one statement cannot do it, or did nothing: here it is said why.
-            done = _in_one_statement(model, fresh, pks, using) or _in_steps(model, fresh, pks, using)
+    done = _apply_new(model, fresh, using=using) if fresh else {}
     for index, first in repeats.items():
         done[index] = done[first]._replace(replayed=True)
     return [done[index] for index in range(len(given))]
 
 
-def _in_one_statement(model: type[Any], changes: dict[int, Change], pks: list[Any], using: str) -> dict[int, Applied]:
-    """Return what each change came to; empty, with nothing written, where there is more to say."""
-    batches = batches_of(ledger_of(model, using))
-    if batches is None:
-        return {}
-    rows = _sent(batches, list(changes.values()), pks)
-    return {
-        index: Applied(change[0], change[1], balance, version, entry)
-        for (index, change), (entry, balance, version) in zip(changes.items(), rows, strict=bool(rows))
-    }
-
-
-def _sent(batches: Batches, changes: list[Change], pks: list[Any]) -> list[Any]:
-    """Send the statement; return no rows where one of the keys was used before."""
-    # Only a key that was used makes the statement fail, and only a transaction around it would be lost with it.
-    keyed = any(change.idempotency_key for change in changes)
-    joins = keyed and not commits_each_statement(connections[batches.using])
-    block: AbstractContextManager[None] = transaction.atomic(using=batches.using) if joins else nullcontext()
-    try:
-        with block:
-            return batches.apply(changes, pks)
-    except IntegrityError:
-        if not keyed:
-            raise
-        return []
-
-
-def _in_steps(model: type[Any], changes: dict[int, Change], pks: list[Any], using: str) -> dict[int, Applied]:
+@compiled_by("accounts.engine.compiled.batches.apply_new")
+def _apply_new(model: type[Any], changes: dict[int, Change], *, using: str) -> dict[int, Applied]:
     """Lock the accounts, decide about each change, then write."""
-    with transaction.atomic(using=using):
+    pks = sorted({change.account for change in changes.values()})
+    with translated_errors(model=model, pk=pks), transaction.atomic(using=using):
         accounts = {row.pk: row for row in lock_rows(model, pks, using=using)}
         plan = Plan(accounts, changes.values(), using=using)
         done = {index: _accepted(plan.decide(index, change)) for index, change in changes.items()}
         new = {index: outcome for index, outcome in done.items() if not outcome.replayed}
-        write = _one_by_one if customisations(model) or has_listeners(model.entry_model()) else _all_at_once
+        heard = has_listeners(model.entry_model()) or saves_are_heard(model)
+        write = _one_by_one if heard or customisations(model) else _all_at_once
         write(accounts, [(changes[index], outcome) for index, outcome in new.items()], using)
         entries = _entries_of(model, new.values(), using)
     return done | {
@@ -142,11 +110,11 @@ Decided = list[tuple[Change, Applied]]
 
 def _one_by_one(accounts: Mapping[Any, Any], decided: Decided, using: str) -> None:
     """Take the project's own steps for each change."""
-    for change, _ in decided:
-        entry = {"idempotency_key": change.idempotency_key, "transfer": change.transfer}
+    for change, outcome in decided:
         account = accounts[change.account]
-        with account._written_to(using):
-            account._book(change.amount, **entry)
+        account.balance = outcome.balance_after
+        account.save(using=using)
+        account.record(change.amount, using=using, idempotency_key=change.idempotency_key, transfer=change.transfer)
 
 
 def _all_at_once(accounts: Mapping[Any, Any], decided: Decided, using: str) -> None:

@@ -16,9 +16,8 @@ from typing import Any, Generic, TypeVar
 from django.db import connections, models
 
 from accounts.amounts import TOO_LARGE
-from accounts.statements.compiling import GIVEN, Sign, Statements, Wait
-from accounts.statements.conf import compiled_sql
-from accounts.statements.obstacles import has_listeners, obstacles
+from accounts.engine.compiled.statements import GIVEN, Sign, Statements, Wait
+from accounts.engine.obstacles import has_listeners, obstacles, saves_are_heard
 from django_lockstep.locking.compiled import Compiled, fetch, write
 from django_lockstep.locking.writes import touched
 
@@ -132,14 +131,15 @@ def queue_key(model: type[models.Model], pk: object) -> int:
 
 
 def ledger_of(model: type[A], using: str) -> Ledger[A] | None:
-    """Return the fast way to change this model's accounts there; None where only the query set API will do.
+    """Return the statements for this model's accounts there; None where only the methods will do.
 
-    `accounts.statements.obstacles` says when that is, and ``ACCOUNTS_COMPILED_SQL`` may ask for it everywhere.
+    `accounts.engine.obstacles` says when that is.
     """
-    ledger = _ledger(model, using) if compiled_sql() else None
-    return None if ledger is None or has_listeners(ledger.statements.entry) else ledger
+    ledger = _ledger(model, using)
+    heard = ledger is None or saves_are_heard(model) or has_listeners(ledger.statements.entry)
+    return None if heard else ledger
 
 
-@functools.cache
+@functools.cache  # as many as there are account models and databases
 def _ledger(model: type[A], using: str) -> Ledger[A] | None:
     return None if obstacles(model, using) else Ledger(model, using)

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
-__all__ = ["Contention"]
+__all__ = ["Contention", "contention"]
 
 
 class Contention:
@@ -51,3 +51,7 @@ class Contention:
         """Begin anew: for tests, and for what has to come out the same every time."""
         with self._lock:
             self._shares.clear()
+
+
+contention = Contention()
+"""What this process knows of the accounts."""

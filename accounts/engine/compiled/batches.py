@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
 from typing import Any
 
-from django.db import connections, models
+from django.db import IntegrityError, connections, models, transaction
 
 from accounts.amounts import TOO_LARGE
-from accounts.changes import Change
-from accounts.statements.ledger import Ledger
+from accounts.engine.changes import Applied, Change
+from accounts.engine.compiled.ledger import Ledger, ledger_of
+from django_lockstep.errors import translated_errors
 from django_lockstep.locking.compiled import Compiled, array_literal, fetch, filled_in, parameter, plain
+from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.writes import place_type, touched
 
-__all__ = ["Batches", "batches_of"]
+__all__ = ["Batches", "apply_new", "batches_of"]
 
 # The arrays have one parameter each, so that batches of every length share one prepared statement. ``held`` is read
 # after any wait, unlike the statement's snapshot: balances are computed from it alone. Where an account is missing or
@@ -123,6 +126,37 @@ class Batches:
 
     def _quote(self, name: str) -> str:
         return self.statements.ops.quote_name(name)
+
+
+def apply_new(model: type[Any], changes: dict[int, Change], *, using: str) -> Any:
+    """Do as `accounts.engine.batches` does in steps; ``NotImplemented``, with nothing written, where it cannot."""
+    batches = batches_of(ledger_of(model, using))
+    if batches is None:
+        return NotImplemented
+    pks = sorted({change.account for change in changes.values()})
+    with translated_errors(model=model, pk=pks):
+        rows = _sent(batches, list(changes.values()), pks)
+    if not rows:
+        return NotImplemented
+    return {
+        index: Applied(change[0], change[1], balance, version, entry)
+        for (index, change), (entry, balance, version) in zip(changes.items(), rows, strict=True)
+    }
+
+
+def _sent(batches: Batches, changes: list[Change], pks: list[Any]) -> list[Any]:
+    """Send the statement; return no rows where one of the keys was used before."""
+    # Only a key that was used makes the statement fail, and only a transaction around it would be lost with it.
+    keyed = any(change.idempotency_key for change in changes)
+    joins = keyed and not commits_each_statement(connections[batches.using])
+    block: AbstractContextManager[None] = transaction.atomic(using=batches.using) if joins else nullcontext()
+    try:
+        with block:
+            return batches.apply(changes, pks)
+    except IntegrityError:
+        if not keyed:
+            raise
+        return []
 
 
 def batches_of(ledger: Ledger[Any] | None) -> Batches | None:

@@ -1,0 +1,142 @@
+"""What all strategies share and none is about: the account model, the database, the engine, and the entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from django.apps import apps
+from django.core.exceptions import FieldDoesNotExist
+from django.db import connections, router
+from django.db.models import QuerySet
+
+from accounts.amounts import parse_amount
+from accounts.engine import EngineName, has_counterpart, use_engine
+from accounts.models import AbstractAccount
+from django_lockstep.locking.fields import parents_of
+
+__all__ = ["Strategy", "account_model"]
+
+
+def account_model(label: str) -> type[AbstractAccount]:
+    """Return the installed account model with this label. Raises ``ValueError`` unless it is one, with entries."""
+    try:
+        model = apps.get_model(label)
+    except (LookupError, ValueError) as error:
+        raise ValueError(f"--model {label}: there is no such model ({error})") from error
+    if not issubclass(model, AbstractAccount):
+        raise ValueError(  # noqa: TRY004 - it is the option's value that is wrong
+            f"--model {label}: it is not a subclass of accounts.models.AbstractAccount"
+        )
+    try:
+        model.entry_model()
+    except FieldDoesNotExist as error:
+        raise ValueError(f"--model {label}: no entry model refers to it with related_name='entries'") from error
+    return model
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to change a balance, bound to an account model."""
+
+    account_model: type[AbstractAccount] | None = None
+    """The accounts that it changes; None means `Account`, which need not be installed where another model is used."""
+    using: str | None = None
+    """The database; None asks the router."""
+    engine: EngineName | None = None
+    """``"plain"`` runs what is written, ``"compiled"`` the counterpart; None leaves that to the setting."""
+
+    name: ClassVar[str]
+    """What commands and reports call it."""
+    summary: ClassVar[str]
+    """What it does, in a sentence."""
+    guarantee: ClassVar[str]
+    """What in the SQL keeps concurrent changes apart."""
+    safe: ClassVar[bool] = True
+    """Whether it claims to lose no update."""
+
+    def __post_init__(self) -> None:
+        if self.account_model is not None and parents_of(self.account_model):
+            raise ValueError(f"{self.account_model._meta.label} is in several tables, and update() guards one of them")
+
+    def bound(
+        self,
+        *,
+        model: type[AbstractAccount] | None = None,
+        using: str | None = None,
+        engine: EngineName | None = None,
+    ) -> Strategy:
+        """Return the same strategy for another account model, another database, or by one of the engines.
+
+        Raises ``ValueError`` for a model that inherits from another table.
+        """
+        return replace(
+            self,
+            account_model=model or self.account_model,
+            using=using or self.using,
+            engine=engine or self.engine,
+        )
+
+    @property
+    def has_counterpart(self) -> bool:
+        """Whether the compiled engine makes something else of it than the plain one."""
+        return has_counterpart(type(self).change)
+
+    @property
+    def model(self) -> type[AbstractAccount]:
+        """The accounts that it changes."""
+        if self.account_model is None:
+            from accounts.models import Account
+
+            return Account
+        return self.account_model
+
+    def deposit(self, pk: object, amount: object) -> AbstractAccount:
+        """Add the amount; return the account as written. Raises as `Account.deposit` does."""
+        with use_engine(self.engine):
+            return self.change(self._key(pk), parse_amount(amount))
+
+    def withdraw(self, pk: object, amount: object) -> AbstractAccount:
+        """Take the amount off; return the account as written. Raises as `Account.withdraw` does."""
+        with use_engine(self.engine):
+            return self.change(self._key(pk), -parse_amount(amount))
+
+    def transfer(self, source_pk: object, target_pk: object, amount: object) -> None:
+        """Move the amount between two accounts. Raises as `Account.transfer` does."""
+        moved = parse_amount(amount)
+        source, target = self.model.two_keys(source_pk, target_pk)
+        self.move({source: -moved, target: moved})
+
+    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+        """Add a signed amount to one account; return it as written."""
+        raise NotImplementedError
+
+    def move(self, amounts: Mapping[Any, Decimal]) -> None:
+        """Add signed amounts to several accounts, all or none."""
+        raise NotImplementedError
+
+    @property
+    def alias(self) -> str:
+        """The database alias that it writes to."""
+        return self.using or router.db_for_write(self.model)
+
+    @property
+    def accounts(self) -> QuerySet[AbstractAccount]:
+        """The accounts, unlocked."""
+        return self.model._base_manager.using(self.alias)
+
+    @property
+    def no_key(self) -> bool:
+        """Whether the database has ``FOR NO KEY UPDATE``, which lets rows that refer to the account be inserted."""
+        return connections[self.alias].features.has_select_for_no_key_update
+
+    def booked(self, account: AbstractAccount, amount: Decimal, *, balance: Decimal) -> AbstractAccount:
+        """Write the entry of a change whose UPDATE has raised the version by one; return the account as written."""
+        account.balance, account.version = balance, account.version + 1
+        account.record(amount, using=self.alias)
+        return account
+
+    def _key(self, pk: object) -> Any:
+        return self.model._meta.pk.to_python(pk)

@@ -1,0 +1,89 @@
+"""The compiled counterparts of the account's methods: one statement each, where no transaction is open.
+
+Each takes what its method takes. ``NotImplemented`` leaves the change to the method: in a transaction, where the steps
+belong to the caller; with an idempotency key or a time limit, which need more than one statement; and where the
+statement wrote nothing, so that the method says why.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django.db import connections, router
+
+from accounts.amounts import parse_amount
+from accounts.engine.compiled.ledger import Ledger, ledger_of
+from accounts.errors import AccountError
+from django_lockstep.errors import translated_errors
+from django_lockstep.locking.durations import Duration
+from django_lockstep.locking.memory import take_over
+from django_lockstep.locking.transactions import commits_each_statement
+from django_lockstep.locking.versions import seen_version
+from django_lockstep.locking.writes import current_version
+
+__all__ = ["deposit", "try_deposit", "try_withdraw", "withdraw"]
+
+
+def deposit(model: type[Any], pk: object, amount: object, **options: Any) -> Any:
+    """Do as ``Account.deposit``: lock, add and book in one statement; those who wait are served in order."""
+    return _add(model, pk, parse_amount(amount), **options)
+
+
+def withdraw(model: type[Any], pk: object, amount: object, **options: Any) -> Any:
+    """Do as ``Account.withdraw``."""
+    return _add(model, pk, -parse_amount(amount), **options)
+
+
+def _add(
+    model: type[Any],
+    pk: object,
+    amount: Decimal,
+    *,
+    idempotency_key: str | None = None,
+    nowait: bool = False,
+    timeout: Duration | None = None,
+    using: str | None = None,
+) -> Any:
+    if idempotency_key is not None or timeout is not None:
+        return NotImplemented
+    ledger = _alone(model, using or router.db_for_write(model))
+    if ledger is None:
+        return NotImplemented
+    pk = model._meta.pk.to_python(pk)
+    with translated_errors(model=model, pk=pk):
+        account = ledger.lock_and_add(pk, amount, wait="nowait" if nowait else "queue")
+    return NotImplemented if account is None else account
+
+
+def try_deposit(account: Any, amount: object, *, idempotency_key: str | None = None) -> Any:
+    """Do as the instance method: the guarded UPDATE and the entry in one statement."""
+    return _try(account, parse_amount(amount), key=idempotency_key)
+
+
+def try_withdraw(account: Any, amount: object, *, idempotency_key: str | None = None) -> Any:
+    """Do as the instance method."""
+    return _try(account, -parse_amount(amount), key=idempotency_key)
+
+
+def _try(account: Any, amount: Decimal, *, key: str | None) -> Any:
+    using = account._write_alias()
+    ledger = _alone(type(account), using) if key is None else None
+    if ledger is None:
+        return NotImplemented
+    seen = seen_version(account)
+    try:
+        balance = account.balance_after(amount)
+    except AccountError:
+        return NotImplemented  # the method asks whether the instance is outdated, or the amount really too much
+    with translated_errors(model=type(account), pk=account.pk):
+        written = ledger.write(account.pk, balance, seen=seen, entry={"amount": amount})
+        if not written and current_version(type(account), account.pk, using=using) is None:
+            return NotImplemented
+    take_over(account, written)
+    return bool(written)
+
+
+def _alone(model: type[Any], using: str) -> Ledger[Any] | None:
+    """Return the statements if each is a transaction of its own; in an open one their order would be the caller's."""
+    return ledger_of(model, using) if commits_each_statement(connections[using]) else None
