@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from django.core.management.base import CommandParser
 from django.db import connections
 
+from accounts.engine import EngineName
 from accounts.races.mix import Mix
 from accounts.races.run import (
     NAMES,
@@ -35,6 +36,11 @@ __all__ = ["Run", "add_arguments", "run_of", "scene_of"]
 _DURATION = 3.0
 _LAPS = 3
 _ROUNDS = 200
+_ENGINES: dict[str, tuple[EngineName, ...]] = {
+    "plain": ("plain",),
+    "compiled": ("compiled",),
+    "both": ("plain", "compiled"),
+}
 _LOAD_ONLY = ("workers", "accounts", "duration", "operations", "mix", "think_time", "seed", "laps", "sweep")
 _START, _WORKER, _LAP = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each lap."""
@@ -55,6 +61,12 @@ def add_arguments(parser: CommandParser) -> None:
     add("--strategies", nargs="+", metavar="NAME", help=f"default: all, which are {', '.join(NAMES)}")
     add("--scenario", choices=list(STORIES), help="instead of a load, play this story of two workers many times")
     add("--rounds", type=int, metavar="N", help=f"how often a --scenario is played (default: {_ROUNDS})")
+    add(
+        "--engine",
+        choices=["plain", "compiled", "both"],
+        help="plain runs the strategies as they are written, compiled their compiled counterparts, both one beside the "
+        "other (default: both for a load, plain for a --sweep or a --scenario)",
+    )
     _add_load_arguments(parser)
     _add_sweep_arguments(parser)
 
@@ -110,7 +122,7 @@ def _require_plottable(options: dict[str, Any]) -> None:
 
 def _load(options: dict[str, Any]) -> Run:
     plan, field = _plan(options), _field(options)
-    return Run(functools.partial(run_load, scene_of(options), plan=plan, field=field))
+    return Run(functools.partial(run_load, scene_of(options, engine="both"), plan=plan, field=field))
 
 
 def _sweep(options: dict[str, Any]) -> Run:
@@ -165,8 +177,8 @@ def _story(options: dict[str, Any]) -> Run:
     return Run(functools.partial(run_story, scene_of(options), story=story, rounds=rounds))
 
 
-def scene_of(options: dict[str, Any]) -> Scene:
-    """Return who races, and where. Raises ``ValueError`` as `run_of` does."""
+def scene_of(options: dict[str, Any], *, engine: str = "plain") -> Scene:
+    """Return who races, and where, by this engine unless told otherwise. Raises ``ValueError`` as `run_of` does."""
     words = [word for part in options["strategies"] or NAMES for word in part.split(",")]
     names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
     unknown = [name for name in names if name not in NAMES]
@@ -176,4 +188,8 @@ def scene_of(options: dict[str, Any]) -> Scene:
     using = options["database"] or default_database(model)
     if using not in connections:
         raise ValueError(f"--database {using}: there is no such database; there are {', '.join(connections)}")
-    return Scene(strategies=names, model=model, using=using, keep=options["keep"])
+    chosen = options["engine"] or engine
+    if chosen == "both" != engine:
+        raise ValueError("--engine both is for a load; a --sweep or a --scenario runs one engine: plain or compiled")
+    engines = _ENGINES[chosen]
+    return Scene(strategies=names, model=model, using=using, keep=options["keep"], engines=engines)

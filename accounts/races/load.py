@@ -15,6 +15,7 @@ from typing import Any
 
 from django.apps import apps
 
+from accounts.engine import EngineName
 from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
 from accounts.races.ground import Ground
@@ -55,11 +56,15 @@ class AccountLoad:
     """What the draws depend on, with the lap and the worker's number: every strategy gets the same ones."""
     lap: int = 0
     """Which part of the draws."""
+    engine: EngineName = "plain"
+    """Which engine runs the strategy."""
 
     @contextlib.contextmanager
     def client(self, worker: int) -> Iterator[AccountClient]:
         """Return this worker's part, which counts retries inside the block."""
-        strategy = STRATEGIES[self.strategy].bound(model=apps.get_model(self.model), using=self.using)
+        strategy = STRATEGIES[self.strategy].bound(
+            model=apps.get_model(self.model), using=self.using, engine=self.engine
+        )
         client = AccountClient(self, strategy=strategy, draws=random.Random(f"{self.seed}:{self.lap}:{worker}"))
         # So that the first operation measured is not the one that imports and connects.
         strategy.accounts.filter(pk=self.accounts[0]).get()
@@ -148,6 +153,11 @@ class LoadContender:
         return self.strategy.name
 
     @property
+    def engine(self) -> EngineName:
+        """The engine that runs it: the plain one, unless the strategy has a compiled counterpart and is bound to it."""
+        return "compiled" if self.strategy.engine == "compiled" and self.strategy.has_counterpart else "plain"
+
+    @property
     def safe(self) -> bool:
         """Whether it claims to lose no update."""
         return self.strategy.safe
@@ -172,6 +182,7 @@ class LoadContender:
             mix=self.mix,
             seed=self.seed,
             lap=lap,
+            engine=self.engine,
         )
 
     def ledgers(self) -> Iterator[Ledger]:

@@ -12,6 +12,7 @@ from django.contrib.auth import get_user_model
 from django.db import DatabaseError, connections, router
 
 from accounts.binding import account_model
+from accounts.engine import EngineName
 from accounts.models import AbstractAccount
 from accounts.races.ground import Ground, PurgeError
 from accounts.races.load import LoadContender, described
@@ -56,11 +57,19 @@ class Scene:
     """The database."""
     keep: bool = False
     """Whether the accounts stay when all is over."""
+    engines: tuple[EngineName, ...] = ("plain",)
+    """What runs them; those without a compiled counterpart run once."""
 
     @property
     def bound(self) -> list[Strategy]:
-        """The strategies for this model and database."""
-        return [STRATEGIES[name].bound(model=self.model, using=self.using) for name in self.strategies]
+        """The strategies for this model and database, by each engine."""
+        chosen = [STRATEGIES[name].bound(model=self.model, using=self.using) for name in self.strategies]
+        first, *others = self.engines
+        return [
+            strategy.bound(engine=engine)
+            for strategy in chosen
+            for engine in (first, *(other for other in others if strategy.has_counterpart))
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +103,8 @@ class Stop:
         """Return this strategy's way through the race."""
         accounts, mix, seed = self.field.accounts, self.field.mix, self.field.seed
         contender = LoadContender(strategy=strategy, ground=ground, accounts=accounts, mix=mix, seed=seed)
-        label = ", ".join(filter(None, [strategy.name, self.label]))
+        engine = contender.engine if contender.engine != "plain" else ""
+        label = ", ".join(filter(None, [strategy.name, engine, self.label]))
         return Course(contender=contender, plan=self.plan, label=label)
 
 
@@ -107,16 +117,26 @@ def run_load(scene: Scene, *, plan: Plan, field: Field, interrupt: Interrupt, te
     _require(scene, workers=plan.workers)
     ran_on = environment(scene.using)
     notes: list[str] = []
-    (rows,) = _raced(scene, [Stop(plan=plan, field=field)], notes, interrupt=interrupt, terminal=terminal)
+    (measured,) = _raced(scene, [Stop(plan=plan, field=field)], notes, interrupt=interrupt, terminal=terminal)
+    rows, counterparts = _first_of_each(measured)
     return LoadReport(
         environment=ran_on,
         plan=plan,
         load=described(accounts=field.accounts, mix=field.mix, seed=field.seed),
         planned=scene.strategies,
         rows=rows,
-        advice=advice_on_load(rows),
+        advice=advice_on_load(rows, counterparts),
+        counterparts=counterparts,
         interrupted=interrupt.name,
         notes=tuple(notes),
+    )
+
+
+def _first_of_each(measured: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Return the first row of each strategy, and the rows by other engines behind it."""
+    first = {row.strategy: row for row in reversed(measured)}
+    return tuple(row for row in measured if row is first[row.strategy]), tuple(
+        row for row in measured if row is not first[row.strategy]
     )
 
 
@@ -174,7 +194,7 @@ def _raced(
 
 
 def _sorted(scene: Scene, rows: Sequence[Row]) -> tuple[Row, ...]:
-    return tuple(sorted(rows, key=lambda row: scene.strategies.index(row.strategy)))
+    return tuple(sorted(rows, key=lambda row: (scene.strategies.index(row.strategy), row.engine != scene.engines[0])))
 
 
 def run_story(scene: Scene, *, story: Story, rounds: int, interrupt: Interrupt, terminal: TextIO | None) -> StoryReport:

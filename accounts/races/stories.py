@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from django.apps import apps
 
+from accounts.engine import EngineName
 from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
 from accounts.races.ground import Ground
@@ -30,6 +31,8 @@ class Change:
     """The account's model, by its label."""
     using: str
     """The database."""
+    engine: EngineName | None
+    """The engine that runs it; None leaves that to the setting."""
     kind: Literal["deposit", "withdraw"]
     """What is done."""
     amount: Decimal
@@ -37,7 +40,8 @@ class Change:
 
     def __call__(self, pk: Any) -> AbstractAccount:
         """Do it. Raises as `Strategy.deposit` and `Strategy.withdraw` do."""
-        strategy = STRATEGIES[self.strategy].bound(model=apps.get_model(self.model), using=self.using)
+        model = apps.get_model(self.model)
+        strategy = STRATEGIES[self.strategy].bound(model=model, using=self.using, engine=self.engine)
         change: Callable[[Any, Decimal], AbstractAccount] = getattr(strategy, self.kind)
         return change(pk, self.amount)
 
@@ -82,7 +86,12 @@ class Story:
     def scenario(self, strategy: Strategy, *, ground: Ground) -> Scenario:
         """Return the race; its set-up opens a fresh account on the ground and returns the key."""
         stage = Stage(story=self, ground=ground)
-        facts = {"strategy": strategy.name, "model": ground.model._meta.label, "using": ground.using}
+        facts: dict[str, Any] = {
+            "strategy": strategy.name,
+            "model": ground.model._meta.label,
+            "using": ground.using,
+            "engine": strategy.engine,
+        }
         return Scenario(
             set_up=stage.open,
             actors={f"{kind} {amount}": Change(kind=kind, amount=amount, **facts) for kind, amount in self.changes},

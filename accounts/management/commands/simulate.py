@@ -143,6 +143,7 @@ def _end(report: Report, *, interrupted: int | None, check: bool) -> None:
     """Raise ``CommandError`` where the exit status is not 0."""
     if interrupted is not None:
         raise CommandError(f"Interrupted by {signal.Signals(interrupted).name}", returncode=128 + interrupted)
-    broken = dict.fromkeys(row.strategy for row in report.rows if row.breaks_promise)
+    rows = (*report.rows, *getattr(report, "counterparts", ()))
+    broken = dict.fromkeys(row.strategy for row in rows if row.breaks_promise)
     if check and broken:
         raise CommandError(f"Claims to be safe, and was not right: {', '.join(broken)}", returncode=1)

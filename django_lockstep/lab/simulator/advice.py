@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from django_lockstep.lab.simulator.report import Row
+from django_lockstep.lab.simulator.report import Row, factor
 from django_lockstep.lab.simulator.rounds import StoryRow
 from django_lockstep.lab.simulator.wording import listed, loss
 
@@ -25,8 +25,11 @@ _SLOW_TAIL = 5
 """How many times the chosen one's p99 another one's must be to be worth a word."""
 
 
-def advice_on_load(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the answer for this load in a few sentences; none where nothing was measured."""
+def advice_on_load(rows: Sequence[Row], counterparts: Sequence[Row] = ()) -> tuple[str, ...]:
+    """Return the answer for this load in a few sentences; none where nothing was measured.
+
+    It speaks of ``rows``; what another engine makes of the same strategies is told apart, by the engine's name.
+    """
     if not rows:
         return ()
     right = [row for row in rows if row.safe and row.status == "correct"]
@@ -39,6 +42,7 @@ def advice_on_load(rows: Sequence[Row]) -> tuple[str, ...]:
         *_losses(rows, chosen),
         *_lucky(rows),
         *_prices(right, chosen),
+        *_by_another_engine(rows, counterparts),
     )
 
 
@@ -137,6 +141,22 @@ def _prices(right: Sequence[Row], chosen: Sequence[Row]) -> Iterable[str]:
     ]
     if prices:
         yield f"What it costs: {'; '.join(prices)}."
+
+
+def _by_another_engine(rows: Sequence[Row], counterparts: Sequence[Row]) -> Iterable[str]:
+    """Say which counterpart is the fastest that is right, and which ones were wrong."""
+    written = {row.strategy: row for row in rows}
+    right = [row for row in counterparts if row.safe and row.status == "correct"]
+    for best in best_of(right)[:1]:
+        times = factor(written[best.strategy], best) if best.strategy in written else None
+        more = f", {times:.1f} times what it does as it is written" if times else ""
+        yield (
+            f"All of this is about the strategies as they are written. By the {best.engine} engine {best.strategy} is "
+            f"the fastest that is right: {figures(best)}{more}."
+        )
+    for row in counterparts:
+        if row.breaks_promise and row.status != "untested":
+            yield f"{row.strategy}, by the {row.engine} engine, claims to be safe, but {loss(row.verdict)}."
 
 
 def _named(price: str, rows: Sequence[str]) -> Iterable[str]:

@@ -41,6 +41,11 @@ class Contender(Protocol):
         """What it relies on, in a sentence."""
         ...
 
+    @property
+    def engine(self) -> str:
+        """What runs it, where there is a choice; empty where there is none."""
+        ...
+
     def open(self) -> None:
         """Make fresh accounts, committed."""
         ...
@@ -92,6 +97,7 @@ class Course:
             strategy=self.contender.name,
             safe=self.contender.safe,
             guarantee=self.contender.guarantee,
+            engine=self.contender.engine,
             casualties=tuple(map(str, casualties)),
             cut_short=self.cut_short or len(self.finishes) < self.plan.laps,
         )

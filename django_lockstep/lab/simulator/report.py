@@ -10,7 +10,7 @@ from django_lockstep.lab.simulator.audit import Status, Verdict
 from django_lockstep.lab.simulator.plan import Plan
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["Latency", "LoadReport", "Row", "jain"]
+__all__ = ["Latency", "LoadReport", "Row", "factor", "jain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,8 @@ class Row:
     """Whether it claims to lose no update."""
     guarantee: str
     """What it relies on, in a sentence."""
+    engine: str = ""
+    """What ran it, where the same strategy can be run in several ways."""
     verdict: Verdict
     """What the database holds, against what the workers were told."""
     workers: int
@@ -111,10 +113,22 @@ class LoadReport:
     """The strategies measured, in the same order."""
     advice: tuple[str, ...]
     """Which one to use, in sentences drawn from the rows."""
+    counterparts: tuple[Row, ...] = ()
+    """The same strategies by another engine, those that have one, measured in the same run."""
     interrupted: str | None = None
     """The signal that ended the run early."""
     notes: tuple[str, ...] = field(default=())
     """What else a reader has to know."""
+
+    def counterpart(self, row: Row) -> Row | None:
+        """Return the row of the same strategy by the other engine; None where there is none."""
+        return next((other for other in self.counterparts if other.strategy == row.strategy), None)
+
+
+def factor(row: Row, counterpart: Row) -> float | None:
+    """Return how many times the operations a second of the first the second does; None where the first did nothing."""
+    rate = row.operations_per_second
+    return counterpart.operations_per_second / rate if rate else None
 
 
 def jain(rates: Sequence[float]) -> float | None:
@@ -133,6 +147,7 @@ def row_of(
     strategy: str,
     safe: bool,
     guarantee: str,
+    engine: str = "",
     casualties: tuple[str, ...] = (),
     cut_short: bool = False,
 ) -> Row:
@@ -147,6 +162,7 @@ def row_of(
         strategy=strategy,
         safe=safe,
         guarantee=guarantee,
+        engine=engine,
         verdict=verdict,
         workers=len(tallies),
         seconds=seconds,

@@ -59,7 +59,35 @@ def test_by_default_all_strategies_share_a_hot_account(reported: dict[str, Any])
 
 def test_a_default_run_stays_within_a_minute(reported: dict[str, Any]) -> None:
     run()
-    assert reported["plan"].duration * len(NAMES) <= 30  # the rest is for starting and counting
+    contenders = len(reported["scene"].bound)
+    assert len(NAMES) < contenders
+    assert reported["plan"].duration * contenders <= 55  # the rest is for starting and counting
+
+
+@pytest.mark.parametrize(
+    ("engine", "engines"),
+    [
+        (None, ("plain", "compiled")),
+        ("both", ("plain", "compiled")),
+        ("plain", ("plain",)),
+        ("compiled", ("compiled",)),
+    ],
+)
+def test_a_load_shows_both_engines_unless_told_otherwise(
+    reported: dict[str, Any], engine: str | None, engines: tuple[str, ...]
+) -> None:
+    run(engine=engine)
+    assert reported["scene"].engines == engines
+
+
+def test_a_sweep_and_a_scenario_run_what_is_written(reported: dict[str, Any]) -> None:
+    for options in ({"sweep": "workers=1,2"}, {"scenario": "overdraft"}):
+        run(**options)
+        assert reported["scene"].engines == ("plain",)
+        run(**options, engine="compiled")
+        assert reported["scene"].engines == ("compiled",)
+        with pytest.raises(CommandError, match="--engine both is for a load"):
+            run(**options, engine="both")
 
 
 def test_options_reach_the_plan(reported: dict[str, Any]) -> None:

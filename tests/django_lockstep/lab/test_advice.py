@@ -33,6 +33,22 @@ def test_a_steadier_one_is_named_where_the_fastest_has_a_long_tail() -> None:
     assert not any("slow answers hurt" in line for line in advice_on_load([row("a", p99=90.0), row("b", p99=50.0)]))
 
 
+def test_it_says_which_engine_it_speaks_of() -> None:
+    rows = [row("a", rate=1000.0), row("b", rate=500.0)]
+    others = [row("a", rate=1100.0, engine="compiled"), row("b", rate=2000.0, engine="compiled")]
+    advice = advice_on_load(rows, others)
+    assert advice[0].startswith("For this load use a: 1,000/s")
+    assert advice[-1] == (
+        "All of this is about the strategies as they are written. By the compiled engine b is the fastest that is "
+        "right: 2,000/s, p99 10.0 ms, 4.0 times what it does as it is written."
+    )
+
+
+def test_a_counterpart_that_breaks_its_promise_is_named() -> None:
+    (*_, last) = advice_on_load([row("a")], [row("a", engine="compiled", verdict=LOST)])
+    assert last.startswith("a, by the compiled engine, claims to be safe, but lost 812 of 1,000 updates")
+
+
 def test_the_only_one_is_called_so() -> None:
     assert (
         advice_on_load([row("a")])[0] == "For this load use a: 100/s, p99 10.0 ms, the only one measured that is right."

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @contextlib.contextmanager
-def last_migration_missing(label: str = "accounts") -> Iterator[str]:
+def last_migration_missing(label: str = "purses") -> Iterator[str]:
     """Take the last migration of the app back for the length of the block."""
     graph = MigrationLoader(connection).graph
     ((app, last),) = graph.leaf_nodes(label)
@@ -44,20 +44,20 @@ def test_another_database_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) ->
 def test_missing_migrations_are_named(settings: Settings) -> None:
     settings.LOCKSTEP_LAB_MIGRATES = False
     with last_migration_missing() as name, pytest.raises(SimulationError, match=rf"misses migrations: {name}\. Run"):
-        require_tables("default", ["accounts"])
+        require_tables("default", ["purses"])
 
 
 def test_missing_migrations_are_not_applied_unasked(settings: Settings) -> None:
     del settings.LOCKSTEP_LAB_MIGRATES
     with last_migration_missing(), pytest.raises(SimulationError):
-        require_tables("default", ["accounts"])
+        require_tables("default", ["purses"])
 
 
-@pytest.mark.parametrize("label", ["accounts", "lockstep_leases"])
+@pytest.mark.parametrize("label", ["purses", "press"])
 def test_missing_migrations_are_applied_where_the_settings_allow_it(settings: Settings, label: str) -> None:
     settings.LOCKSTEP_LAB_MIGRATES = True
     with last_migration_missing(label) as name:
-        require_tables("default", ["accounts"])
+        require_tables("default", ["purses"])
         app, _, migration = name.partition(".")
         assert query("SELECT count(*) FROM django_migrations WHERE app = %s AND name = %s", app, migration) == 1
 

@@ -83,11 +83,30 @@ def line_of(text: str, beginning: str) -> list[str]:
 
 def test_a_table_shows_verdict_loss_rate_and_latencies() -> None:
     text = as_table(LOAD)
-    assert line_of(text, "naive") == ["naive", "LOST", "812", "3,212.50", "100", "1.5", "5.0", "10.0", "123"]
+    assert line_of(text, "naive") == ["naive", "LOST", "812", "3,212.50", "100", "1.5", "5.0", "10.0"]
+    assert line_of(text.partition("Retries/op")[2], "naive")[1] == "123"
     assert line_of(text, "pessimistic_nowait")[1:3] == ["correct", "0"]
     assert "naive lost 812 of 1,000 updates and left the balance wrong by 3,212.50." in text
     assert "pessimistic_nowait: 3 x OperationalError (40P01):" in text
     assert text.index("Which should I use?") < text.index("- For this load use pessimistic_nowait")
+
+
+def test_a_table_shows_what_the_other_engine_makes_of_a_strategy() -> None:
+    plain, other = row("pessimistic", rate=200.0), row("pessimistic", rate=500.0, engine="compiled")
+    text = as_table(replace(load_report(plain, naive()), counterparts=(other,)))
+    assert line_of(text, "pessimistic")[4:7] == ["200", "500", "2.5x"]
+    assert line_of(text, "naive")[4:6] == ["100", "1.5"]
+    assert "compiled: operations a second of the same strategy by the compiled engine" in " ".join(text.split())
+
+
+def test_the_other_engine_is_in_the_data_too() -> None:
+    plain, other = row("pessimistic", rate=200.0), row("pessimistic", rate=500.0, engine="compiled")
+    report = replace(load_report(plain, naive()), counterparts=(other,))
+    measured, alone = json.loads(as_json(report))["strategies"]
+    assert (measured["counterpart"]["engine"], measured["counterpart"]["factor"]) == ("compiled", 2.5)
+    assert alone["counterpart"] is None
+    lines = list(csv.DictReader(io.StringIO(as_csv(report))))
+    assert [(line["strategy"], line["engine"]) for line in lines][-1] == ("pessimistic", "compiled")
 
 
 def test_a_table_shows_endings() -> None:
@@ -115,8 +134,8 @@ def test_figures_are_never_cut_off() -> None:
         "123,456",
         "234,567",
         "345,678",
-        "456,789",
     ]
+    assert line_of(text.partition("Retries/op")[2], "naive")[1] == "456,789"
 
 
 def test_the_verdict_has_a_colour_on_a_terminal_only() -> None:

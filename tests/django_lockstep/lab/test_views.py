@@ -63,8 +63,14 @@ def test_the_races_of_the_setting_are_listed(staff: Client) -> None:
     assert f'<a href="{page("NAIVE")}">{HERE}.NAIVE</a>' in text
 
 
-def test_the_ready_made_races_are_listed_by_default(staff: Client, running: Any) -> None:
+def test_a_project_that_names_none_has_none(staff: Client, running: Any) -> None:
     del running.LOCKSTEP_LAB_RACES
+    text = staff.get(reverse("lockstep_lab:races")).content.decode()
+    assert "No race is registered in LOCKSTEP_LAB_RACES." in text
+
+
+def test_the_ready_made_races_can_be_listed(staff: Client, running: Any) -> None:
+    running.LOCKSTEP_LAB_RACES = ["accounts.races.ready_made.RACES"]
     text = staff.get(reverse("lockstep_lab:races")).content.decode()
     assert "lost-update:naive" in text
     assert staff.get(reverse("lockstep_lab:race", args=["lost-update:naive"])).status_code == 200

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django_lockstep.lab.simulator.report import LoadReport, Row
+from django_lockstep.lab.simulator.report import LoadReport, Row, factor
 from django_lockstep.lab.simulator.rounds import StoryReport, StoryRow
 from django_lockstep.lab.simulator.sweep import SweepReport
 
@@ -49,7 +49,7 @@ def _body(report: Report) -> tuple[str, dict[str, Any]]:
         return "story", {"story": story, "strategies": list(map(story_row, report.rows))}
     plan = {**dataclasses.asdict(report.plan), **report.load}
     if isinstance(report, LoadReport):
-        return "load", {"plan": plan, "strategies": list(map(load_row, report.rows))}
+        return "load", {"plan": plan, "strategies": [_with_counterpart(row, report) for row in report.rows]}
     points = [
         {report.sweep.axis: point.value, "strategies": list(map(load_row, point.rows))} for point in report.points
     ]
@@ -57,12 +57,12 @@ def _body(report: Report) -> tuple[str, dict[str, Any]]:
 
 
 def as_csv(report: Report) -> str:
-    """Return one line a strategy with a heading.
+    """Return one line a strategy and engine with a heading.
 
     For a sweep one line a strategy and size, for a story one for each of a strategy's endings.
     """
     if isinstance(report, LoadReport):
-        return _csv(_flat(load_row(row)) for row in report.rows)
+        return _csv(_flat(load_row(row)) for row in (*report.rows, *report.counterparts))
     if isinstance(report, SweepReport):
         size = {"sweep": report.sweep.axis}
         return _csv(
@@ -75,11 +75,20 @@ def as_csv(report: Report) -> str:
     )
 
 
+def _with_counterpart(row: Row, report: LoadReport) -> dict[str, Any]:
+    """Return a strategy's figures, with those of its counterpart under ``counterpart``, and the ``factor`` between."""
+    other = report.counterpart(row)
+    if other is None:
+        return {**load_row(row), "counterpart": None}
+    return {**load_row(row), "counterpart": {**load_row(other), "factor": _rounded(factor(row, other))}}
+
+
 def load_row(row: Row) -> dict[str, Any]:
     """Return a strategy's figures as plain values."""
     verdict = row.verdict
     return {
         "strategy": row.strategy,
+        "engine": row.engine,
         "claims_safe": row.safe,
         "verdict": row.status,
         "lost_updates": verdict.lost_updates,

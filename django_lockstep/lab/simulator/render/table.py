@@ -9,7 +9,7 @@ from django_lockstep.lab.management import tables
 from django_lockstep.lab.management.tables import bold, plain_table
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.render.data import Report
-from django_lockstep.lab.simulator.report import LoadReport, Row
+from django_lockstep.lab.simulator.report import LoadReport, Row, factor
 from django_lockstep.lab.simulator.rounds import PASSED, REFUSED, Ending, StoryReport, StoryRow
 from django_lockstep.lab.simulator.sweep import SweepReport
 from django_lockstep.lab.simulator.wording import counted, listed, loss
@@ -57,13 +57,41 @@ def _load_blocks(report: LoadReport) -> Iterable[RenderableType]:
     yield _circumstances(report)
     if report.rows:
         yield ""
-        yield _figures(report.rows, _RESULTS)
+        yield _figures(report.rows, _results(report))
         yield ""
         yield _figures(report.rows, _COSTS)
         yield ""
         yield "p50 to max: latency in ms. Fairness between workers: 1.00 is best."
-        yield from _remarks(report.rows)
+        yield from _explained(report)
+        yield from _remarks((*report.rows, *report.counterparts))
     yield from _end(report, question="Which should I use?")
+
+
+def _explained(report: LoadReport) -> Iterable[str]:
+    for engine in dict.fromkeys(row.engine for row in report.counterparts):
+        yield (
+            f"{engine}: operations a second of the same strategy by the {engine} engine, and how many times as many; "
+            "every other figure is of the strategies as they are written."
+        )
+
+
+def _results(report: LoadReport) -> Mapping[str, Callable[[Row], str]]:
+    """Return the columns of the first table, with the counterparts' behind the operations a second."""
+    columns: dict[str, Callable[[Row], str]] = {}
+    for title, cell in _RESULTS.items():
+        columns[title] = cell
+        if title == _RATE and report.counterparts:
+            columns[report.counterparts[0].engine] = lambda row: _counterpart(row, report)
+    return columns
+
+
+def _counterpart(row: Row, report: LoadReport) -> str:
+    other = report.counterpart(row)
+    if other is None:
+        return ""
+    times = factor(row, other)
+    wrong = "" if other.status in _CALM else "x "
+    return f"{wrong}{other.operations_per_second:,.0f}" + (f" {times:.1f}x" if times else "")
 
 
 def _milliseconds(value: float | None) -> str:
@@ -72,16 +100,17 @@ def _milliseconds(value: float | None) -> str:
     return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
+_RATE = "ops/s"
 _RESULTS: Mapping[str, Callable[[Row], str]] = {
     "Lost": lambda row: f"{row.verdict.lost_updates:,}",
     "Money off": lambda row: f"{row.verdict.money_lost:,.2f}",
-    "ops/s": lambda row: f"{row.operations_per_second:,.0f}",
+    _RATE: lambda row: f"{row.operations_per_second:,.0f}",
     "p50": lambda row: _milliseconds(row.latency_ms.p50),
     "p95": lambda row: _milliseconds(row.latency_ms.p95),
     "p99": lambda row: _milliseconds(row.latency_ms.p99),
-    "max": lambda row: _milliseconds(row.latency_ms.max),
 }
 _COSTS: Mapping[str, Callable[[Row], str]] = {
+    "max": lambda row: _milliseconds(row.latency_ms.max),
     "Retries/op": lambda row: f"{row.retries_per_operation:.2f}",
     "Conflicts": lambda row: f"{row.conflicts:,}",
     "Deadlocks": lambda row: f"{row.deadlocks:,}",
@@ -93,7 +122,7 @@ _COSTS: Mapping[str, Callable[[Row], str]] = {
 
 def _figures(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]) -> Table:
     """Return a table of these figures; the first one has the verdict too."""
-    judged = columns is _RESULTS
+    judged = _RATE in columns
     table = plain_table("Strategy", *(["Verdict"] if judged else []))
     for title in columns:
         table.add_column(title, justify="right", no_wrap=True)
