@@ -11,7 +11,7 @@ from tests.installed.project import Project
 def project(start_project_with_accounts: Projects, make_database: Databases) -> Project:
     project = start_project_with_accounts("as_it_is")
     project.add_app("teller")
-    apps = ["django_lockstep", "django_lockstep.lab", "concurrency", "accounts", "teller"]
+    apps = ["django_lockstep", "django_lockstep.lab", "accounts", "teller"]
     project.configure(apps=apps, database=make_database("as_it_is"), TELLER_MODEL="accounts.Account")
     project.manage("migrate")
     return project
