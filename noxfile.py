@@ -2,6 +2,7 @@
 
 import re
 from itertools import product
+from pathlib import Path
 
 import nox
 
@@ -40,6 +41,13 @@ def typing(session: nox.Session) -> None:
 
 
 @nox.session
+def walls(session: nox.Session) -> None:
+    """Check who imports whom."""
+    session.install("-r", "requirements.txt")
+    session.run("lint-imports")
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation."""
     session.install("-r", "requirements.txt")
@@ -48,9 +56,12 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build the sdist, and the wheel from it."""
+    """Build the sdist of each distribution and the wheel from it, and ask whether the package index would take them."""
     session.install("-r", "requirements.txt")
-    session.run("python", "-m", "build", "--no-isolation")
+    folder = session.create_tmp()
+    for source in (".", "accounts"):
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", folder, source)
+    session.run("twine", "check", "--strict", *map(str, Path(folder).iterdir()))
 
 
 @nox.session(default=False)

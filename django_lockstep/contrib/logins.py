@@ -1,4 +1,4 @@
-"""Who is logged in, for the HTTP APIs of this package; an optional adapter for django-ninja (extra ``api``)."""
+"""Who is logged in, for HTTP APIs; an optional adapter for django-ninja (extra ``api``)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class LeasesConfig(AppConfig):
-    """Leases: one table, needed by nothing else of this package and needing nothing but ``django_lockstep.locking``."""
+    """Leases: one table. Needs ``django_lockstep.locking`` and no other room; none needs it."""
 
     name = "django_lockstep.leases"
     label = "lockstep_leases"

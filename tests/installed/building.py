@@ -1,4 +1,4 @@
-"""The sdist and the wheel, built from this checkout once a session."""
+"""The sdists and the wheels, built from this checkout once a session."""
 
 import functools
 import subprocess
@@ -9,21 +9,29 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
+SOURCES = {"django-lockstep": ROOT, "django-lockstep-accounts": ROOT / "accounts"}
+"""Where each distribution is built."""
+
+PACKAGES = {"django-lockstep": "django_lockstep", "django-lockstep-accounts": "accounts"}
+"""The one package that each distribution installs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distributions:
-    """What a release consists of."""
+class Distribution:
+    """What a release of one distribution consists of."""
 
     wheel: Path
     sdist: Path
 
 
 @functools.cache
-def build(folder: Path) -> Distributions:
+def build(name: str, folder: Path) -> Distribution:
     """Build the sdist, and the wheel from it, without a network; one folder is built into once."""
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    target = folder / name
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target), str(SOURCES[name])]
     require_success(run(command, cwd=ROOT))
-    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
-    return Distributions(wheel=wheel, sdist=sdist)
+    (wheel,), (sdist,) = target.glob("*.whl"), target.glob("*.tar.gz")
+    return Distribution(wheel=wheel, sdist=sdist)
 
 
 def run(command: list[str], *, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

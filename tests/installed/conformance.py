@@ -1,4 +1,4 @@
-"""What holds in every project that installs the package."""
+"""What holds in every project that installs the library, and the showcase."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,12 @@ from tests.installed.building import ROOT
 from tests.installed.project import Project
 
 
-class ProjectTests:
+class CleanProjectTests:
     """For a module with a fixture ``project``, whose migrations are made and applied."""
 
-    def test_the_package_comes_from_the_wheel(self, project: Project, python: Path) -> None:
-        found = Path(project.evaluate("__import__('accounts').__file__"))
-        assert found.is_relative_to(python.parent.parent)
+    def test_the_library_comes_from_the_wheel(self, project: Project) -> None:
+        found = Path(project.evaluate("__import__('django_lockstep').__file__"))
+        assert found.is_relative_to(project.python.parent.parent)
         assert not found.is_relative_to(ROOT)
 
     def test_no_migration_is_missing(self, project: Project) -> None:
@@ -25,6 +25,10 @@ class ProjectTests:
     def test_the_checks_are_clean(self, project: Project, options: list[str]) -> None:
         printed = project.manage("check", "--fail-level", "DEBUG", *options)
         assert printed == "System check identified no issues (0 silenced).\n"
+
+
+class ProjectTests(CleanProjectTests):
+    """For one whose project has tests of its own."""
 
     def test_its_own_tests_pass(self, project: Project) -> None:
         assert "skipped" not in project.test()

@@ -1,8 +1,7 @@
-"""Fixtures of the projects that are not ours: one wheel, one environment, one database each."""
+"""Fixtures of the projects that are not ours: an environment for each set of wheels, a database for each project."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -21,18 +20,24 @@ Projects = Callable[[str], Project]
 _TO_DJANGO = {"host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD"}
 
 
-@pytest.fixture(scope="session")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a virtual environment into which the built wheel was installed."""
-    pytest.importorskip("pip", reason="this environment has no pip to install the wheel with")
-    wheel = build(tmp_path_factory.getbasetemp() / "dist").wheel
-    return make_environment(tmp_path_factory.mktemp("environment") / "venv", wheel)
+def _starter(factory: pytest.TempPathFactory, *distributions: str) -> Projects:
+    """Return what starts projects in an environment of their own, which has these distributions of ours."""
+    pytest.importorskip("pip", reason="this environment has no pip to install the wheels with")
+    wheels = [build(name, factory.getbasetemp() / "dist").wheel for name in distributions]
+    python = make_environment(factory.mktemp("environment") / "venv", *wheels)
+    return lambda name: Project.start(factory.mktemp("projects") / name, python)
 
 
 @pytest.fixture(scope="session")
-def start_project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Projects:
-    """Start a project of this name."""
-    return lambda name: Project.start(tmp_path_factory.mktemp("elsewhere") / name, python)
+def start_project(tmp_path_factory: pytest.TempPathFactory) -> Projects:
+    """Start a project of this name, which can import the library and not the showcase."""
+    return _starter(tmp_path_factory, "django-lockstep")
+
+
+@pytest.fixture(scope="session")
+def start_project_with_accounts(tmp_path_factory: pytest.TempPathFactory) -> Projects:
+    """Start a project of this name, which can import both."""
+    return _starter(tmp_path_factory, "django-lockstep", "django-lockstep-accounts")
 
 
 @pytest.fixture(scope="session")

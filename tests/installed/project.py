@@ -1,5 +1,6 @@
-"""Projects that are not ours: made by Django's own commands, run by an interpreter that has the built wheel."""
+"""Projects that are not ours: made by Django's own commands, run by an interpreter that has the built wheels."""
 
+import ast
 import os
 import re
 import shutil
@@ -24,19 +25,29 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 _GUARDS = """
 from django.db import migrations
 
-from django_lockstep.locking import AddVersionGuard
-from accounts.operations import AppendOnly
+{imports}
 
 
 class Migration(migrations.Migration):
-    dependencies = [("{app}", "0001_initial")]
+    dependencies = [("{app}", "{after}")]
 
     operations = [{operations}]
 """
 
+_OPERATIONS = {"AddVersionGuard": "django_lockstep.locking", "AppendOnly": "accounts.operations"}
 
-def make_environment(folder: Path, wheel: Path) -> Path:
-    """Make a virtual environment with the wheel, and with all that this one has for its dependencies.
+
+_PYTEST = """#!{python}
+import sys
+
+import pytest
+
+sys.exit(pytest.main())
+"""
+
+
+def make_environment(folder: Path, *wheels: Path) -> Path:
+    """Make a virtual environment with the wheels, and with all that this one has for their dependencies.
 
     Return its Python.
     """
@@ -46,7 +57,9 @@ def make_environment(folder: Path, wheel: Path) -> Path:
     dependencies = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
     (packages / "dependencies.pth").write_text("\n".join(sorted(dependencies)))
     pip = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "--python", str(python)]
-    require_success(run([*pip, "install", "--quiet", "--no-index", str(wheel)], cwd=folder))
+    require_success(run([*pip, "install", "--quiet", "--no-index", *map(str, wheels)], cwd=folder))
+    # The script that pip writes where pytest is installed; unlike python -m, it leaves the folder it runs in out.
+    (folder / "bin" / "pytest").write_text(_PYTEST.format(python=python))
     return python
 
 
@@ -72,12 +85,16 @@ class Project:
             file.write(_SETTINGS.format(apps=list(apps), database=database) + "".join(lines))
 
     def add_app(self, name: str) -> None:
-        """Add one of the apps beside this module, whose migrations are still to be made."""
-        shutil.copytree(APPS / name, self.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        """Add one of the apps beside this module, whose migrations are still to be made; replace what is there."""
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(APPS / name, self.folder / name, ignore=ignored, dirs_exist_ok=True)
 
-    def add_guards(self, app: str, *operations: str) -> None:
+    def add_guards(self, app: str, *operations: str, after: str = "0001_initial") -> None:
         """Write the migration that the documentation asks for, after the one that makemigrations made."""
-        self.write(f"{app}/migrations/0002_guards.py", _GUARDS.format(app=app, operations=", ".join(operations)))
+        names = [operation.partition("(")[0] for operation in operations]
+        imports = "\n".join(f"from {_OPERATIONS[name]} import {name}" for name in dict.fromkeys(names))
+        text = _GUARDS.format(app=app, after=after, imports=imports, operations=", ".join(operations))
+        self.write(f"{app}/migrations/{int(after[:4]) + 1:04}_guards.py", text)
 
     def write(self, path: str, text: str = "") -> None:
         """Write a source file."""
@@ -105,9 +122,14 @@ class Project:
         code = f"import django; django.setup(); from django.apps import apps; print({expression})"
         return require_success(self.run("-c", code)).strip()
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def tables(self, *prefixes: str) -> list[str]:
+        """Return the names of the database's tables that begin so."""
+        names = ast.literal_eval(self.evaluate("django.db.connection.introspection.table_names()"))
+        return sorted(name for name in names if name.startswith(prefixes))
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the project's Python; warnings are errors, and nothing tells it of this checkout."""
         ours = ("PYTHON", "DJANGO", "DATABASE_URL", "PIP", "PYTEST", "BANK_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         env = {**kept, "PYTHONWARNINGS": "error", "DJANGO_SETTINGS_MODULE": "site_of_others.settings"}
-        return run([str(self.python), *arguments], cwd=self.folder, env=env)
+        return run([str(self.python), *arguments], cwd=self.folder, env={**env, **environment})

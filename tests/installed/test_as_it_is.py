@@ -1,4 +1,4 @@
-"""A project that installs ``accounts`` and uses its `Account`."""
+"""A project that takes the showcase as it is: both wheels, and its `Account`."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from tests.installed.project import Project
 
 
 @pytest.fixture(scope="module")
-def project(start_project: Projects, make_database: Databases) -> Project:
-    project = start_project("as_it_is")
+def project(start_project_with_accounts: Projects, make_database: Databases) -> Project:
+    project = start_project_with_accounts("as_it_is")
     project.add_app("teller")
-    apps = ["concurrency", "accounts", "django_lockstep.lab", "teller"]
+    apps = ["django_lockstep", "django_lockstep.lab", "accounts", "teller"]
     project.configure(apps=apps, database=make_database("as_it_is"), TELLER_MODEL="accounts.Account")
     project.manage("migrate")
     return project
@@ -23,5 +23,5 @@ class TestAsItIs(AccountProjectTests):
 
     def test_all_can_be_taken_back(self, project: Project) -> None:
         project.manage("migrate", "accounts", "zero")
-        assert "accounts_" not in project.evaluate("django.db.connection.introspection.table_names()")
+        assert project.tables("accounts_") == []
         project.manage("migrate", "accounts")

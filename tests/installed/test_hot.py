@@ -6,7 +6,7 @@ from tests.installed.conformance import ProjectTests
 from tests.installed.conftest import Databases, Projects
 from tests.installed.project import Project
 
-APPS = ["accounts.contrib.slotted", "tills"]
+APPS = ["django_lockstep", "accounts.contrib.slotted", "tills"]
 
 
 def made(project: Project) -> Project:
@@ -17,8 +17,8 @@ def made(project: Project) -> Project:
 
 
 @pytest.fixture(scope="module")
-def project(start_project: Projects, make_database: Databases) -> Project:
-    project = start_project("hot")
+def project(start_project_with_accounts: Projects, make_database: Databases) -> Project:
+    project = start_project_with_accounts("hot")
     project.add_app("tills")
     project.configure(apps=APPS, database=make_database("hot"))
     return made(project)
@@ -26,13 +26,13 @@ def project(start_project: Projects, make_database: Databases) -> Project:
 
 class TestHot(ProjectTests):
     def test_accounts_is_not_there(self, project: Project) -> None:
-        tables = project.evaluate("django.db.connection.introspection.table_names()")
-        assert "'accounts_slotted_slot'" in tables
-        assert "'accounts_account'" not in tables
+        tables = project.tables("accounts_")
+        assert "accounts_slotted_slot" in tables
+        assert "accounts_account" not in tables
 
 
-def test_on_sqlite_it_is_done_in_steps(start_project: Projects) -> None:
-    project = start_project("hot_sqlite")
+def test_on_sqlite_it_is_done_in_steps(start_project_with_accounts: Projects) -> None:
+    project = start_project_with_accounts("hot_sqlite")
     project.add_app("tills")
     database = {
         "ENGINE": "django.db.backends.sqlite3",

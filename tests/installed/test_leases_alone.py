@@ -1,4 +1,4 @@
-"""Projects that install ``django_lockstep.leases`` and no other app of ours."""
+"""Projects that install ``django_lockstep.leases`` and no other room."""
 
 import pytest
 
@@ -6,12 +6,14 @@ from tests.installed.conformance import ProjectTests
 from tests.installed.conftest import Databases, Projects
 from tests.installed.project import Project
 
+APPS = ["django_lockstep", "django_lockstep.leases", "jobs"]
+
 
 @pytest.fixture(scope="module")
 def project(start_project: Projects, make_database: Databases) -> Project:
     project = start_project("leases_alone")
     project.add_app("jobs")
-    project.configure(apps=["django_lockstep.leases", "jobs"], database=make_database("leases_alone"))
+    project.configure(apps=APPS, database=make_database("leases_alone"))
     project.manage("makemigrations", "jobs")
     project.manage("migrate")
     return project
@@ -22,15 +24,13 @@ class TestLeasesAlone(ProjectTests):
         assert "PostgreSQL has guards" in project.test()
 
     def test_its_table_is_the_only_one_of_ours(self, project: Project) -> None:
-        tables = project.evaluate("django.db.connection.introspection.table_names()")
-        assert "'lockstep_leases_lease'" in tables
-        assert "'accounts_account'" not in tables
+        assert project.tables("lockstep", "accounts") == ["lockstep_leases_lease"]
 
     def test_the_migrations_can_be_taken_back(self, project: Project) -> None:
         project.manage("migrate", "lockstep_leases", "zero")
-        names = project.evaluate("django.db.connection.introspection.table_names()")
+        tables = project.tables("lockstep")
         project.manage("migrate")
-        assert "lockstep_leases" not in names
+        assert tables == []
 
     def test_commands(self, project: Project) -> None:
         # The key is not one of the project's own tests: they use the same database, and may run later.
@@ -51,7 +51,7 @@ def on_sqlite(start_project: Projects) -> Project:
         "NAME": str(project.folder / "db.sqlite3"),
         "OPTIONS": {"transaction_mode": "IMMEDIATE"},
     }
-    project.configure(apps=["django_lockstep.leases", "jobs"], database=database)
+    project.configure(apps=APPS, database=database)
     project.manage("makemigrations", "jobs")
     project.manage("migrate")
     return project

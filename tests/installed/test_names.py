@@ -26,10 +26,10 @@ class {entry}(AbstractEntry):
         pytest.param("international_subscriptions", "SubscriptionAccount", "SubscriptionAccountEntry", id="long ones"),
     ],
 )
-def test_the_checks_are_clean(start_project: Projects, app: str, account: str, entry: str) -> None:
-    project = start_project(app)
+def test_the_checks_are_clean(start_project_with_accounts: Projects, app: str, account: str, entry: str) -> None:
+    project = start_project_with_accounts(app)
     project.write(f"{app}_app/__init__.py")
     project.write(f"{app}_app/models.py", MODELS.format(account=account, entry=entry))
     database = {"ENGINE": "django.db.backends.postgresql", "NAME": "never_connected_to"}
-    project.configure(apps=["accounts", f"{app}_app"], database=database)
+    project.configure(apps=["django_lockstep", "accounts", f"{app}_app"], database=database)
     assert project.manage("check", "--fail-level", "DEBUG") == "System check identified no issues (0 silenced).\n"

@@ -15,7 +15,7 @@ def project(start_project: Projects, make_database: Databases) -> Project:
         pytest.importorskip(package, reason=f"{package} is not installed")
     project = start_project("neighbours")
     project.add_app("neighbours")
-    apps = [*NEIGHBOURS, "accounts", "neighbours"]
+    apps = [*NEIGHBOURS, "django_lockstep", "neighbours"]
     project.configure(apps=apps, database=make_database("neighbours"))
     project.manage("makemigrations", "neighbours")
     guards = [f'AddVersionGuard("{model}")' for model in ("Contract", "Parcel", "Badge")]

@@ -26,11 +26,11 @@ django_settings_module = site_of_others.settings
 
 
 @pytest.fixture(scope="module")
-def project(start_project: Projects, make_database: Databases) -> Project:
-    project = start_project("own_accounts")
+def project(start_project_with_accounts: Projects, make_database: Databases) -> Project:
+    project = start_project_with_accounts("own_accounts")
     for app in ("wallets", "teller"):
         project.add_app(app)
-    apps = ["accounts", "django_lockstep.lab", "wallets", "teller"]
+    apps = ["django_lockstep", "django_lockstep.lab", "accounts", "wallets", "teller"]
     project.configure(apps=apps, database=make_database("own_accounts"), TELLER_MODEL="wallets.Wallet")
     project.manage("makemigrations", "wallets")
     project.add_guards("wallets", 'AddVersionGuard("Wallet")', 'AppendOnly("WalletEntry")')
@@ -40,9 +40,7 @@ def project(start_project: Projects, make_database: Databases) -> Project:
 
 class TestOwnAccounts(AccountProjectTests):
     def test_its_tables_have_the_names_it_gave_them(self, project: Project) -> None:
-        tables = project.evaluate("django.db.connection.introspection.table_names()")
-        assert "'acme_wallet'" in tables
-        assert "'acme_wallet_entry'" in tables
+        assert project.tables("acme_") == ["acme_wallet", "acme_wallet_entry"]
 
     def test_its_processes_race_for_its_wallets(self, project: Project) -> None:
         assert_right(simulate(project, "wallets.Wallet"))

@@ -1,4 +1,4 @@
-"""Projects that have something called ``accounts`` already."""
+"""Projects that have something called ``accounts`` already, and install the showcase all the same."""
 
 import pytest
 
@@ -24,15 +24,15 @@ class LedgerConfig(AccountsConfig):
 
 
 @pytest.fixture(scope="module")
-def project(start_project: Projects, make_database: Databases) -> Project:
-    project = start_project("own_label")
+def project(start_project_with_accounts: Projects, make_database: Databases) -> Project:
+    project = start_project_with_accounts("own_label")
     project.add_app("teller")
     project.write("crm/__init__.py")
     project.write("crm/accounts/__init__.py")
     project.write("crm/accounts/models.py", CUSTOMERS)
     project.write("ledger/__init__.py")
     project.write("ledger/apps.py", LEDGER)
-    apps = ["crm.accounts", "ledger.apps.LedgerConfig", "teller"]
+    apps = ["django_lockstep", "crm.accounts", "ledger.apps.LedgerConfig", "teller"]
     project.configure(apps=apps, database=make_database("own_label"), TELLER_MODEL="ledger_accounts.Account")
     project.manage("makemigrations", "accounts")
     project.manage("migrate")
@@ -43,24 +43,24 @@ class TestOwnLabel(AccountProjectTests):
     """One whose app has the label, and gives ours another one."""
 
     def test_both_have_their_tables(self, project: Project) -> None:
-        tables = project.evaluate("django.db.connection.introspection.table_names()")
-        assert "'accounts_account'" in tables
-        assert "'ledger_accounts_account'" in tables
-        assert "'ledger_accounts_entry'" in tables
+        ours = ["ledger_accounts_account", "ledger_accounts_entry"]
+        assert project.tables("accounts_", "ledger_") == ["accounts_account", *ours]
 
 
-def test_without_another_label_django_tells_of_the_clash(start_project: Projects) -> None:
-    project = start_project("clash")
+def test_without_another_label_django_tells_of_the_clash(start_project_with_accounts: Projects) -> None:
+    project = start_project_with_accounts("clash")
     project.write("crm/__init__.py")
     project.write("crm/accounts/__init__.py")
-    project.configure(apps=["crm.accounts", "accounts"], database={"ENGINE": "django.db.backends.sqlite3"})
+    apps = ["django_lockstep", "crm.accounts", "accounts"]
+    project.configure(apps=apps, database={"ENGINE": "django.db.backends.sqlite3"})
     done = project.run("manage.py", "check")
     assert "Application labels aren't unique, duplicates: accounts" in done.stderr
 
 
-def test_a_package_of_that_name_hides_ours(start_project: Projects) -> None:
-    project = start_project("hidden")
+def test_a_package_of_that_name_hides_the_showcase_alone(start_project_with_accounts: Projects) -> None:
+    project = start_project_with_accounts("hidden")
     refused = project.run("manage.py", "startapp", "accounts")
     assert "'accounts' conflicts with the name of an existing Python module" in refused.stderr
     project.write("accounts/__init__.py")
-    assert "No module named 'django_lockstep.locking'" in project.run("-c", "import django_lockstep.locking").stderr
+    assert "No module named 'accounts.models'" in project.run("-c", "import accounts.models").stderr
+    assert project.evaluate("__import__('django_lockstep.locking').__name__") == "django_lockstep"

@@ -8,13 +8,18 @@ from tests.installed.project import Project
 
 
 @pytest.fixture(scope="module")
-def project(start_project: Projects, make_database: Databases) -> Project:
-    project = start_project("own_users")
+def project(start_project_with_accounts: Projects, make_database: Databases) -> Project:
+    project = start_project_with_accounts("own_users")
     for app in ("people", "teller"):
         project.add_app(app)
-    apps = ["people", "accounts", "django_lockstep.lab", "teller"]
-    users = {"AUTH_USER_MODEL": "people.Person", "TELLER_MODEL": "accounts.Account"}
-    project.configure(apps=apps, database=make_database("own_users"), **users)
+    apps = ["people", "django_lockstep", "django_lockstep.lab", "accounts", "teller"]
+    project.configure(
+        apps=apps,
+        database=make_database("own_users"),
+        AUTH_USER_MODEL="people.Person",
+        TELLER_MODEL="accounts.Account",
+        LOCKSTEP_LAB_RACES=["accounts.races.ready_made.RACES"],
+    )
     project.manage("makemigrations", "people")
     project.manage("migrate")
     return project

@@ -1,4 +1,4 @@
-"""What is released: wheel, sdist, metadata, and the names that users may rely on."""
+"""What is released: wheels, sdists, metadata, and the names that users may rely on."""
 
 import importlib
 import json
@@ -7,6 +7,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from dataclasses import astuple
 from importlib.metadata import PathDistribution
 from itertools import product
 from pathlib import Path
@@ -16,25 +17,32 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tests.installed.building import ROOT, Distributions, build, require_success, run
+from tests.installed.building import PACKAGES, ROOT, SOURCES, Distribution, build, require_success, run
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LIBRARY, SHOWCASE = SOURCES
+
+
+@pytest.fixture(scope="module", params=SOURCES)
+def name(request: pytest.FixtureRequest) -> str:
+    """Each distribution's name."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
-    return build(tmp_path_factory.getbasetemp() / "dist")
+def built(name: str, tmp_path_factory: pytest.TempPathFactory) -> Distribution:
+    return build(name, tmp_path_factory.getbasetemp() / "dist")
 
 
 @pytest.fixture(scope="module")
-def wheel(built: Distributions) -> dict[str, bytes]:
+def wheel(built: Distribution) -> dict[str, bytes]:
     """The wheel's files by name."""
     with zipfile.ZipFile(built.wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 @pytest.fixture(scope="module")
-def sdist(built: Distributions) -> dict[str, bytes]:
+def sdist(built: Distribution) -> dict[str, bytes]:
     """The sdist's files by name, without the folder that all are in."""
     with tarfile.open(built.sdist) as archive:
         files = {member.name: archive.extractfile(member) for member in archive.getmembers()}
@@ -42,13 +50,18 @@ def sdist(built: Distributions) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def metadata(built: Distributions) -> PathDistribution:
+def metadata(built: Distribution) -> PathDistribution:
     name, version, *_ = built.wheel.name.split("-")
     return PathDistribution(zipfile.Path(built.wheel, f"{name}-{version}.dist-info/"))
 
 
-def of_package(names: dict[str, bytes]) -> set[str]:
-    return {name for name in names if name.startswith("accounts/")}
+def requirements(metadata: PathDistribution) -> dict[str, str]:
+    """Return the requirements, each with the condition under which it is one."""
+    needs = [Requirement(text) for text in metadata.requires or []]
+    markers = {need: str(need.marker or "") for need in needs}
+    for need in needs:
+        need.marker = None
+    return {str(need): marker for need, marker in markers.items()}
 
 
 def classified(prefix: str) -> list[str]:
@@ -57,77 +70,108 @@ def classified(prefix: str) -> list[str]:
     return [match[1] for match in found if match]
 
 
+def extra(name: str) -> str:
+    return f'extra == "{name}"'
+
+
 # Contents.
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: dict[str, bytes], sdist: dict[str, bytes]) -> None:
-    info = {name for name in wheel if name.partition("/")[0].endswith(".dist-info")}
-    assert of_package(wheel) == of_package(sdist) == set(wheel) - info
+def test_the_wheel_holds_every_file_of_its_package_and_nothing_else(name: str, wheel: dict[str, bytes]) -> None:
+    files = [path for path in (ROOT / PACKAGES[name]).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    package = {path.relative_to(ROOT).as_posix() for path in files}
+    info = {file for file in wheel if file.partition("/")[0].endswith(".dist-info")}
+    describing = {"accounts/LICENSE", "accounts/README.md", "accounts/pyproject.toml"}
+    assert set(wheel) - info == package - describing
 
 
-def test_every_file_of_the_package_is_released(sdist: dict[str, bytes]) -> None:
-    files = [path for path in (ROOT / "accounts").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    assert {path.relative_to(ROOT).as_posix() for path in files} == of_package(sdist)
+def test_the_license_is_in_every_wheel_and_sdist(wheel: dict[str, bytes], sdist: dict[str, bytes]) -> None:
+    (found,) = (text for name, text in wheel.items() if name.endswith(".dist-info/licenses/LICENSE"))
+    assert found == sdist["LICENSE"] == (ROOT / "LICENSE").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["py.typed", "migrations/0001_initial.py", "management/commands/reconcile.py"])
-def test_what_no_import_would_miss_is_there(wheel: dict[str, bytes], name: str) -> None:
-    assert f"accounts/{name}" in wheel
-
-
-def test_the_sdist_is_the_repository(sdist: dict[str, bytes]) -> None:
+@pytest.mark.parametrize("name", [LIBRARY], indirect=True)
+def test_the_librarys_sdist_is_the_repository(sdist: dict[str, bytes]) -> None:
     listed = run(["git", "ls-files"], cwd=ROOT)
     if listed.returncode:
-        pytest.skip(f"this is no git checkout: {listed.stderr.strip()}")
+        pytest.skip(f"this is not a git checkout: {listed.stderr.strip()}")
     tracked = {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
     assert tracked - set(sdist) == set()
 
 
 def test_what_users_read_first_is_in_the_sdist(sdist: dict[str, bytes]) -> None:
-    assert {"README.md", "LICENSE", "pyproject.toml", "PKG-INFO", "manage.py", "tests/conftest.py"} <= set(sdist)
+    assert {"README.md", "LICENSE", "PKG-INFO", "pyproject.toml"} <= set(sdist)
 
 
-@pytest.mark.parametrize("kind", ["wheel", "sdist"])
-def test_no_file_names_a_path_of_this_machine(kind: str, request: pytest.FixtureRequest) -> None:
+def test_no_file_names_a_path_of_this_machine(wheel: dict[str, bytes], sdist: dict[str, bytes]) -> None:
     here = "|".join(re.escape(str(path)) for path in {ROOT, Path.home()} if path.name)
-    files: dict[str, bytes] = request.getfixturevalue(kind)
     pattern = re.compile(rf"(?:{here})/\w".encode())
+    files = {**wheel, **sdist}
     assert {name: match[0] for name, text in files.items() if (match := pattern.search(text))} == {}
 
 
 # Metadata.
 
 
-def test_the_metadata_says_what_it_is(metadata: PathDistribution) -> None:
+def test_the_package_index_would_take_it(built: Distribution) -> None:
+    pytest.importorskip("twine", reason="twine is not installed")
+    require_success(run([sys.executable, "-m", "twine", "check", "--strict", *map(str, astuple(built))], cwd=ROOT))
+
+
+def test_the_metadata_says_what_it_is(name: str, metadata: PathDistribution) -> None:
     said = metadata.metadata
-    assert (said["Name"], said["Version"]) == ("django-lockstep", PROJECT["version"])
+    assert said["Name"] == name
     assert (said["License-Expression"], said["License-File"]) == ("MIT", "LICENSE")
-    assert said["Requires-Python"] == ">=3.11"
+    assert {url.partition(",")[0] for url in said.get_all("Project-URL") or []} == {"Changelog", "Issues", "Repository"}
 
 
-def test_the_readme_is_its_description(metadata: PathDistribution) -> None:
+def test_both_have_the_same_version_python_and_django(metadata: PathDistribution) -> None:
+    said = metadata.metadata
+    assert (said["Version"], said["Requires-Python"]) == (PROJECT["version"], PROJECT["requires-python"])
+    shared = re.compile(r"Programming Language|Framework :: Django")
+    assert list(filter(shared.match, said.get_all("Classifier") or [])) == list(
+        filter(shared.match, PROJECT["classifiers"])
+    )
+
+
+def test_the_readme_is_its_description(name: str, metadata: PathDistribution) -> None:
     assert metadata.metadata["Description-Content-Type"] == "text/markdown"
-    assert (metadata.read_text("METADATA") or "").endswith("\n\n" + (ROOT / "README.md").read_text())
+    readme = (SOURCES[name] / "README.md").read_text()
+    assert (metadata.read_text("METADATA") or "").endswith("\n\n" + readme)
 
 
-def test_it_needs_what_it_imports(metadata: PathDistribution) -> None:
-    requires = {need.name: str(need.marker or "") for need in map(Requirement, metadata.requires or [])}
-    extras = {
-        "rich": "lab",
-        "matplotlib": "plot",
-        "django-ninja": "api",
-        "djangorestframework": "drf",
-        "django-htmx": "pages",
+def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None:
+    needs = {
+        # Which build of psycopg, [binary] or [c], is the project's choice.
+        LIBRARY: {
+            "django>=5.2": "",
+            "psycopg>=3.2": "",
+            "django-ninja>=1.7": extra("api"),
+            "djangorestframework>=3.16": extra("drf"),
+            "rich>=13": extra("lab"),
+            "django-htmx>=1.27": extra("pages"),
+            "matplotlib>=3.9": extra("plot"),
+        },
+        SHOWCASE: {
+            f"django-lockstep=={PROJECT['version']}": "",
+            "django-lockstep[api]": extra("api"),
+            "django-concurrency>=2.8": extra("concurrency"),
+            "django-lockstep[lab]": extra("lab"),
+            "django-lockstep[lab,plot]": extra("plot"),
+        },
     }
-    always = dict.fromkeys(["django", "django-concurrency", "psycopg"], "")
-    assert requires == {**always, **{name: f'extra == "{extra}"' for name, extra in extras.items()}}
-    assert set(metadata.metadata.get_all("Provides-Extra") or []) == set(extras.values())
+    assert requirements(metadata) == needs[name]
 
 
-def test_the_classifiers_agree_with_what_it_requires(metadata: PathDistribution) -> None:
-    (django,) = (need for need in map(Requirement, metadata.requires or []) if need.name == "django")
+def test_the_library_alone_brings_the_pytest_plugin(name: str, metadata: PathDistribution) -> None:
+    plugins = {(entry.group, entry.name, entry.value) for entry in metadata.entry_points}
+    assert plugins == ({("pytest11", "race", "django_lockstep.lab.pytest_plugin")} if name == LIBRARY else set())
+
+
+def test_the_classifiers_agree_with_what_it_requires() -> None:
+    (django,) = (need for need in map(Requirement, PROJECT["dependencies"]) if need.name == "django")
     for versions, required in (
-        (classified("Programming Language :: Python"), metadata.metadata["Requires-Python"]),
+        (classified("Programming Language :: Python"), PROJECT["requires-python"]),
         (classified("Framework :: Django"), str(django.specifier)),
     ):
         assert required == f">={versions[0]}"

@@ -9,11 +9,11 @@ from tests.installed.project import Project
 
 
 @pytest.fixture(scope="module")
-def project(start_project: Projects) -> Project:
-    project = start_project("sqlite")
+def project(start_project_with_accounts: Projects) -> Project:
+    project = start_project_with_accounts("sqlite")
     for app in ("seats", "wallets", "teller", "limits"):
         project.add_app(app)
-    apps = ["accounts", "django_lockstep.lab", "seats", "wallets", "teller", "limits"]
+    apps = ["django_lockstep", "django_lockstep.lab", "accounts", "seats", "wallets", "teller", "limits"]
     database = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(project.folder / "db.sqlite3"),

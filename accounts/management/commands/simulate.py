@@ -15,7 +15,6 @@ from accounts.management.simulation import add_arguments, run_of, scene_of
 from accounts.races.ground import PurgeError
 from accounts.races.remains import Remains
 from django_lockstep.lab.management.output import require_writable, write_atomically
-from django_lockstep.lab.management.tables import width
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
 from django_lockstep.lab.simulator.render import (
@@ -28,6 +27,7 @@ from django_lockstep.lab.simulator.render import (
     require_rich,
 )
 from django_lockstep.lab.simulator.sweep import SweepReport
+from django_lockstep.lab.tables import width
 
 
 class Command(BaseCommand):

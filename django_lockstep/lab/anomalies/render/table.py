@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from django_lockstep.lab.anomalies.render.wording import HOW, MEANS, TITLES, headline, how, objections, sections
 from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Kind, Named
-from django_lockstep.lab.management.tables import bold, drawn, plain_table, require_rich
+from django_lockstep.lab.tables import bold, drawn, plain_table, require_rich
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

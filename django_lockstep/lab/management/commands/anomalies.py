@@ -15,7 +15,7 @@ from django_lockstep.lab.anomalies.run import Question
 from django_lockstep.lab.anomalies.ways import LEVELS, STRATEGIES
 from django_lockstep.lab.explorer import ExplorerError
 from django_lockstep.lab.management.output import require_writable, write_atomically
-from django_lockstep.lab.management.tables import require_rich, width
+from django_lockstep.lab.tables import require_rich, width
 
 
 class Command(BaseCommand):

@@ -71,7 +71,7 @@ def require_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise SimulationError(
-            "Plots need matplotlib, the extra 'plot' of this package: install it, or leave --plot away."
+            "Plots need matplotlib, the extra 'plot' of django-lockstep: install it, or leave --plot away."
         ) from None
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from django_lockstep.lab.management import tables
-from django_lockstep.lab.management.tables import bold, plain_table
+from django_lockstep.lab import tables
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.render.data import Report
 from django_lockstep.lab.simulator.report import LoadReport, Row, factor
 from django_lockstep.lab.simulator.rounds import PASSED, REFUSED, Ending, StoryReport, StoryRow
 from django_lockstep.lab.simulator.sweep import SweepReport
 from django_lockstep.lab.simulator.wording import counted, listed, loss
+from django_lockstep.lab.tables import bold, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -30,7 +30,7 @@ def require_rich() -> None:
         import rich  # noqa: F401
     except ImportError:
         raise ImportError(
-            "Tables need rich, the extra 'lab' of this package: install it, or use another --format."
+            "Tables need rich, the extra 'lab' of django-lockstep: install it, or use another --format."
         ) from None
 
 

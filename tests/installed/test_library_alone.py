@@ -1,0 +1,60 @@
+"""An empty project with the library, and nothing of the showcase."""
+
+import pytest
+
+from tests.installed.conformance import CleanProjectTests
+from tests.installed.conftest import Databases, Projects
+from tests.installed.project import Project
+
+EVERY_ROOM = """
+from site_of_others.settings import *
+
+INSTALLED_APPS += ["django_lockstep.editing", "django_lockstep.lab", "django_lockstep.leases"]
+"""
+
+IMPORT_EVERYTHING = """
+import importlib
+import pkgutil
+
+import django
+
+import django_lockstep
+
+django.setup()
+for module in pkgutil.walk_packages(django_lockstep.__path__, "django_lockstep."):
+    importlib.import_module(module.name)
+    print(module.name)
+"""
+
+
+@pytest.fixture(scope="module")
+def project(start_project: Projects, make_database: Databases) -> Project:
+    project = start_project("library_alone")
+    project.configure(apps=["django_lockstep"], database=make_database("library_alone"))
+    project.write("every_room.py", EVERY_ROOM)
+    project.manage("migrate")
+    return project
+
+
+class TestLibraryAlone(CleanProjectTests):
+    def test_it_has_no_table(self, project: Project) -> None:
+        assert project.tables("lockstep", "accounts") == []
+
+    def test_the_showcase_cannot_be_imported(self, project: Project) -> None:
+        assert "No module named 'accounts'" in project.run("-c", "import accounts").stderr
+
+    def test_every_module_does_without_the_showcase(self, project: Project) -> None:
+        done = project.run("-c", IMPORT_EVERYTHING, DJANGO_SETTINGS_MODULE="every_room")
+        assert done.returncode == 0, done.stderr
+        assert {"django_lockstep.lab.pytest_plugin", "django_lockstep.leases.models"} <= set(done.stdout.split())
+
+    def test_every_room_is_clean(self, project: Project) -> None:
+        for command in (["check", "--fail-level", "DEBUG"], ["makemigrations", "--check", "--dry-run"]):
+            project.manage(*command, "--settings", "every_room")
+
+
+def test_an_app_can_be_called_accounts(start_project: Projects) -> None:
+    project = start_project("fresh")
+    project.manage("startapp", "accounts")
+    project.configure(apps=["django_lockstep", "accounts"], database={"ENGINE": "django.db.backends.sqlite3"})
+    assert project.evaluate("apps.get_app_config('accounts').path") == str(project.folder / "accounts")
