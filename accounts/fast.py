@@ -16,9 +16,9 @@ from typing import Any
 from django.db import NotSupportedError, connections, transaction
 
 from accounts.abstract import AbstractAccount
+from accounts.contention import Contention
 from accounts.statements import Ledger
 from django_lockstep.errors import StaleVersionError
-from django_lockstep.locking.contention import Contention
 from django_lockstep.locking.memory import take_over
 from django_lockstep.locking.retry import retry_on_conflict, tell
 from django_lockstep.locking.transactions import transaction as isolated_transaction

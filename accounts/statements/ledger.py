@@ -140,6 +140,6 @@ def ledger_of(model: type[A], using: str) -> Ledger[A] | None:
     return None if ledger is None or has_listeners(ledger.statements.entry) else ledger
 
 
-@functools.cache
+@functools.cache  # as many as the project has models and databases
 def _ledger(model: type[A], using: str) -> Ledger[A] | None:
     return None if obstacles(model, using) else Ledger(model, using)

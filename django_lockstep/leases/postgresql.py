@@ -167,7 +167,7 @@ _lacking: dict[str, int] = {}
 """For each database the most milliseconds for which sessions were found without a time limit as short as that."""
 
 
-@functools.cache
+@functools.cache  # as many as this module has statements and the project has databases
 def _named(sql: str, using: str, table: str) -> str:
     """Return the SQL with the names of what it is about."""
     return sql.format(**quoted_names(table, connections[using].ops.quote_name))

@@ -80,7 +80,7 @@ def _append_in_steps(change: Any, using: str) -> Any:
     return first
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)  # which fields have values is the callers' choice
 def _compiled(model: Any, using: str, names: tuple[str, ...]) -> Compiled:
     """Return the statement that gives a value to the fields with these names."""
     quote = connections[using].ops.quote_name

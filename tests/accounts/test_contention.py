@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_lockstep.locking.contention import Contention
+from accounts.contention import Contention
 
 
 @pytest.fixture(autouse=True)
