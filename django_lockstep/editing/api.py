@@ -166,7 +166,9 @@ def make_transition(request: HttpRequest, wanted: TransitionIn) -> Answer:
 
 
 api = NinjaAPI(
-    title="Edit locks", urls_namespace="editing-api", docs_decorator=user_passes_test(lambda user: user.is_staff)
+    title="Edit locks",
+    urls_namespace="lockstep-editing-api",
+    docs_decorator=user_passes_test(lambda user: user.is_staff),
 )
 """The router as an API of its own; its documentation is for staff."""
 api.add_router("", router)
