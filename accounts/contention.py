@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable
+
+from accounts.bounded import Bounded
 
 __all__ = ["Contention", "contention"]
 
@@ -26,9 +26,7 @@ class Contention:
         self._threshold = threshold
         self._weight = weight
         self._probe = probe
-        self._most = rows
-        self._shares: OrderedDict[Hashable, float] = OrderedDict()
-        self._lock = threading.Lock()
+        self._shares: Bounded[Hashable, float] = Bounded(rows)
 
     def expected(self, row: Hashable) -> bool:
         """Whether the next attempt on this row is better made with a lock."""
@@ -37,20 +35,13 @@ class Contention:
 
     def note(self, row: Hashable, *, conflict: bool) -> None:
         """Learn how an optimistic attempt ended."""
-        before = self._shares.get(row)
-        if before is None and not conflict:
-            return  # calm rows need no memory
-        share = (before or 0.0) * (1 - self._weight) + conflict * self._weight
-        with self._lock:
-            self._shares[row] = share
-            self._shares.move_to_end(row)
-            if len(self._shares) > self._most:
-                self._shares.popitem(last=False)
+        before = self._shares.get(row, 0.0)
+        if before or conflict:  # calm rows need no memory
+            self._shares[row] = before * (1 - self._weight) + conflict * self._weight
 
     def forget(self) -> None:
         """Begin anew: for tests, and for what has to come out the same every time."""
-        with self._lock:
-            self._shares.clear()
+        self._shares.clear()
 
 
 contention = Contention()

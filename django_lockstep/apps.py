@@ -13,4 +13,4 @@ class LockstepConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks."""
-        from django_lockstep.locking import checks  # noqa: F401
+        from django_lockstep import checks  # noqa: F401 - and with it those of locking

@@ -35,4 +35,4 @@ class EntryAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     date_hierarchy = "created_at"
 
     class Media:
-        css = {"all": ("django_lockstep/admin.css",)}
+        css = {"all": ("accounts/admin.css",)}

@@ -103,7 +103,7 @@ class AnyAccountAdmin(BookingMixin, VersionedModelAdmin):
     change_list_template = "admin/accounts/account_change_list.html"
 
     class Media:
-        css = {"all": ("django_lockstep/admin.css",)}
+        css = {"all": ("accounts/admin.css",)}
 
     def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
         """Search by the user model's own user name."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.admin.options import InlineModelAdmin
+from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.http import HttpRequest, HttpResponse
 
@@ -15,6 +16,7 @@ from django_lockstep.admin.forms import seen_form
 from django_lockstep.admin.lists import ListMixin
 from django_lockstep.admin.pages import conflict_page, gone_page, replayed
 from django_lockstep.admin.tokens import FIELD, version_name
+from django_lockstep.checks import missing_app
 from django_lockstep.errors import SerializationFailure, StaleVersionError
 
 __all__ = ["VersionedInlineMixin", "VersionedModelAdmin", "VersionedStackedInline", "VersionedTabularInline"]
@@ -105,6 +107,12 @@ class VersionedModelAdmin(ListMixin, DeletionMixin, ChangeFormMixin, admin.Model
 
     class Media:
         js = ("lockstep/seen.js",)
+
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
+        """Add to Django's own checks that the templates and the script are there."""
+        name = f"{type(self).__module__}.{type(self).__qualname__}"
+        found: list[CheckMessage] = super().check(**kwargs)
+        return [*found, *missing_app("django_lockstep", needed_by=name, check_id="lockstep.E030", obj=type(self))]
 
 
 class VersionedInlineMixin(_Inline):

@@ -1,11 +1,11 @@
 """Edit locks: check out a table or a record for editing, with everything its foreign keys refer to.
 
-Import from here; the modules behind it may move. What needs the app's tables is imported when it is first asked for,
-because Django imports this package before there are models.
+Import from here; the modules behind it may move.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from django_lockstep.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from django_lockstep.editing.abstract import EditLockedModel
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from django_lockstep.editing.fences import fence
     from django_lockstep.editing.operations import announce, check_in, check_out, extend, status_of, take_over
     from django_lockstep.editing.results import EditResult
-    from django_lockstep.editing.transitions import transition
     from django_lockstep.editing.triggers import AddEditGuard
     from django_lockstep.editing.writers import writing
 
@@ -31,25 +30,7 @@ __all__ = [
     "fence",
     "status_of",
     "take_over",
-    "transition",
     "writing",
 ]
 
-_HOMES = {
-    "AddEditGuard": "triggers",
-    "EditLockLost": "errors",
-    "EditLocked": "errors",
-    "EditLockedModel": "abstract",
-    "EditResult": "results",
-    "EditingError": "errors",
-    "fence": "fences",
-    "transition": "transitions",
-    "writing": "writers",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'operations')}"), name)
+__getattr__ = lazy_exports(__name__, "abstract", "errors", "results", "triggers", "writers", "fences", "operations")

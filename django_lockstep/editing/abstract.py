@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.apps import apps
-from django.core import checks
 from django.core.checks import CheckMessage
 from django.db import models, router
+
+from django_lockstep.checks import EDITING, missing_app
 
 __all__ = ["EditLockedModel"]
 
@@ -40,7 +40,12 @@ class EditLockedModel(models.Model):
     @classmethod
     def check(cls, **kwargs: Any) -> list[CheckMessage]:
         """Add to Django's own checks that the tables of locks are there."""
-        return [*super().check(**kwargs), *_check_installed(cls)]
+        return [
+            *super().check(**kwargs),
+            *missing_app(
+                EDITING, needed_by=f"The EditLockedModel {cls._meta.label}", check_id="lockstep.E024", obj=cls
+            ),
+        ]
 
     def update_if_unchanged(self, **values: Any) -> bool:
         """Write the values if the row is as it was read; refused as a `save` is. For models that are versioned too."""
@@ -56,16 +61,3 @@ class EditLockedModel(models.Model):
 
         with fenced_deletion(self, using=kwargs.get("using") or router.db_for_write(type(self), instance=self)):
             return super().delete(*args, **kwargs)
-
-
-def _check_installed(model: type[models.Model]) -> list[CheckMessage]:
-    if apps.is_installed("django_lockstep.editing"):
-        return []
-    return [
-        checks.Error(
-            f"{model._meta.label} is an EditLockedModel, and there are no tables of edit locks.",
-            hint="Add 'django_lockstep.editing' to INSTALLED_APPS.",
-            obj=model,
-            id="lockstep.E024",
-        )
-    ]

@@ -2,8 +2,7 @@
 
 Every operation needs a user, by session (with CSRF) or by bearer token, and that user's permissions for the table:
 ``view`` or ``change`` to look, ``change`` to check out, ``lockstep_editing.take_over_editlock`` to take over.
-Tables that a user
-may not see are unknown to them.
+Tables that a user may not see are unknown to them.
 
 200 done; 401 nobody; 403 not allowed, somebody else's, wrong token; 404 unknown table or record; 409 the check-out has
 ended, or the race was lost; 422 malformed; 423 refused, with the holders as a list.
@@ -11,7 +10,7 @@ ended, or the race was lost; 422 malformed; 423 refused, with the holders as a l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -21,13 +20,14 @@ from django.contrib.auth.decorators import user_passes_test
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db import models
 from django.http import HttpRequest, HttpResponse
-from ninja import NinjaAPI, Router, Status
+from ninja import NinjaAPI, Router, Schema, Status
 from ninja.security import HttpBearer
 
 from django_lockstep.contrib.logins import SessionUser
 from django_lockstep.editing import credentials
 from django_lockstep.editing.conf import api_authenticator
 from django_lockstep.editing.errors import EditingError, UnknownRecord, UnknownTable
+from django_lockstep.editing.expected_status import transition
 from django_lockstep.editing.holds import checked_out
 from django_lockstep.editing.operations import check_in, check_out, extend, status_of, take_over
 from django_lockstep.editing.results import EditResult
@@ -42,7 +42,6 @@ from django_lockstep.editing.schemas import (
     TransitionIn,
 )
 from django_lockstep.editing.targets import Target, record, target_of
-from django_lockstep.editing.transitions import transition
 from django_lockstep.errors import ConcurrencyError
 
 __all__ = ["api", "failed", "router"]
@@ -65,6 +64,8 @@ class SignedToken(HttpBearer):
 
 router = Router(tags=["edit locks"], auth=[SignedToken(), SessionUser()])
 
+_TABLE = "/tables/{name}"
+_RECORD = f"{_TABLE}/records/{{path:pk}}"
 _FAILURES = {401: Problem, 403: Problem, 404: Problem, 409: LostOut, 422: Any, 423: LockedOut}
 _RESPONSES: Any = {200: ResultOut, **_FAILURES}
 
@@ -84,7 +85,7 @@ def _may(request: HttpRequest, model: type[models.Model], *actions: str) -> bool
     return any(request.user.has_perm(name) for name in names)
 
 
-def _record(request: HttpRequest, name: str, pk: str, *, change: bool = True) -> Target:
+def _record(request: HttpRequest, name: str, pk: str, *, change: bool = False) -> Target:
     return record(_table(request, name, change=change).model, pk)
 
 
@@ -104,13 +105,13 @@ def list_tables(request: HttpRequest) -> list[dict[str, Any]]:
     return [status_of(model).as_json() for model in seen]
 
 
-@router.get("/tables/{name}", response=_RESPONSES)
+@router.get(_TABLE, response=_RESPONSES)
 def table_status(request: HttpRequest, name: str) -> Answer:
     """Tell the status of a table."""
     return Status(200, status_of(_table(request, name)).as_json())
 
 
-@router.get("/tables/{name}/records", response={**_RESPONSES, 200: list[ResultOut]})
+@router.get(f"{_TABLE}/records", response={**_RESPONSES, 200: list[ResultOut]})
 def records_out(request: HttpRequest, name: str) -> Any:
     """Tell the status of the table's records that somebody has checked out; not of those deleted since."""
     return Status(200, list(_statuses(checked_out(_table(request, name)))))
@@ -122,73 +123,52 @@ def _statuses(records: Iterable[Target]) -> Iterator[dict[str, Any]]:
             yield status_of(one).as_json()
 
 
-@router.post("/tables/{name}/check-out", response=_RESPONSES)
-def table_check_out(request: HttpRequest, name: str, options: CheckOutIn) -> Answer:
-    """Take a table with everything that it refers to, or nothing."""
-    return _answer(check_out(_table(request, name, change=True), request.user, **options.dict()))
+def _offer(name: str, operation: Callable[..., EditResult], schema: type[Schema], *, summary: str) -> None:
+    """Serve an operation below a table and below a record."""
+
+    def for_table(request: HttpRequest, name: str, options: Any) -> Answer:
+        return _answer(operation(_table(request, name, change=True), request.user, **options.dict()))
+
+    def for_record(request: HttpRequest, name: str, pk: str, options: Any) -> Answer:
+        return _answer(operation(_record(request, name, pk, change=True), request.user, **options.dict()))
+
+    for kind, path, view in (("table", _TABLE, for_table), ("record", _RECORD, for_record)):
+        view.__annotations__["options"] = schema  # where ninja looks for it
+        add = router.post(
+            f"{path}/{name}",
+            response=_RESPONSES,
+            summary=f"{summary} a {kind}",
+            operation_id=f"{kind}_{name.replace('-', '_')}",
+        )
+        add(view)
 
 
-@router.post("/tables/{name}/check-in", response=_RESPONSES)
-def table_check_in(request: HttpRequest, name: str, given: TokenIn) -> Answer:
-    """Give a table back."""
-    return _answer(check_in(_table(request, name, change=True), request.user, **given.dict()))
-
-
-@router.post("/tables/{name}/extend", response=_RESPONSES)
-def table_extend(request: HttpRequest, name: str, given: ExtendIn) -> Answer:
-    """Keep a table for longer."""
-    return _answer(extend(_table(request, name, change=True), request.user, **given.dict()))
-
-
-@router.post("/tables/{name}/take-over", response=_RESPONSES)
-def table_take_over(request: HttpRequest, name: str, options: CheckOutIn) -> Answer:
-    """Take a table from whoever has it."""
-    return _answer(take_over(_table(request, name, change=True), request.user, **options.dict()))
-
-
-@router.post("/tables/{name}/records/{path:pk}/check-out", response=_RESPONSES)
-def record_check_out(request: HttpRequest, name: str, pk: str, options: CheckOutIn) -> Answer:
-    """Take a record with everything that it refers to, or nothing."""
-    return _answer(check_out(_record(request, name, pk), request.user, **options.dict()))
-
-
-@router.post("/tables/{name}/records/{path:pk}/check-in", response=_RESPONSES)
-def record_check_in(request: HttpRequest, name: str, pk: str, given: TokenIn) -> Answer:
-    """Give a record back."""
-    return _answer(check_in(_record(request, name, pk), request.user, **given.dict()))
-
-
-@router.post("/tables/{name}/records/{path:pk}/extend", response=_RESPONSES)
-def record_extend(request: HttpRequest, name: str, pk: str, given: ExtendIn) -> Answer:
-    """Keep a record for longer."""
-    return _answer(extend(_record(request, name, pk), request.user, **given.dict()))
-
-
-@router.post("/tables/{name}/records/{path:pk}/take-over", response=_RESPONSES)
-def record_take_over(request: HttpRequest, name: str, pk: str, options: CheckOutIn) -> Answer:
-    """Take a record from whoever has it."""
-    return _answer(take_over(_record(request, name, pk), request.user, **options.dict()))
+_offer("check-out", check_out, CheckOutIn, summary="Check out")
+_offer("check-in", check_in, TokenIn, summary="Check in")
+_offer("extend", extend, ExtendIn, summary="Extend the check-out of")
+_offer("take-over", take_over, CheckOutIn, summary="Take over")
 
 
 # After the operations: a key may contain slashes, so that this path matches theirs as well.
-@router.get("/tables/{name}/records/{path:pk}", response=_RESPONSES)
+@router.get(_RECORD, response=_RESPONSES)
 def record_status(request: HttpRequest, name: str, pk: str) -> Answer:
     """Tell the status of a record."""
-    return Status(200, status_of(_record(request, name, pk, change=False)).as_json())
+    return Status(200, status_of(_record(request, name, pk)).as_json())
 
 
 @router.post("/transition", response=_RESPONSES)
 def make_transition(request: HttpRequest, wanted: TransitionIn) -> Answer:
     """Change the status of a table and of those it refers to, if all are what the client expects."""
-    given = wanted.dict(exclude={"table", "record", "fk_tables"})
     table = _table(request, wanted.table, change=True)
     target = table if wanted.record is None else record(table.model, wanted.record)
     references = [_table(request, name) for name in wanted.fk_tables]
-    return _answer(transition(target, fk_tables=references, editor=request.user, **given))
+    return _answer(transition(target, references, wanted=wanted, editor=request.user))
 
 
 api = NinjaAPI(
-    title="Edit locks", urls_namespace="editing-api", docs_decorator=user_passes_test(lambda user: user.is_staff)
+    title="Edit locks",
+    urls_namespace="lockstep-editing-api",
+    docs_decorator=user_passes_test(lambda user: user.is_staff),
 )
 """The router as an API of its own; its documentation is for staff."""
 api.add_router("", router)

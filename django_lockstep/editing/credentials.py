@@ -12,7 +12,7 @@ from django_lockstep.editing.conf import api_token_age
 
 __all__ = ["issue", "user_of"]
 
-_SALT = "django_lockstep.editing.api"
+_SALT = "lockstep.editing.api"
 
 
 def issue(user: Any) -> str:

@@ -120,5 +120,9 @@ class TakeOverNotAllowed(EditingError, PermissionDenied):
     """Taking over from others needs the permission ``lockstep_editing.take_over_editlock``."""
 
 
+class UnrelatedTarget(EditingError, ValueError):
+    """The foreign keys of what is checked out do not lead to a table or record that was named along with it."""
+
+
 class InvalidTransition(EditingError, ValueError):
     """There is no such transition of statuses."""

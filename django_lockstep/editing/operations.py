@@ -26,7 +26,7 @@ from django_lockstep.editing.holds import (
 )
 from django_lockstep.editing.models import CheckOut, EditLock, Status
 from django_lockstep.editing.ownership import lost, owned, require_person
-from django_lockstep.editing.plans import Plan, Related, plan_for, plan_of, settled
+from django_lockstep.editing.plans import Plan, Related, lock_plan, plan_for, plan_of
 from django_lockstep.editing.results import EditResult, TableStatus
 from django_lockstep.editing.targets import Target, target_of
 from django_lockstep.editing.tokens import digest_of, new_token
@@ -35,14 +35,12 @@ from django_lockstep.locking.durations import Duration
 
 __all__ = [
     "announce",
+    "atomic_for",
     "check_in",
     "check_out",
-    "described",
     "extend",
-    "obtain",
     "status_of",
     "take_over",
-    "whole",
 ]
 
 TAKE_OVER = "lockstep_editing.take_over_editlock"
@@ -50,7 +48,7 @@ TAKE_OVER = "lockstep_editing.take_over_editlock"
 
 
 @contextmanager
-def whole(target: Target, using: str) -> Iterator[None]:
+def atomic_for(target: Target, using: str) -> Iterator[None]:
     """Open a transaction, or a savepoint in the caller's."""
     with translated_errors(model=target.model, pk=target.pk), transaction.atomic(using=using):
         yield
@@ -71,21 +69,21 @@ def check_out(
 
     ``what`` is a model, a model's label or an instance; ``editor`` a saved user. ``ttl`` is a timedelta or seconds
     (default: ``LOCKSTEP_EDIT_TTL``, 30 minutes), counted by the database's clock. ``depth`` says over how many foreign
-    keys to go (None: all). With ``shared_references`` others who share theirs too may need the same rows unchanged.
+    keys to go (None: all); a list as ``related`` names the tables and records to lock instead, some of those that the
+    foreign keys lead to. With ``shared_references`` others who share theirs too may need the same rows unchanged.
 
     A refusal is a result with ``lock_result`` False that tells who has what; a granted one has the ``token``. Waits for
     writes under way, by `EditLockedModel` and `fence`. Works in a transaction of the caller, at READ COMMITTED only.
 
-    Raises `UnknownTable`, `UnknownRecord`, `NotTheEditor` for somebody who is no saved user, `ReferencesChanged` where
-    the record's foreign keys change at that moment; ``ValueError`` for an option that there is not; the lock errors of
-    `django_lockstep.locking`.
+    Raises `UnknownTable`, `UnknownRecord`, `NotTheEditor` for somebody who is no saved user, `UnrelatedTarget` for what
+    is named as ``related`` and is not referred to, `ReferencesChanged` where the record's foreign keys change at that
+    moment; ``ValueError`` for an option that does not exist; the lock errors of `django_lockstep.locking`.
     """
     require_person(editor)
     target, lasting = target_of(what), time_to_live(ttl)
-    with whole(target, database := target.database(using)):
-        plan = plan_for(target, related=related, depth=depth, shared_references=shared_references, using=database)
-        settled(plan, related=related, depth=depth)
-        return obtain(plan, editor, ttl=lasting, note=note)
+    with atomic_for(target, database := target.database(using)):
+        plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
+        return _grant(plan, editor, ttl=lasting, note=note)
 
 
 def take_over(
@@ -107,17 +105,19 @@ def take_over(
     """
     require_person(by)
     target, lasting, allowed = target_of(what), time_to_live(ttl), by.has_perm(TAKE_OVER)
-    with whole(target, database := target.database(using)):
-        plan = plan_for(target, related=related, depth=depth, shared_references=shared_references, using=database)
-        settled(plan, related=related, depth=depth)
-        obstacles = {lock.check_out_id: lock.check_out for lock in in_the_way(_current(plan), plan.wanted)}
-        others = [check_out for check_out in obstacles.values() if check_out.editor_id != by.pk]
-        if others and not allowed:
-            words = _("%(editor)s lacks %(permission)s, and %(what)s is not theirs")
-            facts = {"editor": by.get_username(), "permission": TAKE_OVER, "what": target.name}
-            raise TakeOverNotAllowed(words % facts)
-        end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=database)
-        return obtain(plan, by, ttl=lasting, note=note)
+    with atomic_for(target, database := target.database(using)):
+        plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
+        _end_obstacles(plan, by, allowed=allowed)
+        return _grant(plan, by, ttl=lasting, note=note)
+
+
+def _end_obstacles(plan: Plan, by: Any, *, allowed: bool) -> None:
+    obstacles = {lock.check_out_id: lock.check_out for lock in in_the_way(_current(plan), plan.wanted)}
+    if not allowed and any(check_out.editor_id != by.pk for check_out in obstacles.values()):
+        words = _("%(editor)s lacks %(permission)s, and %(what)s is not theirs")
+        facts = {"editor": by.get_username(), "permission": TAKE_OVER, "what": plan.target.name}
+        raise TakeOverNotAllowed(words % facts)
+    end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=plan.using)
 
 
 def _current(plan: Plan) -> list[EditLock]:
@@ -125,7 +125,7 @@ def _current(plan: Plan) -> list[EditLock]:
     return end_expired(locked_rows(plan.targets, using=plan.using), using=plan.using)
 
 
-def obtain(plan: Plan, editor: Any, *, ttl: timedelta, note: str = "") -> EditResult:
+def _grant(plan: Plan, editor: Any, *, ttl: timedelta, note: str = "") -> EditResult:
     """Take all of the plan or nothing, and say which. Needs a transaction and the plan's guards."""
     _current(plan)
     token = new_token()
@@ -142,7 +142,7 @@ def obtain(plan: Plan, editor: Any, *, ttl: timedelta, note: str = "") -> EditRe
         granted = hold_all(mine, plan.wanted, using=plan.using)
         if not granted:
             transaction.set_rollback(True, using=plan.using)
-    return described(plan, mine=mine if granted else None, lock_result=granted, token=token if granted else None)
+    return _build_result(plan, mine=mine if granted else None, lock_result=granted, token=token if granted else None)
 
 
 def check_in(what: Any, editor: Any, *, token: str | None = None, using: str | None = None) -> EditResult:
@@ -152,13 +152,13 @@ def check_in(what: Any, editor: Any, *, token: str | None = None, using: str | N
     others share stays locked by them. Raises `WrongToken`, `NotTheEditor`, `EditLockLost` where it has already ended.
     """
     target = target_of(what)
-    with whole(target, database := target.database(using)):
+    with atomic_for(target, database := target.database(using)):
         mine = owned(target, editor, token=token, using=database)
         plan = plan_of(target, mine, using=database)
         if not _unexpired(mine, database).exists():
             raise lost(mine, using=database)
         end([mine], how=CheckOut.End.CHECKED_IN, using=database)
-        return described(plan, mine=None, lock_result=True)
+        return _build_result(plan, mine=None, lock_result=True)
 
 
 def extend(
@@ -169,11 +169,11 @@ def extend(
     One UPDATE that happens only while the check-out has neither ended nor expired. Raises as `check_in` does.
     """
     target, lasting = target_of(what), time_to_live(ttl)
-    with whole(target, database := target.database(using)):
+    with atomic_for(target, database := target.database(using)):
         mine = owned(target, editor, token=token, using=database)
         if not _unexpired(mine, database).update(expires_at=after(lasting)):
             raise lost(mine, using=database)
-        return described(plan_of(target, mine, using=database), mine=mine, lock_result=True)
+        return _build_result(plan_of(target, mine, using=database), mine=mine, lock_result=True)
 
 
 def _unexpired(check_out: CheckOut, using: str) -> Any:
@@ -199,8 +199,8 @@ def status_of(
     rows = CheckOut.objects.using(plan.using).filter(model=plan.target.table, object_pk=plan.target.key)
     mine = rows.filter(digest=digest_of(token)).first() if token else None
     if mine is None or _unexpired(mine, plan.using).exists():
-        return described(plan, mine=mine, lock_result=mine is not None)
-    return described(plan, mine=None, lock_result=False).using(lost=str(lost(mine, using=plan.using)))
+        return _build_result(plan, mine=mine, lock_result=mine is not None)
+    return _build_result(plan, mine=None, lock_result=False).using(lost=str(lost(mine, using=plan.using)))
 
 
 def announce(what: Any, editor: Any, *, ttl: Duration | None = None, using: str | None = None) -> EditResult:
@@ -211,12 +211,12 @@ def announce(what: Any, editor: Any, *, ttl: Duration | None = None, using: str 
     """
     require_person(editor)
     target, lasting = target_of(what), time_to_live(ttl)
-    with whole(target, database := target.database(using)):
+    with atomic_for(target, database := target.database(using)):
         wanted = (Wanted(target=target, status=Status.NORMAL),)
-        return obtain(Plan(target=target, wanted=wanted, using=database), editor, ttl=lasting)
+        return _grant(Plan(target=target, wanted=wanted, using=database), editor, ttl=lasting)
 
 
-def described(plan: Plan, *, mine: CheckOut | None, lock_result: bool, token: str | None = None) -> EditResult:
+def _build_result(plan: Plan, *, mine: CheckOut | None, lock_result: bool, token: str | None = None) -> EditResult:
     """Return the result for the plan as things are now, seen by who has the check-out ``mine``."""
     locks = live_locks(plan.targets, using=plan.using)
     others = [lock for lock in locks if mine is None or lock.check_out_id != mine.pk]

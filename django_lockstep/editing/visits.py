@@ -108,7 +108,7 @@ class Visit:
 
     @property
     def _handed_over(self) -> str:
-        return f"edit-lock:{target_of(self.instance).name}"
+        return f"lockstep.edit_lock:{target_of(self.instance).name}"
 
     def ask(self) -> None:
         """Raise ``ValidationError`` unless the record may be saved under this visit's check-out, now."""

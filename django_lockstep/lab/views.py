@@ -34,8 +34,8 @@ MAX_SCHEDULES = 2000
 LONGEST = 500
 """Moves of a schedule that a page takes."""
 _DATABASE = DEFAULT_DB_ALIAS
-_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('django_lockstep.lab.views', 0))"
-_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('django_lockstep.lab.views', 0))"
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('lockstep.lab.views', 0))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('lockstep.lab.views', 0))"
 
 View = Callable[..., HttpResponse]
 

@@ -3,10 +3,9 @@
 Import from here; the modules behind it may move. The model is `django_lockstep.leases.models.Lease`.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from django_lockstep.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from django_lockstep.leases.blocks import exclusive, lease
@@ -32,19 +31,4 @@ __all__ = [
     "lease",
 ]
 
-_HOMES = {
-    "blocks": ("exclusive", "lease"),
-    "errors": ("LeaseError", "LeaseLost", "LeaseNotAcquired", "LeaseTimedOut", "StaleToken"),
-    "fencing": ("FencedManager", "FencedModel", "FencedQuerySet"),
-    "guards": ("guard",),
-    "handles": ("LeaseHandle",),
-    "terms": ("Holder",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: Django imports this package before models can be."""
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_exports(__name__, "errors", "fencing", "terms", "guards", "handles", "blocks")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -22,6 +23,11 @@ __all__ = ["ACQUIRE", "GUARD", "HOLDER", "INSIST", "QUEUE", "REFRESH", "RELEASE"
 
 # Whatever level the project's connections have: a verb decides by what is committed when it gets there.
 SETTINGS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {milliseconds}; "
+
+OWN_LIMIT = """
+SELECT CASE current_setting('default_transaction_isolation') WHEN 'read committed'
+    THEN ceil(extract(epoch FROM current_setting('statement_timeout')::interval) * 1000)::integer ELSE 0 END
+"""
 
 # See django_lockstep.leases.operations for what the functions do.
 ACQUIRE = compile_sql(
@@ -127,19 +133,30 @@ class PostgresStore:
             raise
 
     def _called(self, function: Compiled, facts: dict[str, Any], *, timeout: float) -> Any:
-        """Return the function's row; what it needs of the session's settings is sent along unless it is there.
-
-        The function looks, and does nothing if it is not. What was found missing is sent from then on.
-        """
-        alias, limit = self._connection.alias, math.ceil(timeout * 1000)
+        """Return the function's row, by a prepared statement where the session's own settings are what it needs."""
+        limit = math.ceil(timeout * 1000)
         # Not in a transaction: a prepared statement keeps its snapshot there until the next one, and VACUUM waits.
-        if not self._connection.in_atomic_block and limit > _lacking.get(alias, 0):
-            call = Compiled(_named(function.sql, alias, self._table), function.places)
+        if not self._connection.in_atomic_block and 0 < self._own_limit() <= limit:
+            call = Compiled(_named(function.sql, self._connection.alias, self._table), function.places)
             row = fetch(self._connection, call, {**facts, "limit": limit})[0]
             if row[0] is not None:
                 return row
-            _lacking[alias] = limit
+            # Nothing was done: somebody changed the settings, or a pooler gave this connection another session.
+            _own_limits[self._connection.connection] = 0
         return self._row(function.sql, function.filled(self._connection, {**facts, "limit": None}), timeout=timeout)
+
+    def _own_limit(self) -> int:
+        """Return the milliseconds after which the session ends a statement by itself, asked once a connection.
+
+        0 where there is no limit, or another level than READ COMMITTED.
+        """
+        self._connection.ensure_connection()
+        session = self._connection.connection
+        if session not in _own_limits:
+            with self._connection.cursor() as cursor:
+                cursor.execute(OWN_LIMIT)
+                _own_limits[session] = cursor.fetchone()[0]
+        return _own_limits[session]
 
     def _row(self, sql: str, facts: Mapping[str, Any] | list[Any], *, timeout: float) -> Any:
         with self._executed(sql, facts, timeout=timeout) as cursor:
@@ -163,11 +180,11 @@ class PostgresStore:
             yield cursor
 
 
-_lacking: dict[str, int] = {}
-"""For each database the most milliseconds for which sessions were found without a time limit as short as that."""
+_own_limits: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+"""What the driver's connections answered to ``OWN_LIMIT``."""
 
 
-@functools.cache
+@functools.cache  # as many as this module has statements and the project has databases
 def _named(sql: str, using: str, table: str) -> str:
     """Return the SQL with the names of what it is about."""
     return sql.format(**quoted_names(table, connections[using].ops.quote_name))

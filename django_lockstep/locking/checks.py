@@ -27,6 +27,7 @@ __all__ = [
     "check_retries_in_views",
     "check_tables",
     "missing_trigger",
+    "url_views",
 ]
 
 
@@ -143,16 +144,17 @@ def check_retries_in_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage
         return []
     return [
         _retried_in_request(view, name)
-        for view in _views(get_resolver().url_patterns)
+        for view in url_views(get_resolver().url_patterns)
         for name in _retried(view)
         if not set(atomic) <= getattr(view, "_non_atomic_requests", set())
     ]
 
 
-def _views(patterns: Iterable[URLPattern | URLResolver]) -> Iterable[Any]:
+def url_views(patterns: Iterable[URLPattern | URLResolver]) -> Iterable[Any]:
+    """Yield the views behind the patterns, however deep."""
     for pattern in patterns:
         if isinstance(pattern, URLResolver):
-            yield from _views(pattern.url_patterns)
+            yield from url_views(pattern.url_patterns)
         else:
             yield pattern.callback
 

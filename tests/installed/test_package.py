@@ -199,7 +199,7 @@ LEASES = """
 
 EDITING = """
     AddEditGuard EditLockLost EditLocked EditLockedModel EditResult EditingError announce check_in check_out extend
-    fence status_of take_over transition writing
+    fence status_of take_over writing
 """
 
 

@@ -13,6 +13,9 @@ R = TypeVar("R")
 PATIENCE = 20.0
 """Seconds after which a test gives up waiting for something that should have happened."""
 
+PAUSE = 0.005
+"""Seconds between two looks, which are left to what is waited for."""
+
 
 class Session:
     """One more session: what is run on it runs in one thread, on one connection, in order."""
@@ -92,6 +95,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {PATIENCE} s for {what}")
+        time.sleep(PAUSE)
 
 
 def query(sql: str, *params: Any) -> Any:

@@ -28,9 +28,6 @@ from django_lockstep.editing import (
     take_over,
     writing,
 )
-from django_lockstep.editing import (
-    transition as change_status,
-)
 from django_lockstep.leases import FencedModel, Holder, LeaseHandle, exclusive, guard, lease
 from django_lockstep.leases.models import Lease
 from django_lockstep.locking import (
@@ -277,7 +274,7 @@ def edit(note: Note, user: User) -> str | None:
     except EditLockLost as lost:
         return f"{lost.how} by {lost.by} at {lost.at}"
     assert_type(take_over(note, user), EditResult)
-    assert_type(change_status("app.Note", "normal", "editing", editor=user), EditResult)
+    assert_type(check_out(note, user, related=["app.Author"]), EditResult)
     return status_of("app.Note").holder
 
 

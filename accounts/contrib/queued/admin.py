@@ -15,4 +15,4 @@ class QueuedChangeAdmin(AnyQueuedChangeAdmin):
     """What waits for a consumer, and what the rest came to."""
 
     class Media:
-        css = {"all": ("django_lockstep/admin.css",)}
+        css = {"all": ("accounts/admin.css",)}

@@ -78,7 +78,7 @@ def _values(change: Any) -> dict[str, Any]:
     }
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)  # which fields have values is the callers' choice
 def _insert(model: Any, using: str, names: tuple[str, ...]) -> Compiled:
     """Return the statement that gives a value to the fields with these names."""
     quote = connections[using].ops.quote_name

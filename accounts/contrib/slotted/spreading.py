@@ -10,6 +10,7 @@ from typing import Any, cast
 from django.db import connections
 
 from accounts.amounts import PLACES
+from accounts.bounded import Bounded
 from accounts.engine import compiled_by
 from accounts.engine.changes import Applied
 from accounts.errors import InsufficientFunds
@@ -19,8 +20,8 @@ __all__ = ["SHELF_LIFE", "add", "number_here", "shares", "size_of", "slot_here",
 SHELF_LIFE = 5.0
 """Seconds for which a process believes that an account still has the size that it read."""
 _CENT = Decimal(1).scaleb(-PLACES)
-_sizes: dict[tuple[str, type[Any], Any], tuple[float, int]] = {}
-"""When it was read, and what."""
+_sizes: Bounded[tuple[str, type[Any], Any], tuple[float, int]] = Bounded()
+"""For the accounts asked about last: when the size was read, and what it was."""
 
 
 def shares(amount: Decimal, count: int) -> list[Decimal]:

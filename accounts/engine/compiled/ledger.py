@@ -140,6 +140,6 @@ def ledger_of(model: type[A], using: str) -> Ledger[A] | None:
     return None if heard else ledger
 
 
-@functools.cache  # as many as there are account models and databases
+@functools.cache  # as many as the project has models and databases
 def _ledger(model: type[A], using: str) -> Ledger[A] | None:
     return None if obstacles(model, using) else Ledger(model, using)

@@ -12,18 +12,11 @@ from django.test import Client
 
 from django_lockstep.editing import check_out
 from django_lockstep.editing.credentials import issue
+from tests.django_lockstep.editing.callers import API, Caller, allow
 from tests.django_lockstep.editing.story import expire, held
 from tests.testapps.press.models import Article, Author, Cell, Tag
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
-API = "/editing/api"
-
-
-def allow(user: Any, *names: str) -> Any:
-    permissions = Permission.objects.filter(content_type__app_label="press", codename__in=names)
-    assert len(permissions) == len(names)
-    user.user_permissions.add(*permissions)
-    return user
 
 
 @pytest.fixture
@@ -34,19 +27,6 @@ def editor(ada: Any) -> Any:
 @pytest.fixture
 def rival(bob: Any) -> Any:
     return allow(bob, "change_article", "change_author", "change_review", "change_tag", "change_cell")
-
-
-class Caller:
-    """A program with a token."""
-
-    def __init__(self, user: Any) -> None:
-        self._client = Client(headers={"Authorization": f"Bearer {issue(user)}"})
-
-    def post(self, path: str, **data: Any) -> Any:
-        return self._client.post(f"{API}{path}", data, content_type="application/json")
-
-    def get(self, path: str) -> Any:
-        return self._client.get(f"{API}{path}")
 
 
 def test_a_table_goes_out_and_in_again(editor: Any) -> None:
@@ -127,43 +107,6 @@ def test_taking_over(editor: Any, rival: Any) -> None:
 def test_an_expired_check_out_is_a_lost_race(editor: Any) -> None:
     expire(check_out(Article, editor))
     assert Caller(editor).post("/tables/press.article/check-in").status_code == 409
-
-
-def test_a_transition(editor: Any, rival: Any) -> None:
-    wanted = {
-        "table": "press.Article",
-        "current_status": "normal",
-        "target_status": "editing",
-        "fk_tables": ["press.Author"],
-        "fk_current_status": ["normal"],
-        "fk_target_status": ["locked"],
-    }
-    assert Caller(editor).post("/transition", **wanted).json()["lock_result"]
-    assert Caller(rival).post("/transition", **wanted).status_code == 423
-    back = {**wanted, "current_status": "editing", "target_status": "normal"}
-    back |= {"fk_current_status": ["locked"], "fk_target_status": ["normal"]}
-    assert Caller(rival).post("/transition", **back).status_code == 403
-    assert Caller(editor).post("/transition", **back).status_code == 200
-
-
-def test_a_transition_locks_nothing_that_the_table_does_not_refer_to(bob: Any) -> None:
-    wanted = {"current_status": "normal", "target_status": "editing"}
-    references = {"fk_tables": ["press.article"], "fk_current_status": ["normal"], "fk_target_status": ["locked"]}
-    refused = Caller(allow(bob, "change_tag", "view_article")).post(
-        "/transition", table="press.tag", **wanted, **references
-    )
-    assert (refused.status_code, held()) == (422, set())
-
-
-def test_a_transition_from_another_status_is_a_lost_race(editor: Any) -> None:
-    wanted = {"current_status": "normal", "target_status": "editing", "fk_tables": ["press.author"]}
-    lost = Caller(editor).post(
-        "/transition", table="press.article", **wanted, fk_current_status=["editing"], fk_target_status=["locked"]
-    )
-    assert lost.status_code == 422
-    shared = {**wanted, "fk_current_status": ["locked"], "fk_target_status": ["locked"], "shared_references": True}
-    lost = Caller(editor).post("/transition", table="press.article", **shared)
-    assert (lost.status_code, lost.json()["result"]["lock_result"]) == (409, False)
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,6 @@ def test_a_base_that_saves_first_is_told_of(monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
-def test_a_project_without_the_app_is_told_of(settings: Any) -> None:
-    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_lockstep.editing"]
-    assert "lockstep.E024" in ids(Author.check())
-
-
 def test_a_database_without_guards_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(connections["default"]), "vendor", "mysql")
     assert ids(check_databases(None, databases=["default"])) == ["lockstep.W021"]

@@ -17,10 +17,12 @@ from django_lockstep.editing import (
     fence,
     status_of,
     take_over,
-    transition,
     writing,
 )
 from django_lockstep.editing.errors import ReferencesChanged
+from django_lockstep.editing.expected_status import transition
+from django_lockstep.editing.schemas import TransitionIn
+from django_lockstep.editing.targets import target_of
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.editing.story import expire, held
 from tests.support.sessions import Session, until
@@ -201,9 +203,13 @@ def test_a_foreign_key_that_changes_while_the_record_is_checked_out(race: RaceFi
 
 
 def test_the_expected_status_form(race: RaceFixture) -> None:
+    statuses = {"current_status": "normal", "target_status": "editing"}
+    references = {"fk_current_status": ["normal"], "fk_target_status": ["locked"]}
+    wanted = TransitionIn.model_validate({"table": "", **statuses, **references})
+
     def drives(what: Any, who: str) -> Callable[[Press], None]:
         def actor(press: Press) -> None:
-            result = transition(what, "normal", "editing", [Author], ["normal"], ["locked"], getattr(press, who))
+            result = transition(target_of(what), [target_of(Author)], wanted=wanted, editor=getattr(press, who))
             press.seen[who] = result.lock_result
 
         return actor

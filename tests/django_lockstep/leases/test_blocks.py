@@ -70,7 +70,7 @@ def test_the_key_is_made_of_the_arguments() -> None:
 
 
 def test_a_function_can_be_skipped(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", logger="django_lockstep.leases")
+    caplog.set_level("INFO", logger="lockstep.leases")
     calls = []
     nightly = exclusive("nightly", ttl=60, skip=True)(lambda: calls.append(1))
     with lease("nightly", ttl=60, owner="ada"):

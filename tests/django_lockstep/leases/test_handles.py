@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseTimedOut, postgresql
+from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseTimedOut
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_of
 from django_lockstep.leases.terms import claim
@@ -246,31 +246,48 @@ def test_the_sessions_own_settings_stay(handle: LeaseHandle) -> None:
         ("1s", "repeatable read", False),
     ],
 )
-def test_a_session_with_the_right_settings_is_sent_none(
-    limit: str, level: str, is_enough: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgresql, "_lacking", {})
+def test_a_session_with_the_right_settings_is_sent_none(limit: str, level: str, is_enough: bool) -> None:
     with session_with(statement_timeout=limit, default_transaction_isolation=level):
         with CaptureQueriesContext(connection) as sent:
             handle = Lease.objects.acquire("k", 600)
             assert handle is not None
             assert handle.release()
-        assert any("SET LOCAL" in each["sql"] for each in sent) is not is_enough
-        assert len(sent) == (2 if is_enough else 3)
+        asked, *verbs = (each["sql"] for each in sent)
+        assert "current_setting" in asked
+        assert ["SET LOCAL" in sql for sql in verbs] == [not is_enough] * 2
 
 
-def test_the_right_settings_are_those_for_this_ttl(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgresql, "_lacking", {})
+def test_the_right_settings_are_those_for_this_ttl() -> None:
     with session_with(statement_timeout="1s"):
-        for number, (ttl, statements) in enumerate([(60, 1), (3, 2), (3, 1), (60, 1)]):
+        Lease.objects.acquire("k", 60)
+        for number, (ttl, is_enough) in enumerate([(60, True), (3, False), (60, True)]):
             with CaptureQueriesContext(connection) as sent:
                 assert Lease.objects.acquire(f"k{number}", ttl)
+            assert ["SET LOCAL" in each["sql"] for each in sent] == [not is_enough]
+
+
+def test_settings_that_are_no_longer_right_are_noticed_once() -> None:
+    with session_with(statement_timeout="1s"):
+        Lease.objects.acquire("k", 60)
+        query("SELECT set_config('statement_timeout', '0', false)")
+        for number, statements in enumerate([2, 1]):
+            with CaptureQueriesContext(connection) as sent:
+                assert Lease.objects.acquire(f"k{number}", 60)
             assert len(sent) == statements
+
+
+def test_each_connection_is_asked_for_itself() -> None:
+    Lease.objects.acquire("k", 60)
+    connection.close()
+    with session_with(statement_timeout="1s"), CaptureQueriesContext(connection) as sent:
+        Lease.objects.acquire("other", 60)
+    assert not any("SET LOCAL" in each["sql"] for each in sent)
 
 
 @contextmanager
 def session_with(**settings: str) -> Iterator[None]:
-    """Let the connection's session have these settings."""
+    """Let a session of its own have these settings."""
+    connection.close()
     for name, value in settings.items():
         query("SELECT set_config(%s, %s, false)", name, value)
     yield

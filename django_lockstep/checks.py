@@ -1,0 +1,66 @@
+"""System checks of what the rooms need from the project's settings.
+
+They stand outside of the rooms: one that is not installed registers no checks of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.core import checks
+from django.core.checks import CheckMessage, Tags, register
+from django.urls import get_resolver
+
+from django_lockstep.locking.checks import url_views
+
+__all__ = ["check_lab_pages", "check_lease_functions", "check_middleware", "missing_app"]
+
+EDITING = "django_lockstep.editing"
+LAB = "django_lockstep.lab"
+LEASES = "django_lockstep.leases"
+
+
+def missing_app(app: str, *, needed_by: str, check_id: str, obj: Any = None) -> list[CheckMessage]:
+    """Return an error unless the app is installed."""
+    if apps.is_installed(app):
+        return []
+    message = f"{needed_by} needs {app!r}, which is not installed."
+    return [checks.Error(message, hint=f"Add {app!r} to INSTALLED_APPS.", obj=obj, id=check_id)]
+
+
+@register(Tags.urls)
+def check_lab_pages(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Tell that the pages of the lab have no templates."""
+    if apps.is_installed(LAB) or not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    modules = {getattr(view, "__module__", "") for view in url_views(get_resolver().url_patterns)}
+    return (
+        missing_app(LAB, needed_by="The URLconf's lab", check_id="lockstep.E031") if f"{LAB}.views" in modules else []
+    )
+
+
+@register
+def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Tell that a middleware names writers whom nothing asks."""
+    ours = [path for path in settings.MIDDLEWARE if path.startswith(f"{EDITING}.")]
+    return [message for path in ours for message in missing_app(EDITING, needed_by=path, check_id="lockstep.E025")]
+
+
+@register
+def check_lease_functions(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Tell that leases are used and have no table.
+
+    A module that is imported may still never be called: a warning.
+    """
+    if f"{LEASES}.stores" not in sys.modules or apps.is_installed(LEASES):
+        return []
+    return [
+        checks.Warning(
+            f"Leases are imported, and {LEASES!r} is not installed: every lease() fails with LookupError.",
+            hint=f"Add {LEASES!r} to INSTALLED_APPS.",
+            id="lockstep.W022",
+        )
+    ]

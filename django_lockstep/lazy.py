@@ -1,0 +1,27 @@
+"""Public names of a package that are imported when they are first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_exports"]
+
+
+def lazy_exports(package: str, *modules: str) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a package that Django imports before there can be models.
+
+    A name comes from the first of the modules that has it in ``__all__``. Modules are imported in this order, so those
+    that need the app's tables stand last.
+    """
+
+    def find(name: str) -> Any:
+        if name in import_module(package).__all__:
+            for module in modules:
+                found = import_module(f"{package}.{module}")
+                if name in found.__all__:
+                    return getattr(found, name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find

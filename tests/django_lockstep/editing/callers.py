@@ -1,0 +1,30 @@
+"""Programs at the HTTP API."""
+
+from typing import Any
+
+from django.contrib.auth.models import Permission
+from django.test import Client
+
+from django_lockstep.editing.credentials import issue
+
+API = "/editing/api"
+
+
+def allow(user: Any, *names: str) -> Any:
+    permissions = Permission.objects.filter(content_type__app_label="press", codename__in=names)
+    assert len(permissions) == len(names)
+    user.user_permissions.add(*permissions)
+    return user
+
+
+class Caller:
+    """A program with a token."""
+
+    def __init__(self, user: Any) -> None:
+        self._client = Client(headers={"Authorization": f"Bearer {issue(user)}"})
+
+    def post(self, path: str, **data: Any) -> Any:
+        return self._client.post(f"{API}{path}", data, content_type="application/json")
+
+    def get(self, path: str) -> Any:
+        return self._client.get(f"{API}{path}")
