@@ -12,7 +12,6 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from accounts.abstract import AbstractBaseAccount
 from accounts.contention import contention
 from accounts.engine.compiled.ledger import Ledger, ledger_of
 from django_lockstep.errors import StaleVersionError
@@ -31,7 +30,7 @@ __all__ = [
     "serializable",
 ]
 
-Accounts = Ledger[AbstractBaseAccount]
+Accounts = Ledger[Any]
 
 
 def pessimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
@@ -107,7 +106,7 @@ def _alone(strategy: Any) -> Accounts | None:
     return ledger_of(strategy.model, using) if commits_each_statement(connections[using]) else None
 
 
-def _overwritten(ledger: Accounts, account: AbstractBaseAccount | None, amount: Decimal) -> Any:
+def _overwritten(ledger: Accounts, account: Any, amount: Decimal) -> Any:
     """Write the balance computed from what was read, whatever version the row has, with its entry."""
     if account is None:
         return NotImplemented
@@ -115,7 +114,7 @@ def _overwritten(ledger: Accounts, account: AbstractBaseAccount | None, amount: 
     return account
 
 
-def _write(ledger: Accounts, account: AbstractBaseAccount, amount: Decimal, *, compare: bool = True) -> bool:
+def _write(ledger: Accounts, account: Any, amount: Decimal, *, compare: bool = True) -> bool:
     """Write the balance computed from what was read, with its entry; see `Ledger.write`."""
     balance = account.balance_after(amount)
     written = ledger.write(account.pk, balance, seen=account.version, entry={"amount": amount}, compare=compare)
