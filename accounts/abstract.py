@@ -16,13 +16,15 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE
 from accounts.checks import account_checks, check_append_only
-from accounts.engine.changes import LONGEST_KEY, reused
-from accounts.errors import EntryIsFinal, InsufficientFunds, InvalidAmount
+from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from django_lockstep.locking.memory import take_over, undo_on_rollback
 from django_lockstep.locking.versions import VersionedModel
 from django_lockstep.locking.writes import current_version, row_of
 
-__all__ = ["AbstractBaseAccount", "AbstractEntry", "money"]
+__all__ = ["LONGEST_KEY", "AbstractBaseAccount", "AbstractEntry", "checked_key", "money", "reused"]
+
+LONGEST_KEY = 255
+"""Characters of an idempotency key."""
 
 
 def money(**options: Any) -> models.DecimalField[Decimal | int | str | Combinable, Decimal]:
@@ -176,6 +178,22 @@ def entries_of(model: type[Any], using: str) -> models.QuerySet[Any]:
     """Return the entries of the model's accounts, whatever their default manager hides."""
     rows: models.QuerySet[Any] = model.entry_model()._base_manager.using(using)
     return rows
+
+
+def checked_key(key: str | None) -> str | None:
+    """Return the idempotency key. Raises ``ValueError`` for one that the entry cannot hold."""
+    if key is not None and not (isinstance(key, str) and 0 < len(key) <= LONGEST_KEY and "\0" not in key):
+        raise ValueError(f"idempotency_key must be a string of 1 to {LONGEST_KEY} characters, not {key!r}")
+    return key
+
+
+def reused(account: object, key: str | None, *, amount: Decimal) -> IdempotencyKeyReused:
+    """Return the error that says that the account's key was used for another operation, with this amount."""
+    return IdempotencyKeyReused(
+        f"The idempotency key {key!r} of account {account!r} belongs to another operation, with amount {amount}",
+        idempotency_key=key,
+        recorded=amount,
+    )
 
 
 class EntryQuerySet(models.QuerySet[Any]):

@@ -15,11 +15,11 @@ from django.db import models, router, transaction
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from accounts.abstract import AbstractBaseAccount, AbstractEntry
+from accounts.abstract import AbstractBaseAccount, AbstractEntry, checked_key
 from accounts.amounts import parse_amount
 from accounts.engine import compiled_by
 from accounts.engine.batches import apply_many
-from accounts.engine.changes import Applied, Change, checked_key
+from accounts.engine.changes import Applied, Change
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.rows import lock_rows, lock_timeout, row_lock

@@ -14,16 +14,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args
 
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from accounts.engine.conf import EngineName, engine_name
-
-__all__ = ["ENGINES", "Engine", "EngineName", "Operation", "compiled_by", "has_counterpart", "use_engine"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "EngineName",
+    "Operation",
+    "compiled_by",
+    "engine_name",
+    "has_counterpart",
+    "use_engine",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+EngineName = Literal["compiled", "plain"]
 
 
 class Operation(Generic[P, R]):
@@ -69,6 +80,18 @@ ENGINES: Mapping[EngineName, Engine] = MappingProxyType({"compiled": CompiledEng
 """Both by name."""
 
 _chosen: ContextVar[EngineName | None] = ContextVar("accounts_engine", default=None)
+
+
+def engine_name() -> EngineName:
+    """``ACCOUNTS_ENGINE``: ``"compiled"`` (the default), or ``"plain"`` to run every method as it is written.
+
+    Raises ``ImproperlyConfigured`` for any other value.
+    """
+    name: EngineName = getattr(settings, "ACCOUNTS_ENGINE", "compiled")
+    if name not in get_args(EngineName):
+        names = " or ".join(map(repr, get_args(EngineName)))
+        raise ImproperlyConfigured(f"ACCOUNTS_ENGINE must be {names}, not {name!r}")
+    return name
 
 
 def compiled_by(path: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

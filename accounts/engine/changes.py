@@ -9,22 +9,17 @@ from typing import Any, NamedTuple
 
 from django.db import models
 
+from accounts.abstract import checked_key, reused
 from accounts.amounts import parse_signed_amount
 from accounts.errors import IdempotencyKeyReused, InvalidAmount
 
 __all__ = [
-    "LONGEST_KEY",
     "Applied",
     "Change",
-    "checked_key",
     "distinct",
     "parse_changes",
     "require_same",
-    "reused",
 ]
-
-LONGEST_KEY = 255
-"""Characters of an idempotency key."""
 
 
 # Tuples, because making a dataclass for each of a thousand changes takes longer than sending them.
@@ -80,13 +75,6 @@ def _parsed(index: int, given: Any, to_python: Any) -> Change:
         raise error.of_change(index, given[0]) from None
 
 
-def checked_key(key: str | None) -> str | None:
-    """Return the idempotency key. Raises ``ValueError`` for one that the entry cannot hold."""
-    if key is not None and not (isinstance(key, str) and 0 < len(key) <= LONGEST_KEY and "\0" not in key):
-        raise ValueError(f"idempotency_key must be a string of 1 to {LONGEST_KEY} characters, not {key!r}")
-    return key
-
-
 def _transfer(transfer: object) -> uuid.UUID | None:
     if transfer is not None and not isinstance(transfer, uuid.UUID):
         raise ValueError(f"transfer must be a UUID, not {transfer!r}")
@@ -123,12 +111,3 @@ def require_same(change: Change, *, amount: Decimal, transfer: object) -> None:
     """
     if change.amount != amount or (change.transfer is None) != (transfer is None):
         raise reused(change.account, change.idempotency_key, amount=amount)
-
-
-def reused(account: object, key: str | None, *, amount: Decimal) -> IdempotencyKeyReused:
-    """Return the error that says that the account's key was used for another operation, with this amount."""
-    return IdempotencyKeyReused(
-        f"The idempotency key {key!r} of account {account!r} belongs to another operation, with amount {amount}",
-        idempotency_key=key,
-        recorded=amount,
-    )

@@ -12,13 +12,13 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from accounts.abstract import money
+from accounts.abstract import LONGEST_KEY, checked_key, money
 from accounts.amounts import parse_amount
 from accounts.contrib.queued.appending import append
 from accounts.contrib.queued.errors import StillQueued
 from accounts.contrib.queued.querysets import QueuedQuerySet
 from accounts.contrib.queued.refusals import as_error
-from accounts.engine.changes import LONGEST_KEY, Change, checked_key
+from accounts.engine.changes import Change
 from accounts.models import AbstractAccount
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration, seconds

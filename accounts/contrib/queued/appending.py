@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from accounts.abstract import reused
 from accounts.engine import compiled_by
-from accounts.engine.changes import reused
 
 __all__ = ["append"]
 

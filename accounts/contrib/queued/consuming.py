@@ -13,9 +13,10 @@ from typing import Any
 
 from django.db import connections, models, router, transaction
 
+from accounts.abstract import reused
 from accounts.contrib.queued.marking import mark
 from accounts.engine.batches import Plan
-from accounts.engine.changes import Applied, Change, reused
+from accounts.engine.changes import Applied, Change
 from accounts.errors import AccountError
 from django_lockstep.errors import translated_errors
 
