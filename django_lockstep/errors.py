@@ -1,13 +1,42 @@
-"""What concurrent work can fail with, and the one place where driver errors become these.
+"""The errors of all rooms in one tree, and the one place where driver errors become these.
 
 ::
 
-    ConcurrencyError
-    ├── StaleVersionError      (also concurrency.exceptions.RecordModifiedError)
-    ├── LockNotAvailable       55P03   (also django.db.OperationalError)
-    ├── DeadlockDetected       40P01   (also django.db.OperationalError)
-    ├── SerializationFailure   40001   (also django.db.OperationalError)
-    └── RetriesExhausted
+    LockstepError
+    ├── ConcurrencyError               another transaction, or another person, was there
+    │   ├── StaleVersionError          (also concurrency.exceptions.RecordModifiedError, where it is installed)
+    │   ├── LockNotAvailable           55P03   (also django.db.OperationalError)
+    │   ├── DeadlockDetected           40P01   (also django.db.OperationalError)
+    │   ├── SerializationFailure       40001   (also django.db.OperationalError)
+    │   ├── RetriesExhausted
+    │   ├── LeaseError                 django_lockstep.leases.errors
+    │   │   ├── LeaseNotAcquired
+    │   │   ├── LeaseLost
+    │   │   ├── StaleToken
+    │   │   └── LeaseTimedOut          57014, 55P03   (also django.db.OperationalError)
+    │   ├── EditLocked                 django_lockstep.editing.errors
+    │   ├── EditLockLost
+    │   └── ReferencesChanged
+    ├── EditingError                   django_lockstep.editing.errors: wrong use; nothing was changed
+    │   ├── UnknownTable               (also LookupError)
+    │   ├── UnknownRecord              (also LookupError)
+    │   ├── NotTheEditor               (also django.core.exceptions.PermissionDenied)
+    │   ├── WrongToken                 (also PermissionDenied)
+    │   ├── TakeOverNotAllowed         (also PermissionDenied)
+    │   ├── UnrelatedTarget            (also ValueError)
+    │   └── InvalidTransition          (also ValueError)
+    ├── PreconditionError              django_lockstep.http.errors
+    │   ├── PreconditionRequired       428
+    │   ├── PreconditionFailed         412
+    │   └── MalformedPrecondition      400
+    ├── ExplorerError                  django_lockstep.lab.explorer.errors
+    │   ├── NotExplorable
+    │   ├── NotWritable
+    │   ├── ScheduleError              (also ValueError)
+    │   ├── Nondeterminism
+    │   └── Stuck
+    ├── SimulationError                django_lockstep.lab.simulator.errors
+    └── AnomaliesError                 django_lockstep.lab.anomalies.errors
 
 Django raises the three lock errors as one ``OperationalError`` and leaves the difference in ``__cause__.sqlstate``
 (PostgreSQL documentation, appendix A). The classes above keep the old bases, so that handlers written for Django or
@@ -29,6 +58,7 @@ __all__ = [
     "ConcurrencyError",
     "DeadlockDetected",
     "LockNotAvailable",
+    "LockstepError",
     "RetriesExhausted",
     "SerializationFailure",
     "StaleVersionError",
@@ -38,7 +68,11 @@ __all__ = [
 ]
 
 
-class ConcurrencyError(Exception):
+class LockstepError(Exception):
+    """The root of everything that the library raises for a reason of its own; wrong arguments stay ``ValueError``."""
+
+
+class ConcurrencyError(LockstepError):
     """Concurrent work got in the way.
 
     Carries, each None where unknown: ``model`` (the class), ``pk`` (one primary key, or a list of them), ``expected``

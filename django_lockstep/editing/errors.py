@@ -2,7 +2,7 @@
 
 ::
 
-    ConcurrencyError (django_lockstep.locking)
+    ConcurrencyError (django_lockstep.errors)
     ├── EditLocked             somebody else has it
     ├── EditLockLost           the check-out has ended: expired, taken over, checked in
     └── ReferencesChanged      the record's foreign keys changed while it was being checked out
@@ -24,7 +24,7 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 
-from django_lockstep.errors import ConcurrencyError
+from django_lockstep.errors import ConcurrencyError, LockstepError
 
 __all__ = [
     "EditLockLost",
@@ -96,7 +96,7 @@ class ReferencesChanged(ConcurrencyError):
     """The record's foreign keys changed while it was being checked out; the check-out may be tried again."""
 
 
-class EditingError(Exception):
+class EditingError(LockstepError):
     """Editing was used wrongly; nothing was changed."""
 
 

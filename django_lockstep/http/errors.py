@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from django_lockstep.errors import LockstepError
+
 __all__ = ["MalformedPrecondition", "PreconditionError", "PreconditionFailed", "PreconditionRequired"]
 
 
-class PreconditionError(Exception):
+class PreconditionError(LockstepError):
     """A conditional request cannot be carried out.
 
     ``etag`` is the tag of what is there now, None where nothing is or where it is not the client's business.

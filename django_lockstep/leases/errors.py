@@ -2,7 +2,7 @@
 
 ::
 
-    django_lockstep.locking.ConcurrencyError
+    ConcurrencyError (django_lockstep.errors)
     └── LeaseError
         ├── LeaseNotAcquired
         ├── LeaseLost

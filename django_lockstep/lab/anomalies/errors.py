@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from django_lockstep.errors import LockstepError
+
 __all__ = ["AnomaliesError"]
 
 
-class AnomaliesError(Exception):
+class AnomaliesError(LockstepError):
     """The anomalies could not be played on this database."""

@@ -10,10 +10,12 @@ ExplorerError
 
 from __future__ import annotations
 
+from django_lockstep.errors import LockstepError
+
 __all__ = ["ExplorerError", "Nondeterminism", "NotExplorable", "NotWritable", "ScheduleError", "Stuck"]
 
 
-class ExplorerError(Exception):
+class ExplorerError(LockstepError):
     """The race lab could not do what was asked."""
 
 

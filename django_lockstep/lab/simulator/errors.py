@@ -1,7 +1,9 @@
 """What keeps a simulation from running."""
 
+from django_lockstep.errors import LockstepError
+
 __all__ = ["SimulationError"]
 
 
-class SimulationError(Exception):
+class SimulationError(LockstepError):
     """The simulation cannot run here; the message says what to change."""
