@@ -5,7 +5,8 @@ in it; what all share (`accounts.binding`) is about something else. The first tw
 the guarantee that it relies on.
 
 What stands here is what the plain engine runs, on any database. Those under `compiled_by` have a counterpart in fewer
-round trips, which keeps to the same lock, guard and retries.
+round trips, with the same guard and the same retries; where it waits for a row, it first takes an advisory lock on the
+account, so that those who wait are served in the order of arrival.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@
     │   ├── NotWritable
     │   ├── ScheduleError              (also ValueError)
     │   ├── Nondeterminism
+    │   │   └── Overtaken
     │   └── Stuck
     ├── SimulationError                django_lockstep.lab.simulator.errors
     └── AnomaliesError                 django_lockstep.lab.anomalies.errors
