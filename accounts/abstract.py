@@ -24,6 +24,7 @@ from accounts.checks import account_checks, check_append_only
 from accounts.errors import EntryIsFinal, InsufficientFunds, InvalidAmount
 from accounts.statements import Ledger, ledger_of
 from django_lockstep.errors import StaleVersionError, translated_errors
+from django_lockstep.locking.checks import ChecksTable
 from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.rows import lock_rows
 from django_lockstep.locking.transactions import commits_each_statement
@@ -353,7 +354,7 @@ class EntryQuerySet(models.QuerySet[Any]):
         raise EntryIsFinal("Entries are append-only: bulk_update() is refused")
 
 
-class AbstractEntry(models.Model):
+class AbstractEntry(ChecksTable):
     """One change of one account, for ever.
 
     The entries of an account, by primary key, form a chain: each ``balance_after`` is the one before plus ``amount``,

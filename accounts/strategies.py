@@ -21,10 +21,10 @@ from django.utils import timezone
 
 from accounts.abstract import AbstractAccount
 from accounts.amounts import TOO_LARGE, parse_amount
+from accounts.contrib.concurrency_twin import save_with_django_concurrency
 from accounts.fast import FAST, advisory_lock, contention, retried
 from accounts.statements import ledger_of
 from django_lockstep.errors import StaleVersionError
-from django_lockstep.locking.fields import save_as_django_concurrency
 from django_lockstep.locking.retry import tell
 from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.transactions import transaction as isolated_transaction
@@ -302,7 +302,7 @@ class DjangoConcurrency(Strategy):
     def _save(self, pk: object, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
         account.balance = account.balance_after(amount)
-        save_as_django_concurrency(account, using=self.alias)
+        save_with_django_concurrency(account, using=self.alias)
         self._record(account, amount)
         return account
 

@@ -10,7 +10,10 @@ from concurrency.views import conflict
 from django.test import RequestFactory, TestCase, override_settings
 
 from accounts.models import Account
+from django_lockstep.contrib.django_concurrency import make_recognizable
 from tests.support.factories import AccountFactory, UserFactory
+
+make_recognizable(Account)
 
 
 class TheirOwnTests(ConcurrencyTestMixin, TestCase):  # type: ignore[misc]
