@@ -70,25 +70,27 @@ class VersionField(_Counter):
 class SignedVersionField(IntegerField):
     """The version in a form, signed. Raises ``SuspiciousOperation`` for one that was made by somebody else."""
 
-    _signer = Signer(salt="lockstep.version")
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "required": True, "initial": None})
 
     def prepare_value(self, value: Any) -> Any:
         """Return the signed value; what was sent is shown again as it is."""
-        return self._signer.sign(str(value)) if value and isinstance(value, int) else value or ""
+        return _signer().sign(str(value)) if value and isinstance(value, int) else value or ""
 
     def to_python(self, value: Any) -> int:
         """Return the version; 0 where the form has none, as a form for a new object."""
         if value in {None, ""}:
             return 0
         try:
-            return int(self._signer.unsign(str(value)))
+            return int(_signer().unsign(str(value)))
         except (BadSignature, ValueError) as error:
             raise SuspiciousOperation(
                 "The version that the form was sent with is not the one it was made with"
             ) from error
+
+
+def _signer() -> Signer:
+    return Signer(salt="lockstep.version")
 
 
 def parents_of(model: type[models.Model]) -> dict[type[models.Model], models.Field[Any, Any] | None]:

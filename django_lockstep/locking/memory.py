@@ -170,7 +170,9 @@ def note_write(instance: models.Model, using: str, attnames: Iterable[str] = ())
         return
     values = {name: vars(instance)[name] for name in attnames if name in vars(instance)}
     for name in values:
-        settle_on_access(type(instance), name)
+        # A foreign key is read by two names: that of its column, and that of the object.
+        for each in {name, type(instance)._meta.get_field(name).name}:
+            settle_on_access(type(instance), each)
     if last is not None and last.outcome is outcome:
         # One record for all writes with one outcome: the first of them knows what to go back to.
         assigned = _changed_since(instance, last.values)

@@ -167,9 +167,9 @@ def settle(instance: models.Model) -> None:
 class SettledAttribute:
     """An attribute that is read only after the instance is settled; in the place of the field's own descriptor."""
 
-    def __init__(self, descriptor: Any, attname: str) -> None:
+    def __init__(self, descriptor: Any, name: str) -> None:
         self._descriptor = descriptor
-        self._attname = attname
+        self._name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -177,12 +177,12 @@ class SettledAttribute:
         values = instance.__dict__
         if _LAST_WRITE in values["_state"].__dict__:
             settle(instance)
-        if self._attname in values:
-            return values[self._attname]
+        if self._name in values:
+            return values[self._name]
         return self._descriptor.__get__(instance, owner)
 
     def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self._attname] = value
+        instance.__dict__[self._name] = value
 
 
 class SettledDescriptor(SettledAttribute):
@@ -197,16 +197,16 @@ class SettledDescriptor(SettledAttribute):
         self._descriptor.__set__(instance, value)
 
 
-def settle_on_access(model: type[models.Model], attname: str) -> None:
+def settle_on_access(model: type[models.Model], name: str) -> None:
     """Make reading the attribute settle the instance first.
 
     The version is read so from the start. The other columns get it with the first guarded write of them inside a
     transaction, because it makes each read as slow as that of a foreign key.
     """
-    if isinstance(vars(model).get(attname), SettledAttribute):
+    if isinstance(vars(model).get(name), SettledAttribute):
         return
-    inherited = next(vars(kind)[attname] for kind in model.__mro__ if attname in vars(kind))
+    inherited = next(vars(kind)[name] for kind in model.__mro__ if name in vars(kind))
     if not isinstance(inherited, SettledAttribute):
         kind = SettledDescriptor if hasattr(inherited, "__set__") else SettledAttribute
-        inherited = kind(inherited, attname)
-    setattr(model, attname, inherited)
+        inherited = kind(inherited, name)
+    setattr(model, name, inherited)
