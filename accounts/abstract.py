@@ -17,7 +17,8 @@ from django.utils.translation import gettext_lazy as _
 from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE
 from accounts.checks import account_checks, check_append_only
 from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
-from django_lockstep.locking.memory import take_over, undo_on_rollback
+from django_lockstep.locking.checks import ChecksTable
+from django_lockstep.locking.memory import take_over
 from django_lockstep.locking.versions import VersionedModel
 from django_lockstep.locking.writes import current_version, row_of
 
@@ -139,7 +140,7 @@ class AbstractBaseAccount(VersionedModel):
 
     def accept_written(self, *, using: str, **written: Any) -> None:
         """Put into the instance what a guarded UPDATE wrote into its row; a rollback takes it out again."""
-        take_over(self, written, undo=undo_on_rollback(self, using))
+        take_over(self, written, using=using)
 
     def is_outdated(self, *, using: str) -> bool:
         """Whether the row was changed since it was read. Raises ``DoesNotExist`` if it is gone."""
@@ -212,7 +213,7 @@ class EntryQuerySet(models.QuerySet[Any]):
         raise EntryIsFinal("Entries are append-only: bulk_update() is refused")
 
 
-class AbstractEntry(models.Model):
+class AbstractEntry(ChecksTable):
     """One change of one account, for ever.
 
     The entries of an account, by primary key, form a chain: each ``balance_after`` is the one before plus ``amount``,

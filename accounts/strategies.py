@@ -22,11 +22,11 @@ from django.utils import timezone
 
 from accounts.amounts import TOO_LARGE
 from accounts.binding import Strategy
+from accounts.concurrency_twin import save_with_django_concurrency
 from accounts.contention import contention
 from accounts.engine import compiled_by
 from accounts.models import AbstractAccount
 from django_lockstep.errors import StaleVersionError
-from django_lockstep.locking.fields import save_as_django_concurrency
 from django_lockstep.locking.retry import retry_on_conflict, tell
 from django_lockstep.locking.transactions import transaction as isolated_transaction
 
@@ -209,7 +209,7 @@ class DjangoConcurrency(Strategy):
     def _save(self, pk: object, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
         account.balance = account.balance_after(amount)
-        save_as_django_concurrency(account, using=self.alias)
+        save_with_django_concurrency(account, using=self.alias)
         account.record(amount, using=self.alias)
         return account
 

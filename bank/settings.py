@@ -24,7 +24,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.sessions",
     "django.contrib.staticfiles",
-    "concurrency",
     "ninja",  # the documentation pages of the API from here instead of from somebody's network
     "django_htmx",
     "django_lockstep",

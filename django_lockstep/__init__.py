@@ -1,0 +1,55 @@
+"""Concurrent writes done right in Django: the names that everybody needs.
+
+They are imported when they are first used: this package is in INSTALLED_APPS, and Django imports it before there can be
+models. Everything else is in the rooms: ``locking``, ``leases``, ``editing``, ``http``, ``admin`` and ``lab``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from django_lockstep.errors import (
+        ConcurrencyError,
+        DeadlockDetected,
+        LockNotAvailable,
+        RetriesExhausted,
+        SerializationFailure,
+        StaleVersionError,
+    )
+    from django_lockstep.locking.fields import VersionField
+    from django_lockstep.locking.retry import retry_on_conflict
+    from django_lockstep.locking.rows import lock_row, lock_rows
+    from django_lockstep.locking.transactions import transaction
+    from django_lockstep.locking.triggers import AddVersionGuard
+    from django_lockstep.locking.versions import VersionedModel
+
+__all__ = [
+    "AddVersionGuard",
+    "ConcurrencyError",
+    "DeadlockDetected",
+    "LockNotAvailable",
+    "RetriesExhausted",
+    "SerializationFailure",
+    "StaleVersionError",
+    "VersionField",
+    "VersionedModel",
+    "lock_row",
+    "lock_rows",
+    "retry_on_conflict",
+    "transaction",
+]
+
+
+if not TYPE_CHECKING:  # a type checker knows the names from above, and should know no others
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module("django_lockstep.locking"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -50,12 +50,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
-from concurrency.exceptions import RecordModifiedError
 from django.apps import apps
 from django.db import OperationalError
 from django.db.models import Model
 
+try:
+    from concurrency.exceptions import RecordModifiedError
+except ImportError:  # django-concurrency is optional
+    RecordModifiedError = Exception
+
 __all__ = [
+    "STALE_ERRORS",
     "ConcurrencyError",
     "DeadlockDetected",
     "LockNotAvailable",
@@ -135,6 +140,7 @@ def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state
 class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[misc]
     """The row has another version than the one that was read.
 
+    A ``RecordModifiedError`` where django-concurrency is installed, for its handlers and those written for it.
     ``expected`` is the version the writer had seen, ``found`` the one in the database. ``target`` is the instance that
     could not be written, as django-concurrency's handlers want it; it stays behind when the error is pickled.
     """
@@ -142,6 +148,12 @@ class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[
     def __init__(self, message: str = "", *, target: Model | None = None, **facts: Any) -> None:
         super().__init__(message, **facts)
         self.target = target
+
+
+STALE_ERRORS: tuple[type[Exception], ...] = (
+    (StaleVersionError,) if RecordModifiedError is Exception else (StaleVersionError, RecordModifiedError)
+)
+"""What says that a row has another version: our error, and django-concurrency's where that package is installed."""
 
 
 class LockNotAvailable(ConcurrencyError, OperationalError):

@@ -54,7 +54,7 @@ def has_listeners(entry: type[models.Model]) -> bool:
 
 def saves_are_heard(account: type[models.Model]) -> bool:
     """Whether somebody listens to the ``save()`` of an account with which the methods write its balance."""
-    return False  # MERGE: any(signal.receivers and signal.has_listeners(account) for signal in (pre_save, post_save))
+    return any(signal.receivers and signal.has_listeners(account) for signal in (pre_save, post_save))
 
 
 def _is_computed(field: Any) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from concurrency.exceptions import RecordModifiedError
 from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, AuthorizationError, HttpError, Throttled, ValidationError
 
-from django_lockstep.errors import ConcurrencyError
+from django_lockstep.errors import STALE_ERRORS, ConcurrencyError
 from django_lockstep.http.errors import PreconditionError
 from django_lockstep.http.middleware import roll_back_request
 from django_lockstep.http.problems import Problem, problem_of
@@ -28,7 +27,7 @@ def answer_with_problems(api: NinjaAPI) -> None:
     handlers: dict[Any, Callable[[Any], Problem | None]] = {
         PreconditionError: problem_of,
         ConcurrencyError: problem_of,
-        RecordModifiedError: problem_of,
+        **dict.fromkeys(STALE_ERRORS, problem_of),
         OperationalError: problem_of,
         Http404: lambda error: Problem(status=404),
         AuthenticationError: lambda error: Problem(status=401, headers={"WWW-Authenticate": "Bearer"}),

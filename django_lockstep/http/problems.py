@@ -8,12 +8,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from concurrency.exceptions import RecordModifiedError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template import Context, Engine, TemplateDoesNotExist
 from django.template.loader import render_to_string
 
 from django_lockstep.errors import (
+    STALE_ERRORS,
     ConcurrencyError,
     DeadlockDetected,
     LockNotAvailable,
@@ -81,7 +81,7 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(status=own, detail=str(found))
     if isinstance(found, _BUSY):
         return Problem(status=503, detail="Too much is going on here. Try again.", headers={"Retry-After": "1"})
-    if isinstance(found, ConcurrencyError | RecordModifiedError):
+    if isinstance(found, (ConcurrencyError, *STALE_ERRORS)):
         return Problem(status=409, detail="It was changed by somebody else meanwhile. Nothing was saved.")
     return None
 

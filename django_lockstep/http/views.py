@@ -9,7 +9,6 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from asgiref.sync import sync_to_async
-from concurrency.exceptions import RecordModifiedError
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError, IntegrityError, connections, models, transaction
 from django.http import Http404, HttpRequest, HttpResponse
@@ -27,7 +26,7 @@ __all__ = ["require_if_match"]
 Lookup = Callable[..., models.Model | None]
 V = TypeVar("V", bound=Callable[..., Any])
 
-_MEANT = (PreconditionError, ConcurrencyError, RecordModifiedError, DatabaseError, ObjectDoesNotExist)
+_MEANT = (PreconditionError, ConcurrencyError, DatabaseError, ObjectDoesNotExist)
 """Errors that may mean that somebody was faster."""
 
 

@@ -21,6 +21,7 @@ from django_lockstep.locking.retry import policy_of
 from django_lockstep.locking.triggers import AddVersionGuard, trigger_name
 
 __all__ = [
+    "ChecksTable",
     "check_databases",
     "check_guard",
     "check_manager",
@@ -29,6 +30,21 @@ __all__ = [
     "missing_trigger",
     "url_views",
 ]
+
+
+class ChecksTable(models.Model):
+    """A model that says what its table lacks on a database; see `check_tables`.
+
+    A model and not a plain class, because migrations would name that among the bases of every model derived from it.
+    """
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def check_table(cls, alias: str) -> list[CheckMessage]:
+        """Return what the table on this database lacks."""
+        raise NotImplementedError
 
 
 @register(Tags.models)
@@ -68,16 +84,20 @@ def _no_guards(alias: str, vendor: str) -> CheckMessage:
 
 @register(Tags.database)
 def check_tables(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Ask every installed model that has a ``check_table(alias)`` what its table lacks.
+    """Ask every installed model that derives from `ChecksTable` what its table lacks.
 
     Not from ``Model.check()``, which Django 6.1 calls with every database, whether one was named or not.
     """
-    tables = [model for model in apps.get_models() if model._meta.managed and not model._meta.proxy]
+    models_of_tables = [
+        model
+        for model in apps.get_models()
+        if issubclass(model, ChecksTable) and model._meta.managed and not model._meta.proxy
+    ]
     return [
         message
         for alias in databases or ()
-        for model in tables
-        if hasattr(model, "check_table") and router.allow_migrate_model(alias, model)
+        for model in models_of_tables
+        if router.allow_migrate_model(alias, model)
         for message in model.check_table(alias)
     ]
 

@@ -3,85 +3,94 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from concurrency.fields import AutoIncVersionField
-from concurrency.fields import VersionField as ConcurrencyVersionField
-from django.db import DatabaseError, models
-from django.db.models.signals import pre_save
+from django.core.exceptions import SuspiciousOperation
+from django.core.signing import BadSignature, Signer
+from django.db import models
+from django.db.models.expressions import Combinable
+from django.forms import HiddenInput, IntegerField
+from django.utils.translation import gettext_lazy as _
 
-__all__ = ["VersionField", "attnames_of", "parents_of", "save_as_django_concurrency", "tables_of", "version_field"]
+from django_lockstep.locking.rollbacks import settle_on_access
 
-_SET_BY_BASE = frozenset({"verbose_name", "name", "help_text", "db_tablespace", "db_column"})
-_SET_HERE = frozenset({"editable", "db_index", "db_comment"})
+__all__ = ["SignedVersionField", "VersionField", "attnames_of", "parents_of", "tables_of", "version_field"]
+
+_OPTIONS = frozenset(
+    {"verbose_name", "name", "help_text", "db_tablespace", "db_column", "editable", "db_index", "db_comment"}
+)
 _FIXED = {"default": 0, "db_default": 1}
-_RAW = "_version_taken_as_given"
+
+if TYPE_CHECKING:
+    _Counter = models.PositiveBigIntegerField[int | Combinable, int]
+else:
+    _Counter = models.PositiveBigIntegerField  # fields cannot be subscribed at run time
 
 
-class VersionField(AutoIncVersionField):  # type: ignore[misc]
-    """django-concurrency's dense counter, with a guard that nothing switches off.
+class VersionField(_Counter):
+    """A counter of the row's changes; `VersionedModel` compares it before it writes.
 
     An instance that was never saved has version 0. Rows begin at 1, also those that other programs insert and those of
     a table that gets its version later, by the column's default: 0 always means "never seen".
 
     Takes ``db_column``, ``verbose_name``, ``help_text``, ``db_tablespace``, ``editable``, ``db_index`` and
-    ``db_comment``; raises ``TypeError`` for any other option, where the base class would drop it silently.
+    ``db_comment``; raises ``TypeError`` for any other option.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         wrong = {name for name, value in kwargs.items() if name in _FIXED and value != _FIXED[name]}
-        wrong |= kwargs.keys() - _SET_BY_BASE - _SET_HERE - _FIXED.keys()
+        wrong |= kwargs.keys() - _OPTIONS - _FIXED.keys()
         if wrong or args:
             raise TypeError(f"VersionField does not take {', '.join(sorted(wrong)) or 'positional arguments'}")
-        super().__init__(**{name: value for name, value in kwargs.items() if name in _SET_BY_BASE})
-        self.db_default = _FIXED["db_default"]
-        for name in kwargs.keys() & _SET_HERE:
-            setattr(self, name, kwargs[name])
+        super().__init__(**{"help_text": _("record revision number"), **kwargs, **_FIXED})
 
-    @classmethod
-    def wrap_model(cls, model: type[models.Model], force: bool = False) -> None:
-        """Put the guard into the model's ``save()``; django-concurrency calls it for every model with the field."""
-        pre_save.connect(_note_raw, sender=model)
-        super().wrap_model(model, force=force)
+    def contribute_to_class(self, cls: type[models.Model], name: str, private_only: bool = False) -> None:
+        """Add the field to the model, and settle its instances before anybody reads the version."""
+        super().contribute_to_class(cls, name, private_only=private_only)
+        settle_on_access(cls, self.attname)
 
-    def _wrap_do_update(self, do_update: Callable[..., Any]) -> Callable[..., Any]:
-        """Return Django's UPDATE of one table, narrowed to the version that the instance has.
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        """Return the version that the row gets: 1 for a new one, one more with each change.
 
-        The base class would look for the row first, and obey switches that are global to the process.
+        An UPDATE by a model that is not a `VersionedModel`, such as those of data migrations, has no guard; it counts
+        from the row's version, so that a stale instance can at least not lower it.
         """
+        version = getattr(model_instance, self.attname)
+        if not add:
+            return version + 1 if getattr(model_instance, "_guards_version", False) else models.F(self.attname) + 1
+        setattr(model_instance, self.attname, version or 1)
+        return version or 1
 
-        @functools.wraps(do_update)
-        def guarded(
-            instance: models.Model,
-            rows: models.QuerySet[Any],
-            using: str,
-            pk: Any,
-            values: Any,
-            *args: Any,
-            **more: Any,
-        ) -> Any:
-            version = version_field(type(instance))
-            columns = {field for field, _, _ in values}
-            if rows.model is not version.model or version not in columns or getattr(instance._state, _RAW, False):
-                return do_update(instance, rows, using, pk, values, *args, **more)
-            seen = getattr(instance, version.attname)
-            values = [(f, model, seen + 1 if f == version else value) for f, model, value in values]
-            unchanged = rows.filter(**{version.attname: seen})
-            updated = do_update(instance, unchanged, using, pk, values, *args, **more)
-            if updated:
-                setattr(instance, version.attname, seen + 1)
-            elif seen and instance._state.adding and rows.filter(pk=pk).exists():
-                # Made by hand from an older state of a row: an INSERT could only meet its key.
-                raise DatabaseError(f"A save of version {seen} did not affect any rows.")
-            return updated
-
-        return guarded
+    def formfield(self, **kwargs: Any) -> Any:
+        """Return a hidden field whose value is signed: the version that the form was made from."""
+        return models.Field.formfield(self, **{**kwargs, "form_class": SignedVersionField, "widget": HiddenInput})
 
 
-def _note_raw(instance: models.Model, raw: bool, **_: Any) -> None:
-    """Note whether a fixture is being loaded: its rows are taken as they are, version included."""
-    setattr(instance._state, _RAW, raw)
+class SignedVersionField(IntegerField):
+    """The version in a form, signed. Raises ``SuspiciousOperation`` for one that was made by somebody else."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "required": True, "initial": None})
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the signed value; what was sent is shown again as it is."""
+        return _signer().sign(str(value)) if value and isinstance(value, int) else value or ""
+
+    def to_python(self, value: Any) -> int:
+        """Return the version; 0 where the form has none, as a form for a new object."""
+        if value in {None, ""}:
+            return 0
+        try:
+            return int(_signer().unsign(str(value)))
+        except (BadSignature, ValueError) as error:
+            raise SuspiciousOperation(
+                "The version that the form was sent with is not the one it was made with"
+            ) from error
+
+
+def _signer() -> Signer:
+    return Signer(salt="lockstep.version")
 
 
 def parents_of(model: type[models.Model]) -> dict[type[models.Model], models.Field[Any, Any] | None]:
@@ -108,22 +117,9 @@ def attnames_of(model: type[models.Model], names: Iterable[str] | None) -> list[
 
 
 @functools.cache
-def version_field(model: type[models.Model]) -> ConcurrencyVersionField:
+def version_field(model: type[models.Model]) -> VersionField:
     """Return the model's version field. Raises ``TypeError`` if it has none."""
     for field in model._meta.concrete_fields:
-        if isinstance(field, ConcurrencyVersionField):
+        if isinstance(field, VersionField):
             return field
     raise TypeError(f"{model._meta.label} has no version field")
-
-
-def save_as_django_concurrency(instance: models.Model, *, using: str | None = None) -> None:
-    """Save as django-concurrency does on its own, without what `VersionField` and `VersionedModel` add.
-
-    For comparison only. Raises ``RecordModifiedError`` for a stale version.
-    """
-    theirs = AutoIncVersionField._wrap_do_update(version_field(type(instance)), models.Model._do_update)
-    vars(instance)["_do_update"] = functools.partial(theirs, instance)
-    try:
-        models.Model.save(instance, using=using)
-    finally:
-        del vars(instance)["_do_update"]

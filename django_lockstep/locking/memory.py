@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import copy
 import functools
-import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db import connections, models, transaction
+from django.db import models
 from django.db.models.expressions import BaseExpression, Combinable
 from django.db.models.fields.files import FieldFile, FileField
 
 from django_lockstep.locking.fields import attnames_of, version_field
+from django_lockstep.locking.rollbacks import Outcome, current_outcome, last_write, note, settle_on_access
 
 __all__ = [
     "adopt",
     "has_changes",
     "is_expression",
+    "note_write",
     "remember",
     "remembered",
     "take_over",
-    "undo_on_rollback",
 ]
 
 _MEMORY = "_versioned_memory"
@@ -76,10 +77,13 @@ def adopt(instance: models.Model, current: models.Model) -> None:
     setattr(instance._state, _MEMORY, dict(remembered(current)))
 
 
-def take_over(instance: models.Model, written: Mapping[str, Any], *, undo: _UntilCommit | None = None) -> None:
-    """Put into the instance what was written into its row, by attribute name; ``undo`` takes it out again."""
-    if undo is not None:
-        undo.note(written)
+def take_over(instance: models.Model, written: Mapping[str, Any], *, using: str | None = None) -> None:
+    """Put into the instance what was written into its row, by attribute name.
+
+    With ``using``, the database, a rollback takes it out again; without, the instance was read in the same transaction.
+    """
+    if using is not None and written:
+        note_write(instance, using, written)
     for attname, value in written.items():
         setattr(instance, attname, value)
     remember(instance, written)
@@ -113,55 +117,77 @@ def _still(value: Any) -> Any:
     return copy.deepcopy(value) if isinstance(value, list | dict | set | bytearray) else value
 
 
-class _UntilCommit:
-    """Takes an instance back to what it was, unless it is called before it is forgotten.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    """What an instance was before a write inside a transaction, or several with the same outcome."""
 
-    Django has no hook for rollbacks, but a rollback, of the transaction or of the savepoint, is when it drops an
-    ``on_commit`` callback without calling it; nothing else refers to this object for long.
-    """
+    earlier: _Write | None
+    outcome: Outcome
+    version: int
+    adding: bool
+    memory: dict[str, Any]
+    values: dict[str, Any]
+    """What the write itself replaced in the instance, by attribute name."""
 
-    def __init__(self, instance: models.Model) -> None:
-        self._instance = weakref.ref(instance)
-        self._attname = version_field(type(instance)).attname
-        self._before = (getattr(instance, self._attname), instance._state.adding, remembered(instance))
-        self._values: dict[str, Any] = {}
-        self._committed = False
-
-    def note(self, attnames: Iterable[str]) -> None:
-        """Take these back as well, to what they are now, where nobody else gives them a value until then."""
-        instance = self._instance()
-        self._values = {name: vars(instance)[name] for name in attnames if name in vars(instance)}
-
-    def __call__(self) -> None:
-        self._committed = True
-
-    def __del__(self) -> None:
-        instance = self._instance()
-        if self._committed or instance is None:
+    def take_back(self, instance: models.Model) -> None:
+        """Make the instance what it was; attributes that were given another value since the write keep it."""
+        attname = version_field(type(instance)).attname
+        if vars(instance).get(attname, 0) <= self.version:
             return
-        version, adding, memory = self._before
-        # The earliest of several changes has the lowest version, in whatever order they are forgotten.
-        if vars(instance).get(self._attname, 0) > version:
-            for attname in self._values.keys() - _changed_since(instance):
-                setattr(instance, attname, self._values[attname])
-            setattr(instance, self._attname, version)
-            setattr(instance._state, _MEMORY, memory)
-            instance._state.adding = adding
+        for name in self.values.keys() - _changed_since(instance, self.values):
+            setattr(instance, name, self.values[name])
+        setattr(instance, attname, self.version)
+        setattr(instance._state, _MEMORY, self.memory)
+        instance._state.adding = self.adding
+
+    def __deepcopy__(self, memo: object) -> _Write:
+        return self  # a copy of the instance shares the outcome
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _no_write, ()  # another process cannot know the outcome
 
 
-def _changed_since(instance: models.Model) -> set[str]:
-    """Return the attributes that hold something else than the row did when the instance last saw it."""
+def _no_write() -> None:
+    return None
+
+
+def _changed_since(instance: models.Model, attnames: Iterable[str]) -> set[str]:
+    """Return which of these attributes hold something else than the row did when the instance last saw it."""
     memory, values = remembered(instance), vars(instance)
-    return {attname for attname, value in memory.items() if attname not in values or value != _still(values[attname])}
+    return {
+        name for name in attnames if name in memory and (name not in values or memory[name] != _still(values[name]))
+    }
 
 
-def undo_on_rollback(instance: models.Model, using: str) -> _UntilCommit | None:
-    """Call it before a write: if that is rolled back, the instance gets its version and its memory back.
+def note_write(instance: models.Model, using: str, attnames: Iterable[str] = ()) -> None:
+    """Call it before the instance follows a write: if that is rolled back, it gets its version and its memory back.
 
-    What the write itself puts into the instance is for `take_over`, which is given the answer.
+    The attributes named are those that get what was written, and are taken back as well.
     """
-    if not connections[using].in_atomic_block:
-        return None
-    undo = _UntilCommit(instance)
-    transaction.on_commit(undo, using=using)
-    return undo
+    last: _Write | None = last_write(instance)
+    outcome = current_outcome(using)
+    if outcome is None:
+        return
+    values = {name: vars(instance)[name] for name in attnames if name in vars(instance)}
+    for name in values:
+        # A foreign key is read by two names: that of its column, and that of the object.
+        for each in {name, type(instance)._meta.get_field(name).name}:
+            settle_on_access(type(instance), each)
+    if last is not None and last.outcome is outcome:
+        # One record for all writes with one outcome: the first of them knows what to go back to.
+        assigned = _changed_since(instance, last.values)
+        values |= {name: value for name, value in last.values.items() if name not in assigned}
+        note(instance, replace(last, values=values))
+        return
+    version: int = getattr(instance, version_field(type(instance)).attname)
+    note(
+        instance,
+        _Write(
+            earlier=last,
+            outcome=outcome,
+            version=version,
+            adding=instance._state.adding,
+            memory=remembered(instance),
+            values=values,
+        ),
+    )

@@ -18,12 +18,12 @@ from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from asgiref.sync import sync_to_async
-from concurrency.exceptions import RecordModifiedError
 from django.db import connections
 from django.db.transaction import TransactionManagementError
 from django.dispatch import Signal
 
 from django_lockstep.errors import (
+    STALE_ERRORS,
     ConcurrencyError,
     DeadlockDetected,
     LockNotAvailable,
@@ -41,12 +41,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CONFLICTS: tuple[type[Exception], ...] = (
-    RecordModifiedError,
+    *STALE_ERRORS,
     LockNotAvailable,
     DeadlockDetected,
     SerializationFailure,
 )
-"""What is worth another attempt by default; `StaleVersionError` is a ``RecordModifiedError``."""
+"""What is worth another attempt by default; django-concurrency's ``RecordModifiedError`` is among it."""
 
 retrying = Signal()
 """Sent before each pause, outside any transaction, with ``error``, ``attempt`` (from 1) and ``wait`` (seconds)."""

@@ -103,14 +103,14 @@ class AddVersionGuard(RowTrigger):
         version = version_field(model)
         if version.model is not model:
             return ""
-        column = schema_editor.connection.ops.quote_name(version.column)
+        column = schema_editor.connection.ops.quote_name(str(version.column))
         return f"WHEN (OLD.{column} = NEW.{column})"
 
     def body(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
         """Raise the version if anything changed; ``*<>`` compares rows of every type, also of those without ``=``."""
         quote = schema_editor.connection.ops.quote_name
         version = version_field(model)
-        column, owner = quote(version.column), version.model
+        column, owner = quote(str(version.column)), version.model
         if owner is model:
             return f"IF NEW *<> OLD THEN NEW.{column} := OLD.{column} + 1; END IF; RETURN NEW;"
         link = model._meta.get_ancestor_link(owner)
@@ -119,7 +119,7 @@ class AddVersionGuard(RowTrigger):
         return (
             f"IF NEW *<> OLD AND current_setting('{VERSION_KEPT}', true) IS DISTINCT FROM 'on' THEN "
             f"UPDATE {quote(owner._meta.db_table)} SET {column} = {column} + 1 "
-            f"WHERE {quote(owner._meta.pk.column)} = NEW.{quote(link.column)}; END IF; RETURN NEW;"
+            f"WHERE {quote(str(owner._meta.pk.column))} = NEW.{quote(str(link.column))}; END IF; RETURN NEW;"
         )
 
     def describe(self) -> str:

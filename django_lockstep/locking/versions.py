@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Self
 
 from asgiref.sync import sync_to_async
 from django.core.checks import CheckMessage
-from django.db import DatabaseError, connections, models, router, transaction
+from django.db import connections, models, router, transaction
 from django.db.models.base import ModelBase
 
 from django_lockstep.errors import StaleVersionError, translated_errors
-from django_lockstep.locking.checks import check_guard, check_manager
+from django_lockstep.locking.checks import ChecksTable, check_guard, check_manager
 from django_lockstep.locking.fields import VersionField, attnames_of, parents_of, version_field
-from django_lockstep.locking.memory import adopt, has_changes, remember, remembered, take_over, undo_on_rollback
+from django_lockstep.locking.memory import adopt, has_changes, note_write, remember, remembered, take_over
 from django_lockstep.locking.merge import Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager
+from django_lockstep.locking.rollbacks import last_write, settle
 from django_lockstep.locking.rows import lock_row
 from django_lockstep.locking.writes import column, current_version, python_values, version_kept, write_if
 
 __all__ = ["VersionedModel"]
 
-_TORN = "_version_torn"
-_PINNED = "_version_database"
+_PARTIAL = "_version_partial"
 
 
-class VersionedModel(models.Model):
+class VersionedModel(ChecksTable):
     """A model whose rows carry a version: 1 when created, one more with every change.
 
     Every write of an instance, ``save()`` in all its forms, ``delete()`` and `update_if_unchanged`, happens only while
@@ -38,7 +38,8 @@ class VersionedModel(models.Model):
     Writers that never saw an instance are noticed through the migration operation `AddVersionGuard`.
     """
 
-    version: int = VersionField()
+    version = VersionField()
+    _guards_version = True
 
     objects = VersionedManager()
 
@@ -62,6 +63,7 @@ class VersionedModel(models.Model):
         Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row is gone,
         ``ValueError`` before any SQL for an instance without its version; above READ COMMITTED `SerializationFailure`.
         """
+        settle(self)
         using = using or self._write_alias()
         names = None if update_fields is None else list(update_fields)
         if force_insert or self._is_new() or using != self._state.db:
@@ -99,10 +101,12 @@ class VersionedModel(models.Model):
         """
         fields = None if fields is None else list(fields)
         attname = version_field(type(self)).attname
+        if last_write(self):  # what is read now may be of that write, and go with it
+            note_write(self, using or self._state.db or self._write_alias(), attnames_of(type(self), fields))
         before = vars(self).get(attname)
         super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
         if fields is None or vars(self).get(attname) != before:
-            setattr(self._state, _TORN, fields is not None)
+            setattr(self._state, _PARTIAL, fields is not None)
         remember(self, None if fields is None else attnames_of(type(self), fields))
 
     def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
@@ -147,12 +151,11 @@ class VersionedModel(models.Model):
         Errors are those of `update_if_unchanged`.
         """
         model, seen, using = type(self), seen_version(self), self._write_alias()
-        undo = undo_on_rollback(self, using)
         with translated_errors(model=model, pk=self.pk):
             written = write(seen, using)
             if not written and current_version(model, self.pk, using=using) is None:
                 raise self._conflict(seen, None)
-        take_over(self, {column(model, name).attname: value for name, value in written.items()}, undo=undo)
+        take_over(self, {column(model, name).attname: value for name, value in written.items()}, using=using)
         return bool(written)
 
     def merge_if_disjoint(self) -> Merge:
@@ -194,16 +197,7 @@ class VersionedModel(models.Model):
 
     def _write_alias(self) -> str:
         """Return the database that this instance is written to."""
-        return getattr(self._state, _PINNED, None) or router.db_for_write(type(self), instance=self)
-
-    @contextmanager
-    def _written_to(self, using: str) -> Iterator[None]:
-        """Write the instance to this database in the block, whatever the routers say: its row is locked there."""
-        setattr(self._state, _PINNED, using)
-        try:
-            yield
-        finally:
-            delattr(self._state, _PINNED)
+        return router.db_for_write(type(self), instance=self)
 
     def _is_new(self) -> bool:
         known = remembered(self).get(type(self)._meta.pk.attname)
@@ -215,7 +209,7 @@ class VersionedModel(models.Model):
         # As Django does inside: several tables are one transaction.
         several = transaction.atomic(using=using, savepoint=False) if parents_of(type(self)) else nullcontext()
         with self._conflicts(getattr(self, version_field(type(self)).attname), using), several:
-            undo_on_rollback(self, using)
+            note_write(self, using)
             super().save(using=using, **options)
         remember(self)
 
@@ -228,7 +222,7 @@ class VersionedModel(models.Model):
             return
         options = self._update_only(names)
         with self._conflicts(seen, using), _several_tables(type(self), using):
-            undo_on_rollback(self, using)
+            note_write(self, using)
             super().save(using=using, **options)
         remember(self, None if names is None else attnames_of(type(self), options["update_fields"]))
 
@@ -242,6 +236,35 @@ class VersionedModel(models.Model):
         fields = [field for field in self._meta.concrete_fields if not (field.primary_key or field.generated)]
         return {"update_fields": [field.name for field in fields if field.attname in vars(self)]}
 
+    def _do_update(
+        self,
+        base_qs: models.QuerySet[Any],
+        using: str | None,
+        pk_val: Any,
+        values: Collection[tuple[models.Field[Any, Any], Any, Any]],
+        update_fields: Iterable[str] | None,
+        forced_update: bool,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Send Django's UPDATE of one table, the version's only where the row has the version that was seen.
+
+        `VersionField.pre_save` has put the next version among the values. It is not asked for the rows of fixtures,
+        which are saved raw: they are taken as they are, version included.
+        """
+        version = version_field(type(self))
+        seen = getattr(self, version.attname)
+        guarded = any(field == version and value == seen + 1 for field, _, value in values)
+        rows = base_qs.filter(**{version.attname: seen}) if guarded else base_qs
+        updated = super()._do_update(rows, using, pk_val, values, update_fields, forced_update, *args, **kwargs)
+        if updated and guarded:
+            setattr(self, version.attname, seen + 1)
+        # A version of a new instance was given by hand, from an older state: an INSERT could only meet its key.
+        by_hand = guarded and seen and self._state.adding
+        if not updated and (forced_update or (by_hand and base_qs.filter(pk=pk_val).exists())):
+            raise _NoRowMatched
+        return updated
+
     @contextmanager
     def _conflicts(self, seen: int, using: str) -> Iterator[None]:
         """Raise conflicts met by ``save()`` as ours, and leave the transaction as usable as it was.
@@ -254,9 +277,7 @@ class VersionedModel(models.Model):
         try:
             with translated_errors(model=type(self), pk=self.pk):
                 yield
-        except DatabaseError as error:
-            if not _matched_no_row(error):
-                raise
+        except _NoRowMatched as error:
             if connection.in_atomic_block and not doomed:
                 transaction.set_rollback(False, using=using)
             raise self._conflict(seen, current_version(type(self), self.pk, using=using)) from error
@@ -272,9 +293,8 @@ def _can_merge(field: models.Field[Any, Any], version: models.Field[Any, Any]) -
     return not fixed and field != version
 
 
-def _matched_no_row(error: DatabaseError) -> bool:
-    """Whether it is Django that says so; errors of the database have the driver's as their cause."""
-    return str(error).endswith("did not affect any rows.") and error.__cause__ is None
+class _NoRowMatched(Exception):
+    """An UPDATE that had to write a row found none: `VersionedModel` knows whether that is a conflict."""
 
 
 @contextmanager
@@ -291,13 +311,14 @@ def _several_tables(model: type[models.Model], using: str) -> Iterator[None]:
 
 def seen_version(instance: models.Model) -> int:
     """Return the version that the instance was read with. Raises ``ValueError`` if it never was."""
+    settle(instance)
     attname = version_field(type(instance)).attname
     if instance._state.adding or instance.pk is None:
         raise ValueError(f"{instance._meta.label} was never saved, so it has no version to compare")
     if attname not in vars(instance):
         # Reading it now would fetch the newest version, and every stale write would pass.
         raise ValueError(f"{instance._meta.label} {instance.pk!r} was read without its {attname!r} (only or defer)")
-    if getattr(instance._state, _TORN, False):
+    if getattr(instance._state, _PARTIAL, False):
         raise ValueError(
             f"{instance._meta.label} {instance.pk!r} got its {attname!r} later than its other values: "
             "refresh_from_db() reads all of them"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core import checks
 from django.db import connection, connections, models, transaction
 from django.http import HttpRequest, HttpResponse
@@ -109,6 +110,19 @@ def test_w004_a_guard_that_is_disabled_does_not_count() -> None:
         cursor.execute("ALTER TABLE shop_seat DISABLE TRIGGER shop_seat_version_guard")
     assert about(Seat) == ["lockstep.W004"]
     assert about(CheapSeat) == []
+
+
+@isolate_apps("tests.testapps.shop")
+def test_a_method_of_a_project_that_has_the_hooks_name_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Restaurant(models.Model):
+        class Meta:
+            app_label = "shop"
+
+        def check_table(self, guests: int) -> None:
+            raise AssertionError("nobody asked for a table")
+
+    monkeypatch.setattr(apps, "get_models", lambda: [Restaurant])
+    assert check_tables(None, databases=ALL) == []
 
 
 @isolate_apps("tests.testapps.shop")

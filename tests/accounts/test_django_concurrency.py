@@ -1,16 +1,26 @@
 """The account is a good citizen of django-concurrency: its own test mixin passes, its handlers work."""
 
+import sys
 from typing import Any
 
 import pytest
 from concurrency.api import get_revision_of_object, is_changed
 from concurrency.exceptions import RecordModifiedError
+from concurrency.fields import AutoIncVersionField
 from concurrency.test_utils import ConcurrencyTestMixin
 from concurrency.views import conflict
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 from django.test import RequestFactory, TestCase, override_settings
+from django.test.utils import CaptureQueriesContext
 
+from accounts.concurrency_twin import save_with_django_concurrency, twin_of
 from accounts.models import Account
+from accounts.strategies import STRATEGIES
+from django_lockstep.contrib.django_concurrency import make_recognizable
 from tests.support.factories import AccountFactory, UserFactory
+
+make_recognizable(Account)
 
 
 class TheirOwnTests(ConcurrencyTestMixin, TestCase):  # type: ignore[misc]
@@ -43,3 +53,51 @@ def test_their_conflict_page_takes_our_error() -> None:
     with override_settings(TEMPLATES=[engine]):
         response = conflict(RequestFactory().get("/"), target=error.target)
     assert (response.status_code, response.content) == (409, b"1 is not 2")
+
+
+# The strategy of its name
+
+
+@pytest.mark.django_db
+def test_the_strategy_saves_with_a_model_and_a_field_of_theirs() -> None:
+    twin = twin_of(Account)
+    assert not issubclass(twin, Account)
+    assert type(twin._meta.get_field("version")) is AutoIncVersionField
+    assert twin_of(Account) is twin
+    assert (twin._meta.db_table, twin._meta.managed) == (Account._meta.db_table, False)
+
+
+@pytest.mark.django_db
+def test_the_strategy_sends_their_select_and_their_guarded_update() -> None:
+    account = AccountFactory.create(balance=100)
+    with CaptureQueriesContext(connection) as captured:
+        changed = STRATEGIES["django_concurrency"].deposit(account.pk, 5)
+    read, looked, update, entry = [entry["sql"] for entry in captured if entry["sql"].split()[0] not in _SAVEPOINTS]
+    assert [sql.split()[0] for sql in (read, looked, update, entry)] == ["SELECT", "SELECT", "UPDATE", "INSERT"]
+    assert '"version" = 1' in update.partition("WHERE")[2]
+    current = Account.objects.get()
+    assert (changed.balance, changed.version, changed.updated_at) == (current.balance, 2, current.updated_at)
+    assert changed.try_deposit(5)
+
+
+_SAVEPOINTS = {"SAVEPOINT", "RELEASE"}
+
+
+@pytest.mark.django_db
+def test_a_conflict_is_told_by_their_save() -> None:
+    account = AccountFactory.create(balance=100)
+    stale = Account.objects.get()
+    assert account.try_deposit(5)
+    with pytest.raises(RecordModifiedError) as caught:
+        save_with_django_concurrency(stale, using="default")
+    assert type(caught.value) is RecordModifiedError
+    assert stale.version == 1
+
+
+@pytest.mark.django_db
+def test_without_the_package_the_strategy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = AccountFactory.create(balance=100)
+    monkeypatch.setitem(sys.modules, "concurrency.fields", None)
+    twin_of.cache_clear()
+    with pytest.raises(ImproperlyConfigured, match="needs the package django-concurrency"):
+        STRATEGIES["django_concurrency"].deposit(account.pk, 5)

@@ -1,12 +1,20 @@
 """What an instance is after its transaction, or a savepoint, was rolled back."""
 
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Callable
 from typing import cast
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test import TestCase
+from django.test.utils import CaptureQueriesContext
 
 from tests.django_lockstep.locking.looks import fresh, statements
-from tests.testapps.shop.models import BoxSeat, Seat
+from tests.support.sessions import Session
+from tests.testapps.shop.models import BoxSeat, Poster, Seat, Ticket
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -92,3 +100,196 @@ def test_a_commit_keeps_everything() -> None:
         seat.save()
     assert seat.version == fresh(seat).version == 2
     assert statements(seat.save) == ["SELECT"]
+
+
+def test_it_needs_no_object_to_be_collected() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        assert seat.update_if_unchanged(guest="Ada")
+        kept_by_somebody = list(connection.run_on_commit)
+        transaction.set_rollback(True)
+    assert kept_by_somebody
+    assert (seat.guest, seat.version) == ("", 1)
+
+
+def test_the_next_write_does_not_begin_with_what_was_rolled_back() -> None:
+    seat = Seat.objects.create(price=1)
+    with transaction.atomic():
+        assert seat.update_if_unchanged(price=50)
+        transaction.set_rollback(True)
+    assert fresh(seat).update_if_unchanged(guest="Bob")
+    assert not seat.update_if_unchanged(guest="Ada")
+    assert vars(seat)["price"] == 1
+
+
+def test_every_kind_of_attribute_is_taken_back_when_it_is_read() -> None:
+    first, second = Seat.objects.create(), Seat.objects.create()
+    poster = Poster.objects.create(seat=first, picture="old.png")
+    with transaction.atomic():
+        assert poster.update_if_unchanged(seat_id=second.pk, picture="new.png", caption="New")
+        assert (poster.seat, poster.picture.name, poster.caption) == (second, "new.png", "New")
+        transaction.set_rollback(True)
+    assert (poster.seat, poster.picture.name, poster.caption) == (first, "old.png", "")
+    poster.save()
+    assert (fresh(poster).seat, fresh(poster).picture.name, poster.version) == (first, "old.png", 1)
+
+
+def test_a_class_still_knows_its_fields() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        assert seat.update_if_unchanged(guest="Ada")
+    assert [Seat.guest.field.name, Seat.version.field.name] == ["guest", "version"]
+    with CaptureQueriesContext(connection) as captured:
+        assert Seat.objects.only("id").get().guest == "Ada"
+    assert len(captured) == 2
+
+
+def test_what_was_read_again_after_a_write_goes_with_it() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        assert seat.update_if_unchanged(row="B")
+        Seat.objects.update(guest="Ada")
+        seat.refresh_from_db()
+        assert (seat.guest, seat.version) == ("Ada", 3)
+        transaction.set_rollback(True)
+    assert (seat.guest, seat.row, seat.version) == ("", "A", 1)
+
+
+def test_a_commit_that_fails_is_a_rollback() -> None:
+    seat = Seat.objects.create()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        assert seat.update_if_unchanged(guest="Ada")
+        Ticket.objects.create(seat_id=seat.pk + 1)
+    assert (seat.guest, seat.version) == ("", 1)
+
+
+# Callbacks: Django calls them after the commit, ours among them.
+
+
+def test_a_callback_before_ours_finds_the_instance_as_it_was_committed() -> None:
+    seat = Seat.objects.create()
+    seen = []
+
+    def go_on() -> None:
+        seen.append((seat.guest, seat.version))
+        assert seat.update_if_unchanged(row="B")
+
+    with transaction.atomic():
+        transaction.on_commit(go_on)
+        seat.guest = "Ada"
+        seat.save()
+    assert seen == [("Ada", 2)]
+    assert (seat.version, seat.row) == (fresh(seat).version, fresh(seat).row) == (3, "B")
+
+
+def test_a_callback_that_fails_before_ours_takes_nothing_back() -> None:
+    seat = Seat.objects.create()
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        transaction.on_commit(lambda: 1 // 0)
+        assert seat.update_if_unchanged(guest="Ada")
+    assert (seat.guest, seat.version) == ("Ada", 2) == (fresh(seat).guest, fresh(seat).version)
+
+
+def test_a_callback_of_the_next_transaction_finds_the_instance_taken_back() -> None:
+    seat = Seat.objects.create()
+    seen = []
+    with transaction.atomic():
+        assert seat.update_if_unchanged(guest="Ada")
+        transaction.set_rollback(True)
+    with transaction.atomic():
+        transaction.on_commit(lambda: seen.append((seat.guest, seat.version)))
+    assert seen == [("", 1)]
+
+
+def test_callbacks_that_a_test_calls_early_are_no_commit() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        with transaction.atomic():
+            with TestCase.captureOnCommitCallbacks(execute=True):
+                assert seat.update_if_unchanged(guest="Ada")
+            with pytest.raises(ZeroDivisionError), transaction.atomic():
+                assert seat.update_if_unchanged(guest="Bob")
+                _ = 1 / 0
+            assert (seat.guest, seat.version) == ("Ada", 2)
+            assert seat.update_if_unchanged(row="B")
+            transaction.set_rollback(True)
+        assert (seat.row, seat.version) == ("A", 2)
+
+
+def test_writes_between_the_same_savepoints_share_a_callback() -> None:
+    seats = [Seat.objects.create(price=10) for _ in range(3)]
+    with transaction.atomic():
+        for seat in seats * 2:
+            assert seat.update_if_unchanged(price=seat.price + 1)
+        assert len(connection.run_on_commit) == 1
+        with transaction.atomic():
+            assert seats[0].update_if_unchanged(price=0)
+        assert len(connection.run_on_commit) == 2
+        transaction.set_rollback(True)
+    assert [(seat.price, seat.version) for seat in seats] == [(10, 1)] * 3
+
+
+def test_many_writes_of_one_instance_are_taken_back_one_savepoint_at_a_time() -> None:
+    seat = Seat.objects.create(price=0)
+    with transaction.atomic():
+        for price in range(1, 2000):
+            with transaction.atomic(savepoint=False):
+                assert seat.update_if_unchanged(price=price)
+        transaction.set_rollback(True)
+    assert (seat.price, seat.version) == (0, 1)
+
+
+# Copies
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_a_copy_is_taken_back_too(duplicate: Callable[[Seat], Seat]) -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        assert seat.update_if_unchanged(guest="Ada")
+        double = duplicate(seat)
+        transaction.set_rollback(True)
+    assert [(each.guest, each.version) for each in (double, seat)] == [("", 1)] * 2
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_a_copy_that_is_committed_stays(duplicate: Callable[[Seat], Seat]) -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        assert seat.update_if_unchanged(guest="Ada")
+        double = duplicate(seat)
+    assert [(each.guest, each.version) for each in (double, seat)] == [("Ada", 2)] * 2
+    assert double.update_if_unchanged(guest="Bob")
+
+
+def test_an_instance_travels_out_of_a_transaction_as_it_is() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        for _ in range(3):
+            with transaction.atomic():
+                assert seat.update_if_unchanged(guest="Ada")
+        double = pickle.loads(pickle.dumps(seat))  # noqa: S301 - its own
+        transaction.set_rollback(True)
+    assert (double.guest, double.version) == ("Ada", 4)
+
+
+def test_a_transaction_keeps_no_instance_alive() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        assert seat.update_if_unchanged(guest="Ada")
+        alive = weakref.ref(seat)
+        del seat
+        gc.collect()
+        assert alive() is None
+
+
+def test_a_rollback_is_noticed_in_another_thread(open_session: Callable[[], Session]) -> None:
+    seat = Seat.objects.create()
+
+    def write_and_fail() -> None:
+        with transaction.atomic():
+            assert seat.update_if_unchanged(guest="Ada")
+            transaction.set_rollback(True)
+
+    open_session().run(write_and_fail)
+    assert (seat.guest, seat.version) == ("", 1)

@@ -1,0 +1,55 @@
+"""Saves an account with django-concurrency: for the strategy of that name, which shows what that package does.
+
+Its guard belongs to its own version field. Each account model therefore gets a second model on the same table, with
+that field, as a project without this library would have written it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from django.apps.registry import Apps
+from django.core.exceptions import ImproperlyConfigured
+from django.db import models
+
+from django_lockstep.locking.fields import version_field
+from django_lockstep.locking.memory import take_over
+from django_lockstep.locking.writes import auto_now_fields
+
+__all__ = ["save_with_django_concurrency", "twin_of"]
+
+
+def save_with_django_concurrency(account: models.Model, *, using: str) -> None:
+    """Save the account's balance with that package's ``save()``; then the account is as its row.
+
+    Raises ``RecordModifiedError`` for a stale version, ``ImproperlyConfigured`` where the package is not installed.
+    """
+    twin = twin_of(type(account))
+    attnames = [field.attname for field in twin._meta.concrete_fields]
+    row = twin.from_db(using, attnames, [getattr(account, attname) for attname in attnames])
+    row.save(using=using)
+    take_over(account, {attname: getattr(row, attname) for attname in attnames}, using=using)
+
+
+@functools.lru_cache(maxsize=64)
+def twin_of(model: type[models.Model]) -> type[models.Model]:
+    """Return the model of django-concurrency for the table that holds the account's balance and version.
+
+    It has the columns that a change of the balance reads or writes.
+    """
+    try:
+        from concurrency.fields import AutoIncVersionField
+    except ImportError as error:
+        raise ImproperlyConfigured(
+            "The strategy 'django_concurrency' needs the package django-concurrency, which is not installed."
+        ) from error
+    version = version_field(model)
+    owner = version.model
+    copied = (owner._meta.pk, *map(owner._meta.get_field, ("balance", "overdraft_limit")), *auto_now_fields(owner))
+    # A registry of its own: for the project's migrations, commands and relations there is no second model.
+    meta = {"apps": Apps(), "app_label": owner._meta.app_label, "db_table": owner._meta.db_table, "managed": False}
+    members: dict[str, Any] = {field.name: field.clone() for field in copied if isinstance(field, models.Field)}
+    members[version.name] = AutoIncVersionField(db_column=version.column)
+    members |= {"__module__": __name__, "Meta": type("Meta", (), meta)}
+    return type(f"{owner.__name__}Twin", (models.Model,), members)

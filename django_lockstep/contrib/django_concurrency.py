@@ -1,0 +1,24 @@
+"""django-concurrency beside versioned models; an optional adapter."""
+
+from __future__ import annotations
+
+from concurrency.api import get_revision_of_object
+from concurrency.core import ConcurrencyOptions
+from django.db import models
+
+from django_lockstep.locking.fields import version_field
+
+__all__ = ["make_recognizable"]
+
+
+def make_recognizable(model: type[models.Model]) -> None:
+    """Let django-concurrency's API and its ``ConcurrencyTestMixin`` find the version of a `VersionedModel`.
+
+    The guard stays the model's own: it does not obey ``disable_concurrency()``. Raises ``TypeError`` for a model
+    without a version.
+    """
+    options = ConcurrencyOptions()
+    options.field, options.base, options.triggers = version_field(model), model, []
+    options.manually = True  # that package must not wrap the guard of models derived from this one
+    setattr(model, "_concurrencymeta", options)  # noqa: B010 - the names are that package's
+    setattr(model, "get_concurrency_version", get_revision_of_object)  # noqa: B010

@@ -1,0 +1,212 @@
+"""Notices that a write was rolled back, and takes the instance back then.
+
+Django has a hook for commits, ``on_commit``, and none for rollbacks. Its list of callbacks tells of them all the same:
+a rollback, of the transaction or of a savepoint, puts another list in its place, without the callbacks that were
+registered meanwhile. So each write inside a transaction registers one (`Outcome`), and whoever uses the instance
+later asks what became of it: still in the list (pending), called (committed), or neither (rolled back).
+
+That question is asked before every write of the instance, and when an attribute is read that a rollback takes back
+(`SettledAttribute`). While the list is the same one, it is a comparison of two references.
+"""
+
+from __future__ import annotations
+
+import enum
+import weakref
+from typing import Any, Protocol
+
+from django.db import connections, models
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+__all__ = ["Outcome", "SettledAttribute", "current_outcome", "last_write", "note", "settle", "settle_on_access"]
+
+_LAST_WRITE = "_versioned_last_write"
+
+
+class Status(enum.Enum):
+    """What became of a write."""
+
+    PENDING = enum.auto()
+    COMMITTED = enum.auto()
+    ROLLED_BACK = enum.auto()
+
+
+class Outcome:
+    """What becomes of the writes between the same two savepoints of a transaction: an ``on_commit`` callback.
+
+    It refers to no instance, so that a long transaction keeps none alive. A copy of an instance shares its outcomes.
+    """
+
+    __slots__ = ("_connection_log", "_status")
+
+    def __init__(self, connection_log: _ConnectionLog) -> None:
+        self._connection_log = connection_log
+        self._status = Status.PENDING
+
+    def __call__(self) -> None:
+        """Note the commit; Django calls it."""
+        self._status = Status.COMMITTED
+
+    @property
+    def status(self) -> Status:
+        """What is known by now."""
+        if self._status is Status.PENDING:
+            self._connection_log.update()
+        return self._status
+
+    def decide(self, status: Status) -> None:
+        """Note what became of the writes."""
+        self._status = status
+
+
+class _ConnectionLog:
+    """The outcomes of one connection's open transaction."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self._connection = weakref.ref(connection)
+        self._outcomes: dict[tuple[str | None, ...], Outcome] = {}
+        self._follow(connection.run_on_commit)
+
+    def current(self, connection: BaseDatabaseWrapper) -> Outcome:
+        """Return the outcome of what is written now: the same for all writes between the same savepoints."""
+        self.update()
+        savepoints = tuple(connection.savepoint_ids)
+        outcome = self._outcomes.get(savepoints)
+        if outcome is None or outcome.status is not Status.PENDING:  # tests call callbacks before there is a commit
+            outcome = self._outcomes[savepoints] = Outcome(self)
+            connection.on_commit(outcome)
+            self._follow(connection.run_on_commit)
+        return outcome
+
+    def update(self) -> None:
+        """Decide the outcomes that are no longer in Django's list, once for each list.
+
+        Django empties the old list from its front when it runs the callbacks after a commit. One that was touched
+        therefore tells of a commit, also while a callback of somebody else's runs before ours or after one that
+        failed. One that is untouched tells of a rollback.
+        """
+        connection = self._connection()
+        callbacks = [] if connection is None else connection.run_on_commit
+        if callbacks is self._callbacks:
+            return
+        committed = not self._callbacks or self._callbacks[0] is not self._first
+        kept = {callback for _, callback, *_ in callbacks if isinstance(callback, Outcome)}
+        for outcome in self._outcomes.values():
+            if outcome not in kept and outcome._status is Status.PENDING:
+                outcome.decide(Status.COMMITTED if committed else Status.ROLLED_BACK)
+        self._outcomes = {key: outcome for key, outcome in self._outcomes.items() if outcome in kept}
+        self._follow(callbacks)
+
+    def _follow(self, callbacks: list[Any]) -> None:
+        self._callbacks = callbacks
+        self._first = callbacks[0] if callbacks else None
+
+
+_logs: weakref.WeakKeyDictionary[BaseDatabaseWrapper, _ConnectionLog] = weakref.WeakKeyDictionary()
+
+
+def current_outcome(using: str) -> Outcome | None:
+    """Return what will tell whether a write that is made now was committed; None outside of a transaction."""
+    connection = connections[using]
+    if not connection.in_atomic_block:
+        return None
+    log = _logs.get(connection)
+    if log is None:
+        log = _logs[connection] = _ConnectionLog(connection)
+    return log.current(connection)
+
+
+class Write(Protocol):
+    """One write, or several with the same outcome, that an instance can be taken back from."""
+
+    @property
+    def earlier(self) -> Write | None:
+        """The write before this one that was pending when this one was made."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What becomes of it."""
+
+    def take_back(self, instance: models.Model) -> None:
+        """Make the instance what it was before."""
+
+
+def last_write(instance: models.Model) -> Any:
+    """Return the last write of the instance that is not decided; None if there is none."""
+    settle(instance)
+    return vars(instance._state).get(_LAST_WRITE)
+
+
+def note(instance: models.Model, write: Write) -> None:
+    """Note a write of the instance, in the place of `last_write` or after it."""
+    setattr(instance._state, _LAST_WRITE, write)
+
+
+def settle(instance: models.Model) -> None:
+    """Take the instance back from those of its writes that were rolled back.
+
+    What is rolled back are always the latest ones, so that the first pending one from the end ends the search.
+    """
+    write: Write | None = vars(instance._state).get(_LAST_WRITE)
+    if write is None:
+        return
+    rolled_back = []
+    while write is not None and (status := write.outcome.status) is not Status.PENDING:
+        if status is Status.ROLLED_BACK:
+            rolled_back.append(write)
+        write = write.earlier
+    # First, because taking back reads attributes.
+    if write is None:
+        delattr(instance._state, _LAST_WRITE)
+    else:
+        setattr(instance._state, _LAST_WRITE, write)
+    for each in rolled_back:
+        each.take_back(instance)
+
+
+class SettledAttribute:
+    """An attribute that is read only after the instance is settled; in the place of the field's own descriptor."""
+
+    def __init__(self, descriptor: Any, name: str) -> None:
+        self._descriptor = descriptor
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self._descriptor.__get__(None, owner)
+        values = instance.__dict__
+        if _LAST_WRITE in values["_state"].__dict__:
+            settle(instance)
+        if self._name in values:
+            return values[self._name]
+        return self._descriptor.__get__(instance, owner)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self._name] = value
+
+
+class SettledDescriptor(SettledAttribute):
+    """The same for a field whose own descriptor does more than to hold a value, such as a foreign key's or a file's."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is not None:
+            settle(instance)
+        return self._descriptor.__get__(instance, owner)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self._descriptor.__set__(instance, value)
+
+
+def settle_on_access(model: type[models.Model], name: str) -> None:
+    """Make reading the attribute settle the instance first.
+
+    The version is read so from the start. The other columns get it with the first guarded write of them inside a
+    transaction, because it makes each read as slow as that of a foreign key.
+    """
+    if isinstance(vars(model).get(name), SettledAttribute):
+        return
+    inherited = next(vars(kind)[name] for kind in model.__mro__ if name in vars(kind))
+    if not isinstance(inherited, SettledAttribute):
+        kind = SettledDescriptor if hasattr(inherited, "__set__") else SettledAttribute
+        inherited = kind(inherited, name)
+    setattr(model, name, inherited)

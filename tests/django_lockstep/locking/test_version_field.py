@@ -1,0 +1,91 @@
+"""The version's field by itself: in forms, and in models that are not versioned models."""
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import SuspiciousOperation
+from django.db import connection, models
+from django.db.migrations.loader import MigrationLoader
+from django.forms import modelform_factory
+
+from django_lockstep.locking import StaleVersionError
+from tests.django_lockstep.locking.looks import fresh
+from tests.testapps.shop.models import Seat
+
+pytestmark = pytest.mark.django_db
+
+
+def form_of(seat: Seat | None, data: dict[str, Any] | None = None) -> Any:
+    return modelform_factory(Seat, fields=["guest", "version"])(data, instance=seat)
+
+
+def sent(seat: Seat, **typed: str) -> dict[str, Any]:
+    """Return what a browser sends that was shown the form of the seat."""
+    return {"version": form_of(seat)["version"].value(), **typed}
+
+
+def test_a_form_shows_the_version_hidden_and_signed() -> None:
+    seat = Seat.objects.create()
+    html = str(form_of(seat)["version"])
+    assert 'type="hidden"' in html
+    assert 'value="1:' in html
+
+
+def test_a_form_saves_what_was_not_changed_since_it_was_shown() -> None:
+    seat = Seat.objects.create()
+    data = sent(seat, guest="Ada")
+    form = form_of(fresh(seat), data)
+    assert form.changed_data == ["guest"]
+    form.save()
+    assert (fresh(seat).guest, fresh(seat).version) == ("Ada", 2)
+    with pytest.raises(StaleVersionError):
+        form_of(fresh(seat), {**data, "guest": "Bob"}).save()
+
+
+def test_a_form_that_is_shown_again_shows_the_version_that_was_sent() -> None:
+    seat = Seat.objects.create()
+    data = sent(seat, guest="A" * 51)
+    seat.update_if_unchanged(row="B")
+    form = form_of(fresh(seat), data)
+    assert not form.is_valid()
+    assert form["version"].value() == data["version"]
+
+
+def test_a_form_of_a_new_object_has_no_version() -> None:
+    assert form_of(None)["version"].value() == ""
+    assert form_of(None, {"guest": "Ada", "version": ""}).save().version == 1
+
+
+@pytest.mark.parametrize("version", ["1", "2:{signature}", "None"])
+def test_a_version_of_somebody_elses_making_is_refused(version: str) -> None:
+    seat = Seat.objects.create()
+    signature = sent(seat)["version"].partition(":")[2]
+    with pytest.raises(SuspiciousOperation):
+        form_of(seat, {"guest": "Ada", "version": version.format(signature=signature)}).is_valid()
+
+
+@pytest.fixture
+def historical() -> Any:
+    return MigrationLoader(connection).project_state().apps.get_model("shop", "Seat")
+
+
+def test_rows_of_a_data_migration_begin_at_one(historical: Any) -> None:
+    assert historical.objects.create().version == 1
+    assert Seat.objects.get().version == 1
+
+
+def test_a_data_migration_never_lowers_a_version(historical: Any) -> None:
+    seat = Seat.objects.create()
+    row = historical.objects.get()
+    for guest in ("Ada", "Bob"):
+        assert seat.update_if_unchanged(guest=guest)
+    row.row = "B"
+    row.save()
+    assert fresh(seat).version == 4
+    assert not seat.update_if_unchanged(guest="Eve")
+
+
+def test_it_is_a_plain_column() -> None:
+    field = Seat._meta.get_field("version")
+    assert field.get_internal_type() == "PositiveBigIntegerField"
+    assert isinstance(field, models.PositiveBigIntegerField)

@@ -1,0 +1,92 @@
+"""The package itself: the names that everybody needs, before Django is set up, and without optional packages."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import django_lockstep
+from django_lockstep import locking
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_alone(program: str) -> str:
+    """Run a program in an interpreter of its own, without settings."""
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_its_names_are_those_of_locking() -> None:
+    assert {name: getattr(django_lockstep, name) for name in django_lockstep.__all__} == {
+        name: getattr(locking, name) for name in django_lockstep.__all__
+    }
+
+
+def test_its_names_are_listed_in_order() -> None:
+    assert sorted(django_lockstep.__all__) == django_lockstep.__all__
+    assert set(django_lockstep.__all__) <= set(dir(django_lockstep))
+
+
+def test_another_name_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'lock_table'"):
+        _ = django_lockstep.lock_table  # type: ignore[attr-defined]
+
+
+def test_importing_it_imports_no_models() -> None:
+    program = "import sys, django_lockstep; print([name for name in sys.modules if name.startswith('django.')])"
+    assert run_alone(program) == "[]"
+
+
+WITHOUT_DJANGO_CONCURRENCY = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "concurrency":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing())
+
+import django
+from django.conf import settings
+
+settings.configure(
+    INSTALLED_APPS=["django_lockstep"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+)
+django.setup()
+
+from django.db import DatabaseError, connection, models
+import django_lockstep
+import django_lockstep.http
+
+class Seat(django_lockstep.VersionedModel):
+    guest = models.CharField(max_length=10)
+    class Meta:
+        app_label = "house"
+
+with connection.schema_editor() as editor:
+    editor.create_model(Seat)
+seat = Seat.objects.create(guest="Ada")
+rival = Seat.objects.get()
+seat.guest = "Bob"
+seat.save()
+rival.guest = "Eve"
+try:
+    rival.save()
+except django_lockstep.StaleVersionError as error:
+    print(error.expected, error.found, isinstance(error, DatabaseError))
+    print(isinstance(error, django_lockstep.locking.retry.CONFLICTS))
+    print(django_lockstep.http.problems.problem_of(error).status)
+"""
+
+
+def test_the_library_works_without_django_concurrency() -> None:
+    assert run_alone(WITHOUT_DJANGO_CONCURRENCY).split() == ["1", "2", "False", "True", "409"]
