@@ -33,6 +33,7 @@ INSTALLED_APPS = [
     "accounts",
     "accounts.contrib.queued",
     "accounts.contrib.slotted",
+    "bank",
 ]
 
 MIDDLEWARE = [
