@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from accounts.abstract import AbstractAccount
 from accounts.amounts import TOO_LARGE, parse_amount
-from accounts.contrib.concurrency_twin import save_with_django_concurrency
+from accounts.concurrency_twin import save_with_django_concurrency
 from accounts.fast import FAST, advisory_lock, contention, retried
 from accounts.statements import ledger_of
 from django_lockstep.errors import StaleVersionError

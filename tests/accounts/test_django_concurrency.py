@@ -14,7 +14,7 @@ from django.db import connection
 from django.test import RequestFactory, TestCase, override_settings
 from django.test.utils import CaptureQueriesContext
 
-from accounts.contrib.concurrency_twin import save_with_django_concurrency, twin_of
+from accounts.concurrency_twin import save_with_django_concurrency, twin_of
 from accounts.models import Account
 from accounts.strategies import STRATEGIES
 from django_lockstep.contrib.django_concurrency import make_recognizable
