@@ -1,4 +1,4 @@
-"""The fast way to change balances on PostgreSQL: few statements, each sent together with its ledger entry.
+"""What the compiled engine sends to PostgreSQL: few statements, each together with its ledger entry.
 
 Each is what the query set API sends for the same work, compiled once for a model and a database. Where it writes, the
 UPDATE stands in a common table expression and the entry's INSERT reads what it returned, so that both travel in one
