@@ -159,9 +159,10 @@ class AbstractAccount(AbstractBaseAccount):
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
             if self.already_done(-amount, key, using=using):
                 return True
+            seen, now = seen_version(self), timezone.now()
             if not self.covers(amount) and self.is_outdated(using=using):
                 return False
-            seen, balance, now = seen_version(self), self.balance_after(-amount), timezone.now()
+            balance = self.balance_after(-amount)  # the check: raises InsufficientFunds
             unchanged = self.own_row(using=using).filter(version=seen)
             if not unchanged.update(balance=balance, version=seen + 1, updated_at=now):
                 return self.lost_to_another_writer(using=using)
