@@ -6,14 +6,16 @@ models. Everything else is in the rooms: ``locking``, ``leases``, ``editing``, `
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from django_lockstep.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from django_lockstep.errors import (
         ConcurrencyError,
         DeadlockDetected,
         LockNotAvailable,
+        LockstepError,
         RetriesExhausted,
         SerializationFailure,
         StaleVersionError,
@@ -30,6 +32,7 @@ __all__ = [
     "ConcurrencyError",
     "DeadlockDetected",
     "LockNotAvailable",
+    "LockstepError",
     "RetriesExhausted",
     "SerializationFailure",
     "StaleVersionError",
@@ -43,12 +46,7 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # a type checker knows the names from above, and should know no others
-
-    def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module("django_lockstep.locking"), name)
-        return value
+    __getattr__ = lazy_exports(__name__, "errors", "locking")
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import django_lockstep
-from django_lockstep import locking
+from django_lockstep import errors, locking
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,9 +22,10 @@ def run_alone(program: str) -> str:
     return done.stdout.strip()
 
 
-def test_its_names_are_those_of_locking() -> None:
+def test_its_names_are_those_of_locking_and_the_root_of_the_errors() -> None:
+    there = {**{name: getattr(locking, name) for name in locking.__all__}, "LockstepError": errors.LockstepError}
     assert {name: getattr(django_lockstep, name) for name in django_lockstep.__all__} == {
-        name: getattr(locking, name) for name in django_lockstep.__all__
+        name: there[name] for name in django_lockstep.__all__
     }
 
 
