@@ -299,7 +299,7 @@ class Advisory(Naive):
         connection = connections[self.alias]
         if connection.vendor != "postgresql":
             raise NotSupportedError(f"advisory locks are taken on PostgreSQL only, not on {connection.vendor}")
-        name = f"{self.model._meta.db_table}:{pk}"
+        name = f"accounts.strategies.advisory:{self.model._meta.db_table}:{pk}"
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
 

@@ -53,7 +53,8 @@ def one_at_a_time(key: str | None, *, scope: str, using: str) -> Iterator[None]:
     with transaction.atomic(using=using):
         if key is not None and connections[using].vendor == "postgresql":
             with connections[using].cursor() as cursor:
-                cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [f"{scope}\n{key}"])
+                name = f"accounts.api:{scope}\n{key}"
+                cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [name])
                 if not cursor.fetchone()[0]:
                     raise HttpError(409, "A request with this Idempotency-Key is in progress. Ask again later.")
         yield

@@ -24,7 +24,7 @@ __all__ = ["Remains", "held", "new_name"]
 
 _NAME = "simulate-{}"
 _PATTERN = "^" + _NAME.format("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}") + "$"
-_KEY = "hashtextextended(%s, 0)"
+_KEY = "hashtextextended('accounts.races:' || %s, 0)"
 
 
 def new_name() -> str:

@@ -126,7 +126,7 @@ _NOTHING: dict[str, Any] = dict.fromkeys(GIVEN)
 
 def queue_key(model: type[models.Model], pk: object) -> int:
     """Return the key of the advisory lock that those queue at who write the row: 64 bits of a hash of table and key."""
-    name = f"{model._meta.db_table}:{model._meta.pk.to_python(pk)}"
+    name = f"accounts.engine:{model._meta.db_table}:{model._meta.pk.to_python(pk)}"
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
 

@@ -56,12 +56,12 @@ def test_a_run_that_lives_keeps_its_rows(other: Session) -> None:
 
 def hold(name: str) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [name])
+        cursor.execute("SELECT pg_advisory_lock(hashtextextended('accounts.races:' || %s, 0))", [name])
 
 
 def release(name: str) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [name])
+        cursor.execute("SELECT pg_advisory_unlock(hashtextextended('accounts.races:' || %s, 0))", [name])
 
 
 def test_workers_that_live_keep_the_rows_of_a_parent_that_died(other: Session) -> None:
@@ -87,7 +87,7 @@ def test_the_living_hold_their_lock_and_give_it_back(other: Session) -> None:
 
 def try_to_hold(name: str) -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [name])
+        cursor.execute("SELECT pg_try_advisory_lock(hashtextextended('accounts.races:' || %s, 0))", [name])
         return bool(cursor.fetchone()[0])
 
 
