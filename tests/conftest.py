@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -13,6 +14,10 @@ from tests.support.factories import AccountFactory
 from tests.support.sessions import Session
 
 pytest_plugins = ["django_lockstep.lab.pytest_plugin"]
+
+# A shell that starts a program in the background lets it, and all that it starts, ignore Ctrl-C; tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine makes examples slow, not wrong.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
