@@ -95,19 +95,23 @@ class Strategy:
 
     def deposit(self, pk: object, amount: object) -> AbstractAccount:
         """Add the amount; return the account as written. Raises as `Account.deposit` does."""
-        with use_engine(self.engine):
-            return self.change(self._key(pk), parse_amount(amount))
+        return self._changed(pk, parse_amount(amount))
 
     def withdraw(self, pk: object, amount: object) -> AbstractAccount:
         """Take the amount off; return the account as written. Raises as `Account.withdraw` does."""
-        with use_engine(self.engine):
-            return self.change(self._key(pk), -parse_amount(amount))
+        return self._changed(pk, -parse_amount(amount))
 
     def transfer(self, source_pk: object, target_pk: object, amount: object) -> None:
         """Move the amount between two accounts. Raises as `Account.transfer` does."""
         moved = parse_amount(amount)
         source, target = self.model.two_keys(source_pk, target_pk)
         self.move({source: -moved, target: moved})
+
+    def _changed(self, pk: object, amount: Decimal) -> AbstractAccount:
+        if self.engine is None:
+            return self.change(self._key(pk), amount)
+        with use_engine(self.engine):
+            return self.change(self._key(pk), amount)
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         """Add a signed amount to one account; return it as written."""

@@ -221,8 +221,9 @@ class ConditionalUpdate(Strategy):
     summary = "Lets one UPDATE with F() expressions compute the balance and check the overdraft limit."
     guarantee = "UPDATE ... WHERE balance + amount >= -overdraft_limit, evaluated again on the row it waited for."
 
-    @retried
+    # The other way round than above: the counterpart meets no conflict, and leaves to the method what it did not write.
     @compiled_by("accounts.engine.compiled.strategies.conditional_update")
+    @retried
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         """Update, then read what it made."""
         with transaction.atomic(using=self.alias):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -88,9 +88,8 @@ def engine_name() -> EngineName:
     Raises ``ImproperlyConfigured`` for any other value.
     """
     name: EngineName = getattr(settings, "ACCOUNTS_ENGINE", "compiled")
-    if name not in get_args(EngineName):
-        names = " or ".join(map(repr, get_args(EngineName)))
-        raise ImproperlyConfigured(f"ACCOUNTS_ENGINE must be {names}, not {name!r}")
+    if name not in ENGINES:
+        raise ImproperlyConfigured(f"ACCOUNTS_ENGINE must be {' or '.join(map(repr, ENGINES))}, not {name!r}")
     return name
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import models
 from django.db.models.manager import BaseManager
-from django.db.models.signals import post_init, post_save, pre_init, pre_save
+from django.db.models.signals import ModelSignal, post_init, post_save, pre_init, pre_save
 
 from django_lockstep.locking.compiled import is_psycopg
 from django_lockstep.locking.fields import parents_of
@@ -49,12 +49,20 @@ def customisations(model: type[models.Model]) -> list[str]:
 
 def has_listeners(entry: type[models.Model]) -> bool:
     """Whether somebody listens to what the methods would tell of a new entry."""
-    return any(signal.receivers and signal.has_listeners(entry) for signal in _SIGNALS)
+    return _heard(entry, _SIGNALS)
 
 
 def saves_are_heard(account: type[models.Model]) -> bool:
     """Whether somebody listens to the ``save()`` of an account with which the methods write its balance."""
-    return any(signal.receivers and signal.has_listeners(account) for signal in (pre_save, post_save))
+    return _heard(account, (pre_save, post_save))
+
+
+def _heard(model: type[models.Model], signals: tuple[ModelSignal, ...]) -> bool:
+    # A loop, because this is asked for every change, and mostly no signal has a receiver.
+    for signal in signals:  # noqa: SIM110
+        if signal.receivers and signal.has_listeners(model):
+            return True
+    return False
 
 
 def _is_computed(field: Any) -> bool:
