@@ -3,6 +3,7 @@
 ``RACE_ROUNDS=100`` runs the whole set so many times.
 """
 
+import functools
 import os
 import threading
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from accounts.models import Account
-from accounts.races.ready_made import RACES, Race
+from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Exploration, explore
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.support.sessions import query, until
@@ -19,13 +20,24 @@ from tests.support.sessions import query, until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ROUNDS = int(os.environ.get("RACE_ROUNDS", "2"))
+MOST = 300 if ROUNDS == 2 else None
+"""Schedules of a full search; as many as there are, where many rounds are asked for."""
 
 
-@pytest.mark.parametrize("race", RACES.values(), ids=list(RACES))
-def test_a_race_comes_out_as_it_says(race: Race) -> None:
-    found = explore(race.scenario, max_schedules=3000)
+every = pytest.mark.parametrize("name", RACES)
 
-    assert race.as_expected(found), found.reason
+
+@functools.cache
+def explored(name: str) -> Exploration:
+    """Explore the race once for all that is said of it."""
+    return explore(RACES[name].scenario, max_schedules=3000)
+
+
+@every
+def test_a_race_comes_out_as_it_says(name: str) -> None:
+    found = explored(name)
+
+    assert RACES[name].as_expected(found), found.reason
 
 
 def test_a_race_that_waits_where_it_should_not_is_not_as_expected() -> None:
@@ -66,12 +78,15 @@ def test_the_names_stay() -> None:
     } <= RACES.keys()
 
 
-@pytest.mark.parametrize("race", RACES.values(), ids=list(RACES))
-def test_full_and_reduced_search_agree(race: Race) -> None:
-    full, reduced = explore(race.scenario, reduction="none"), explore(race.scenario)
+@every
+def test_full_and_reduced_search_agree(name: str) -> None:
+    full, reduced = explore(RACES[name].scenario, reduction="none", max_schedules=MOST), explored(name)
 
-    assert ends(reduced) == ends(full)
-    assert reduced.schedules <= full.schedules
+    if full.verdict == "incomplete":  # the few with thousands of schedules: of what there was time for, all is found
+        assert ends(full) <= ends(reduced)
+    else:
+        assert ends(reduced) == ends(full)
+        assert reduced.schedules <= full.schedules
 
 
 def seen_in(found: Exploration) -> tuple[object, ...]:
@@ -93,8 +108,8 @@ def nothing_is_left() -> bool:
 
 
 def test_every_round_is_the_same_and_leaves_nothing_behind() -> None:
-    first = {name: seen_in(explore(race.scenario)) for name, race in RACES.items()}
     for number in range(1, ROUNDS):
         for name, race in RACES.items():
-            assert seen_in(explore(race.scenario)) == first[name], f"{name} in round {number + 1}"
+            again = explore(race.scenario, max_schedules=3000)
+            assert seen_in(again) == seen_in(explored(name)), f"{name} in round {number + 1}"
             until(nothing_is_left, f"{name} to leave nothing behind")
