@@ -22,7 +22,7 @@ from django_lockstep.locking.memory import take_over
 from django_lockstep.locking.versions import VersionedModel
 from django_lockstep.locking.writes import current_version, row_of
 
-__all__ = ["LONGEST_KEY", "AbstractBaseAccount", "AbstractEntry", "checked_key", "money", "reused"]
+__all__ = ["LONGEST_KEY", "AbstractBaseAccount", "AbstractEntry", "checked_key", "entries_of", "money", "reused"]
 
 LONGEST_KEY = 255
 """Characters of an idempotency key."""
@@ -154,7 +154,7 @@ class AbstractBaseAccount(VersionedModel):
     def _version_now(self, using: str) -> int:
         version = current_version(type(self), self.pk, using=using)
         if version is None:
-            raise type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
+            raise self._conflict(self.version, None)
         return version
 
     def already_done(self, amount: Decimal, key: str | None, *, using: str, to: Self | None = None) -> bool:

@@ -108,7 +108,7 @@ class Strategy:
         self.move({source: -moved, target: moved})
 
     def _changed(self, pk: object, amount: Decimal) -> AbstractAccount:
-        if self.engine is None:
+        if self.engine is None:  # spares each change a context manager that would change nothing
             return self.change(self._key(pk), amount)
         with use_engine(self.engine):
             return self.change(self._key(pk), amount)
@@ -128,7 +128,7 @@ class Strategy:
 
     @property
     def accounts(self) -> QuerySet[AbstractAccount]:
-        """The accounts, unlocked."""
+        """Every account on the database, whatever the default manager hides; to read them locks nothing."""
         return self.model._base_manager.using(self.alias)
 
     @property

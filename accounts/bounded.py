@@ -36,6 +36,6 @@ class Bounded(Generic[K, V]):
         return self._values.get(key, default)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all keys at once: for tests, and for what has to begin anew."""
         with self._lock:
             self._values.clear()

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import models, router, transaction
 from django.db.models import F
 
+from accounts.abstract import entries_of
 from accounts.engine import compiled_by
 from accounts.engine.changes import Applied, Change, distinct, parse_changes, require_same
 from accounts.engine.obstacles import customisations, has_listeners, saves_are_heard
@@ -101,7 +102,7 @@ def _recorded(accounts: Mapping[Any, Any], changes: Iterable[Change], using: str
     if not keys or not accounts:
         return {}
     model = type(next(iter(accounts.values())))
-    entries = _entries(model, using).filter(account__pk__in=[*accounts], idempotency_key__in=keys)
+    entries = entries_of(model, using).filter(account__pk__in=[*accounts], idempotency_key__in=keys)
     return {(entry.account_pk, entry.idempotency_key): entry for entry in entries.annotate(account_pk=F("account__pk"))}
 
 
@@ -123,7 +124,7 @@ def _all_at_once(accounts: Mapping[Any, Any], decided: Decided, using: str) -> N
         _overwrite(accounts[pk], outcome, using)
     rows = [_entry(accounts[change.account], change, outcome) for change, outcome in decided]
     if rows:
-        _entries(type(next(iter(accounts.values()))), using).bulk_create(rows)
+        entries_of(type(next(iter(accounts.values()))), using).bulk_create(rows)
 
 
 def _overwrite(account: Any, outcome: Applied, using: str) -> None:
@@ -152,10 +153,5 @@ def _entries_of(model: type[Any], new: Iterable[Applied], using: str) -> dict[tu
     """Return the keys of the entries that were just written, by account and version; not every database tells them."""
     versions = {(outcome.account, outcome.version_after) for outcome in new}
     wanted = {"account__pk__in": {pk for pk, _ in versions}, "version_after__in": {version for _, version in versions}}
-    rows = _entries(model, using).filter(**wanted).values_list("account__pk", "version_after", "pk")
+    rows = entries_of(model, using).filter(**wanted).values_list("account__pk", "version_after", "pk")
     return {(pk, version): entry for pk, version, entry in rows}
-
-
-def _entries(model: type[Any], using: str) -> models.QuerySet[Any]:
-    rows: models.QuerySet[Any] = model.entry_model()._base_manager.using(using)
-    return rows

@@ -42,7 +42,7 @@ FROM unnest({arrays}) AS given ({names}) WHERE {table}.{id} = given.pk"""
 
 
 def append(change: Any, *, using: str) -> Any:
-    """Do as `accounts.contrib.queued.appending.append`."""
+    """Do as `accounts.contrib.queued.appending.append`, in one INSERT that also looks for the accounts."""
     model: Any = type(change)
     # One statement would not do what a project made of saving, nor tell those who listen.
     changed = _overrides_saving(model) or any(signal.has_listeners(model) for signal in _SIGNALS)
@@ -96,7 +96,7 @@ def _insert(model: Any, using: str, names: tuple[str, ...]) -> Compiled:
 
 
 def mark(model: Any, outcomes: list[tuple[Any, Outcome]], *, using: str) -> Any:
-    """Do as `accounts.contrib.queued.marking.mark`."""
+    """Do as `accounts.contrib.queued.marking.mark`, in one UPDATE however many changes there are."""
     if not outcomes or not is_psycopg(using):
         return NotImplemented
     rows = [(pk, *values_of(model, outcome)) for pk, outcome in outcomes]

@@ -18,7 +18,7 @@ __all__ = ["try_add"]
 
 
 def try_add(model: type[Any], pk: Any, amount: Decimal, *, using: str) -> Any:
-    """Do as `accounts.contrib.slotted.spreading.try_add`."""
+    """Do as `accounts.contrib.slotted.spreading.try_add`; by a size that may be a few seconds old."""
     ledger = ledger_of(model._meta.get_field("slots").related_model, using)
     if ledger is None:
         return NotImplemented

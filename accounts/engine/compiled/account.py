@@ -10,15 +10,14 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from django.db import connections, router
+from django.db import router
 
 from accounts.amounts import parse_amount
-from accounts.engine.compiled.ledger import Ledger, ledger_of
+from accounts.engine.compiled.ledger import ledger_alone
 from accounts.errors import AccountError
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.memory import take_over
-from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.versions import seen_version
 from django_lockstep.locking.writes import current_version
 
@@ -31,7 +30,7 @@ def deposit(model: type[Any], pk: object, amount: object, **options: Any) -> Any
 
 
 def withdraw(model: type[Any], pk: object, amount: object, **options: Any) -> Any:
-    """Do as ``Account.withdraw``."""
+    """Do as ``Account.withdraw``, in the same statement; what the limit refuses is left to the method."""
     return _add(model, pk, -parse_amount(amount), **options)
 
 
@@ -47,7 +46,7 @@ def _add(
 ) -> Any:
     if idempotency_key is not None or timeout is not None:
         return NotImplemented
-    ledger = _alone(model, using or router.db_for_write(model))
+    ledger = ledger_alone(model, using or router.db_for_write(model))
     if ledger is None:
         return NotImplemented
     pk = model._meta.pk.to_python(pk)
@@ -62,13 +61,13 @@ def try_deposit(account: Any, amount: object, *, idempotency_key: str | None = N
 
 
 def try_withdraw(account: Any, amount: object, *, idempotency_key: str | None = None) -> Any:
-    """Do as the instance method."""
+    """Do as the instance method; a withdrawal that this instance does not cover is left to it."""
     return _try(account, -parse_amount(amount), key=idempotency_key)
 
 
 def _try(account: Any, amount: Decimal, *, key: str | None) -> Any:
     using = account._write_alias()
-    ledger = _alone(type(account), using) if key is None else None
+    ledger = ledger_alone(type(account), using) if key is None else None
     if ledger is None:
         return NotImplemented
     seen = seen_version(account)
@@ -82,8 +81,3 @@ def _try(account: Any, amount: Decimal, *, key: str | None) -> Any:
             return NotImplemented
     take_over(account, written)
     return bool(written)
-
-
-def _alone(model: type[Any], using: str) -> Ledger[Any] | None:
-    """Return the statements if each is a transaction of its own; in an open one their order would be the caller's."""
-    return ledger_of(model, using) if commits_each_statement(connections[using]) else None

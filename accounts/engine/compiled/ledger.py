@@ -19,9 +19,10 @@ from accounts.amounts import TOO_LARGE
 from accounts.engine.compiled.statements import GIVEN, Sign, Statements, Wait
 from accounts.engine.obstacles import has_listeners, obstacles, saves_are_heard
 from django_lockstep.locking.compiled import Compiled, fetch, write
+from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.writes import touched
 
-__all__ = ["Ledger", "ledger_of", "queue_key"]
+__all__ = ["Ledger", "ledger_alone", "ledger_of", "queue_key"]
 
 A = TypeVar("A", bound=models.Model)
 
@@ -138,6 +139,11 @@ def ledger_of(model: type[A], using: str) -> Ledger[A] | None:
     ledger = _ledger(model, using)
     heard = ledger is None or saves_are_heard(model) or has_listeners(ledger.statements.entry)
     return None if heard else ledger
+
+
+def ledger_alone(model: type[A], using: str) -> Ledger[A] | None:
+    """Return the same if each statement will be a transaction of its own; in an open one the steps are the caller's."""
+    return ledger_of(model, using) if commits_each_statement(connections[using]) else None
 
 
 @functools.cache  # as many as the project has models and databases

@@ -10,14 +10,13 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import transaction
 
 from accounts.contention import contention
-from accounts.engine.compiled.ledger import Ledger, ledger_of
+from accounts.engine.compiled.ledger import Ledger, ledger_alone
 from django_lockstep.errors import StaleVersionError
 from django_lockstep.locking.memory import take_over
 from django_lockstep.locking.retry import tell
-from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.transactions import transaction as isolated_transaction
 
 __all__ = [
@@ -101,9 +100,7 @@ def advisory(strategy: Any, pk: Any, amount: Decimal) -> Any:
 
 
 def _alone(strategy: Any) -> Accounts | None:
-    """Return the statements where no transaction is open, whose steps would be its own."""
-    using = strategy.alias
-    return ledger_of(strategy.model, using) if commits_each_statement(connections[using]) else None
+    return ledger_alone(strategy.model, strategy.alias)
 
 
 def _overwritten(ledger: Accounts, account: Any, amount: Decimal) -> Any:
