@@ -154,11 +154,21 @@ def _explorable() -> Iterator[None]:
         pytest.fail(str(error), pytrace=False)
 
 
+@pytest.fixture(scope="session")
+def _race_sessions(django_db_setup: None) -> Iterator[None]:
+    """Close what explorations keep before pytest-django drops the test database."""
+    yield
+    from django_lockstep.lab.explorer import close_idle_sessions
+
+    close_idle_sessions()
+
+
 @pytest.fixture
 def race(request: pytest.FixtureRequest) -> RaceFixture:
     """Race callables against each other on committed data, as ``race(a, b, set_up=..., invariant=...)``."""
     try:
         request.getfixturevalue("transactional_db")
+        request.getfixturevalue("_race_sessions")
     except pytest.FixtureLookupError:
         pytest.fail("The fixture race needs pytest-django, which is not installed or not active", pytrace=False)
     option = request.config.getoption

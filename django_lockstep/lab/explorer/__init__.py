@@ -11,6 +11,7 @@ from django_lockstep.lab.explorer.errors import (
 )
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import explore, replay
+from django_lockstep.lab.explorer.kept import close_idle_sessions
 from django_lockstep.lab.explorer.results import Deadlock, Exploration, Outcome, Run, Step
 from django_lockstep.lab.explorer.specs import Spec, write_spec
 from django_lockstep.lab.explorer.timelines import timeline
@@ -30,6 +31,7 @@ __all__ = [
     "Spec",
     "Step",
     "Stuck",
+    "close_idle_sessions",
     "explain",
     "explore",
     "replay",

@@ -6,14 +6,12 @@ import gc
 import itertools
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from django.db import connections
-
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.crew import Actor, Event
+from django_lockstep.lab.explorer.crew import Event, dismiss, hire
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, Stuck
 from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
 from django_lockstep.lab.explorer.operations import Operation
@@ -52,12 +50,22 @@ class Controller:
     """Drives actors through runs; `close` ends their threads."""
 
     def __init__(
-        self, names: Collection[str], *, server: Callable[[str], Server], patience: float, victim: str
+        self,
+        names: Collection[str],
+        *,
+        server: Callable[[str], Server],
+        database: Hashable,
+        patience: float,
+        victim: str,
     ) -> None:
+        self._database = database
         self.events: SimpleQueue[Event] = SimpleQueue()
         self._victims = Victims(last_loses=victim == "last")
         settings = f"SET deadlock_timeout = '{self._victims.at_first}'; SET synchronous_commit = off; {_ONE_PLAN}"
-        self.actors = [Actor(index, name, events=self.events, settings=settings) for index, name in enumerate(names)]
+        self.actors = [
+            hire(index, name, database=database, events=self.events, settings=settings)
+            for index, name in enumerate(names)
+        ]
         self._server = server
         self.patience = patience
         self._lost: list[str] = []
@@ -87,7 +95,7 @@ class Controller:
         Returns what waits until they have.
         """
         for actor in self.actors:
-            actor.start(lambda name: connections[name].ensure_connection(), alias)
+            actor.start(actor.connect, alias)
             self._running.add(actor.index)
         return self._settle
 
@@ -436,8 +444,12 @@ class Controller:
         return f"\nThe sessions of {', '.join(self._lost)} were ended, the threads still wait." if self._lost else ""
 
     def close(self) -> None:
-        """Unwind the actors, end their threads and connections."""
+        """Unwind the actors; leave them to the next exploration, or end their threads and connections."""
         self.give_up()
+        if not (self._lost or self._interrupted or self._cancelled):
+            for actor in self.actors:
+                dismiss(actor, database=self._database)
+            return
         for actor in self.actors:
             actor.stop()
         for actor in self.actors:

@@ -7,7 +7,7 @@ import inspect
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from queue import SimpleQueue
 from typing import Any, Literal
 
@@ -18,21 +18,25 @@ from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.lab.explorer.hooks import Hooks
+from django_lockstep.lab.explorer.kept import Kept
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.locking.conf import without_retry_waits
 
-__all__ = ["Actor", "Event"]
+__all__ = ["Actor", "Event", "dismiss", "hire"]
 
 Event = tuple[int, Literal["gate", "woken", "done"], Operation | None]
 """What an actor tells: its index, that it stands at a gate, holds after a wait, or is done."""
 
 
 class Actor:
-    """One actor; `start` and `go` are called by the controller, the rest happens in its own thread."""
+    """One actor; `start` and `go` are called by the controller, the rest happens in its own thread.
 
-    def __init__(self, index: int, name: str, *, events: SimpleQueue[Event], settings: str) -> None:
-        self.index = index
-        self.name = name
+    Made by `hire`, which takes one that an exploration before has left, with its thread and sessions.
+    """
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.name = ""
         self.detailed = False
         self.waits = False
         """Set by the controller while the server says that the actor waits; it then holds when its step returns."""
@@ -44,14 +48,20 @@ class Actor:
         self.cannot_set = False
         self.session_changed = False
         """Set by the controller after a statement that may have changed the session beyond its transaction."""
-        self._settings = settings
-        self._events = events
+        self._settings = ""
+        self._events: SimpleQueue[Event] = SimpleQueue()
         self._tasks: SimpleQueue[tuple[Callable[[Any], Any], Any] | None] = SimpleQueue()
         self._go: SimpleQueue[str | None] = SimpleQueue()
-        self.thread = threading.Thread(target=self._work, name=f"race actor {name}", daemon=True)
+        self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
     # Called by the controller
+
+    def assign(self, index: int, name: str, *, events: SimpleQueue[Event], settings: str) -> None:
+        """Take a part: report to these events, and run sessions with these settings."""
+        self.index, self.name, self.thread.name = index, name, f"race actor {name}"
+        self.detailed = False
+        self._events, self._settings = events, settings
 
     def start(self, function: Callable[[Any], Any], argument: Any) -> None:
         """Begin the function; it stops at its first gate."""
@@ -87,13 +97,27 @@ class Actor:
 
     # Called in the actor's thread
 
+    def connect(self, alias: str) -> None:
+        """Open the session, or begin anew with the one that is left of an exploration before."""
+        for other in self.hooks.keys() - {alias}:
+            self._close(other)
+        if alias in self.hooks:
+            if self.hooks[alias].is_alive():
+                self._set_up(self.hooks[alias])
+            else:
+                self._close(alias)
+        connections[alias].ensure_connection()
+
     def connected(self, wrapper: BaseDatabaseWrapper) -> None:
         """Put the gate into a connection that the actor has just opened."""
         if wrapper.alias in self.hooks:
             self.hooks.pop(wrapper.alias).remove()
         hooks = Hooks(wrapper, self)
-        self.cannot_set = not all(hooks.send_aside(part) for part in self._settings.split(";"))
+        self._set_up(hooks)
         self.hooks[wrapper.alias] = hooks
+
+    def _set_up(self, hooks: Hooks) -> None:
+        self.cannot_set = not all(hooks.send_aside(part) for part in self._settings.split(";"))
 
     def before(self, operation: Operation) -> None:
         """Stand at the gate until the controller says go."""
@@ -156,11 +180,36 @@ class Actor:
             wrapper = hooks.wrapper
             idle = hooks.status is TransactionStatus.IDLE and not wrapper.in_atomic_block and wrapper.autocommit
             if not idle or self.session_changed:
-                hooks.remove()
-                del self.hooks[alias]
-                wrapper.close()
-                del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
+                self._close(alias)
         self.session_changed = False
+
+    def _close(self, alias: str) -> None:
+        hooks = self.hooks.pop(alias)
+        hooks.remove()
+        hooks.wrapper.close()
+        del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
+
+
+def _end(actor: Actor) -> None:
+    actor.stop()
+    actor.thread.join(_PATIENCE)
+
+
+_PATIENCE = 2.0
+"""Seconds that a thread without anything to do may take to close its sessions."""
+_idle: Kept[Actor] = Kept(_end, most=4)
+
+
+def hire(index: int, name: str, *, database: Hashable, events: SimpleQueue[Event], settings: str) -> Actor:
+    """Return an actor to play this part, with a session on the database if one was left there; see `dismiss`."""
+    actor = _idle.take(database) or Actor()
+    actor.assign(index, name, events=events, settings=settings)
+    return actor
+
+
+def dismiss(actor: Actor, *, database: Hashable) -> None:
+    """Leave an actor that is done, and of whom nothing can come any more, to an exploration to come."""
+    _idle.keep(database, actor)
 
 
 def _is_async(function: Callable[[Any], Any]) -> bool:

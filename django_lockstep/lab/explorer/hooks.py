@@ -11,6 +11,7 @@ from types import GeneratorType
 from typing import Any, Protocol
 
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import Error as DriverError
 from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.operations import Operation
@@ -63,6 +64,13 @@ class Hooks:
             return False
         result = self._driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
+
+    def is_alive(self) -> bool:
+        """Whether the session still is the connection's, and answers."""
+        try:
+            return self.wrapper.connection is self._driver and self.send_aside("SELECT 1")
+        except DriverError:
+            return False
 
     @property
     def status(self) -> TransactionStatus:

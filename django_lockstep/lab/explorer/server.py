@@ -6,13 +6,12 @@ import json
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from django.db import connections
-from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import Error as DriverError
 from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
-from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
+from django_lockstep.lab.explorer.outside import BLOCKED, catalog_of, outside_session
 from django_lockstep.lab.explorer.storage import Storage
 
 __all__ = ["Server"]
@@ -22,9 +21,6 @@ MOST_ROWS = 20_000
 _PATIENCE = "5s"
 """How long a session that is no actor may keep tables from being put back."""
 
-_BLOCKED = """
-SELECT pid, pg_blocking_pids(pid) || pg_safe_snapshot_blocking_pids(pid) FROM unnest($1::int[]) AS pid
-"""
 _WAITED_FOR = """
 SELECT w.pid, w.locktype, w.mode, coalesce(t.relation, w.relation)::regclass::text, t.page, t.tuple
 FROM pg_locks w LEFT JOIN pg_locks t ON t.pid = w.pid AND t.locktype = 'tuple' AND t.granted
@@ -51,23 +47,20 @@ class Server:
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
-        self._wrapper: BaseDatabaseWrapper = connections[alias].copy()
+        self._session = outside_session(alias)
+        self._driver = self._session.driver
         self._saved: dict[str, Any] = {}
         """What the copied tables held, without what varies between runs."""
         self._columns: dict[str, list[tuple[str, bool, bool, bool]]] = {}
         self._empty_sql = ""
         self._fill_sql = ""
         try:
-            self._wrapper.ensure_connection()
-            self._driver = self._wrapper.connection
-            self._driver.pgconn.prepare(b"blocked", _BLOCKED.encode())
-            self.catalog = Catalog.load(self._cursor())
+            self.catalog = catalog_of(self._session)
         except BaseException:
-            self._wrapper.close()
+            self._session.close()
             raise
-        superuser = self._is_superuser()
-        self._replica = "SET LOCAL session_replication_role = replica; " if superuser else ""
-        self._storage = Storage(alias, self._cursor(), superuser=superuser)
+        self._replica = "SET LOCAL session_replication_role = replica; " if self._session.superuser else ""
+        self._storage = Storage(self._session)
 
     def _cursor(self) -> Any:
         # The driver's own cursor: twice as fast as Django's, which nobody needs here.
@@ -77,19 +70,22 @@ class Server:
         rows: list[tuple[Any, ...]] = self._cursor().execute(sql, params).fetchall()
         return rows
 
-    def _is_superuser(self) -> bool:
-        return bool(self._query("SELECT current_setting('is_superuser')::bool")[0][0])
-
     def close(self) -> None:
-        """Close the connections; temporary copies go with them."""
-        self._storage.close()
-        self._wrapper.close()
+        """Drop the temporary copies, and leave the sessions to the next exploration; close them where that fails."""
+        try:
+            self._storage.close()
+            if self._saved:
+                self._driver.execute("DISCARD TEMP")
+        except DriverError:
+            self._session.close()
+            raise
+        self._session.leave()
 
     def blocked(self, pids: Collection[int]) -> dict[int, list[int]]:
         """Return who of these server processes waits, and for which others."""
         listed = "{" + ",".join(map(str, pids)) + "}"
         # Asked at nearly every wait: without a cursor, which takes longer than the server does.
-        result = self._driver.pgconn.exec_prepared(b"blocked", [listed.encode()])
+        result = self._driver.pgconn.exec_prepared(BLOCKED, [listed.encode()])
         if result.status != ExecStatus.TUPLES_OK:
             raise ExplorerError(f"The server did not say who waits: {result.error_message.decode()}")
         rows = ((result.get_value(row, 0), result.get_value(row, 1)) for row in range(result.ntuples))

@@ -17,6 +17,7 @@ from django.db.backends.signals import connection_created
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.controller import Chooser, Controller
 from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable
+from django_lockstep.lab.explorer.outside import database_key
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
 from django_lockstep.lab.explorer.search import Move
@@ -44,7 +45,9 @@ class Stage:
         self._serial: dict[frozenset[str], set[str]] = {}
         self._detailed = False
         self.names = tuple(scenario.actors)
-        self.controller = Controller(self.names, server=self.server, patience=patience, victim=victim)
+        self.controller = Controller(
+            self.names, server=self.server, database=database_key(database), patience=patience, victim=victim
+        )
         self.watch: Watch | None = None
         self._actors = {actor.thread: actor for actor in self.controller.actors}
         self._thread = threading.current_thread()

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db import connections
-from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
+
+from django_lockstep.lab.explorer.outside import OutsideSession
 
 __all__ = ["Storage"]
 
@@ -34,19 +34,19 @@ WHERE pg_class.oid = given.oid
 
 
 class Storage:
-    """Looks after the tables that runs write, through one cursor of the driver and a session that holds a snapshot."""
+    """Looks after the tables that runs write, through the explorer's session and a second one that holds a snapshot."""
 
-    def __init__(self, alias: str, cursor: Any, *, superuser: bool) -> None:
-        self._cursor = cursor
-        self._superuser = superuser
-        self._holder: BaseDatabaseWrapper = connections[alias].copy()
+    def __init__(self, session: OutsideSession) -> None:
+        self._session = session
+        self._cursor = session.driver.cursor()
         self._tables: dict[str, int] = {}
         self._statistics: list[tuple[Any, ...]] = []
         self._runs = 0
 
     def close(self) -> None:
         """Give up the snapshot, and put the planner's statistics back."""
-        self._holder.close()
+        if self._tables:
+            self._let_go()
         self._set_statistics(self._statistics)
 
     def add(self, table: str, rows: int) -> None:
@@ -61,19 +61,17 @@ class Storage:
         self._set_statistics([(0, -1, 0, oid) for *_, oid in known])
 
     def _set_statistics(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        if self._superuser and rows:
+        if self._session.superuser and rows:
             self._cursor.execute(_SET_STATISTICS, [list(column) for column in zip(*rows, strict=True)])
 
     def _hold(self) -> None:
         """Keep a snapshot open, so that the server does not reuse the places of dead rows as it thinks fit."""
-        self._holder.ensure_connection()
-        driver: Any = self._holder.connection
+        driver = self._session.holder
         if driver.info.transaction_status == TransactionStatus.IDLE:
             driver.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
 
     def _let_go(self) -> None:
-        driver: Any = self._holder.connection
-        driver.execute("ROLLBACK")
+        self._session.holder.execute("ROLLBACK")
 
     def asks(self) -> str:
         """Return the statement that tells how a run has left the tables; empty where nothing needs to be asked."""

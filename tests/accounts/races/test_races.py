@@ -14,6 +14,7 @@ from django.contrib.auth import get_user_model
 from accounts.models import Account
 from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Exploration, explore
+from django_lockstep.lab.explorer.kept import close_idle_sessions
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.support.sessions import query, until
 
@@ -112,4 +113,5 @@ def test_every_round_is_the_same_and_leaves_nothing_behind() -> None:
         for name, race in RACES.items():
             again = explore(race.scenario, max_schedules=3000)
             assert seen_in(again) == seen_in(explored(name)), f"{name} in round {number + 1}"
+            close_idle_sessions()
             until(nothing_is_left, f"{name} to leave nothing behind")

@@ -9,6 +9,7 @@ import pytest
 from django.db import IntegrityError, connection, connections, transaction
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, ScheduleError, explore, replay
+from django_lockstep.lab.explorer.kept import close_idle_sessions
 from django_lockstep.locking import StaleVersionError, retry_on_conflict, retrying
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, query, until
@@ -23,8 +24,10 @@ def sessions() -> int:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(transactional_db: None) -> Iterator[None]:
+    close_idle_sessions()
     before = set(threading.enumerate())
     yield
+    close_idle_sessions()
     assert not {thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("race")}
     assert connection.execute_wrappers == []
     assert connection.connection is None or "wait" not in vars(connection.connection)

@@ -10,6 +10,7 @@ from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.explorer.errors import NotWritable
+from django_lockstep.lab.explorer.kept import close_idle_sessions
 from django_lockstep.lab.explorer.literals import braceless
 from django_lockstep.lab.explorer.specs import write_spec
 from tests.django_lockstep.lab.explorer import stories
@@ -150,6 +151,7 @@ def test_what_is_no_statement_is_refused_with_its_step(actor: stories.Step, step
 
 def test_nothing_is_left_behind() -> None:
     write_spec(NAIVE, "AABBAB")
+    close_idle_sessions()
 
     assert not Seat.objects.exists()
     assert not Place.objects.exists()

@@ -14,6 +14,7 @@ from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.controller import Controller
 from django_lockstep.lab.explorer.crew import Actor
 from django_lockstep.lab.explorer.errors import Abandoned
+from django_lockstep.lab.explorer.kept import close_idle_sessions
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
@@ -27,8 +28,10 @@ def sessions() -> int:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(transactional_db: None) -> Iterator[None]:
+    close_idle_sessions()
     before, threads = sessions(), set(threading.enumerate())
     yield
+    close_idle_sessions()
     until(lambda: sessions() <= before, "the server to end the sessions")
     assert not {thread.name for thread in set(threading.enumerate()) - threads if thread.name.startswith("race")}
     assert not Seat.objects.exists()

@@ -1,0 +1,114 @@
+"""The explorer's own two sessions on a database, and what they know of its tables; kept for the next exploration.
+
+One asks who waits and puts tables back; the other one, opened when it is needed, holds a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import Error as DriverError
+
+from django_lockstep.lab.explorer.catalog import Catalog
+from django_lockstep.lab.explorer.kept import Kept
+
+__all__ = ["BLOCKED", "OutsideSession", "catalog_of", "database_key", "outside_session"]
+
+BLOCKED = b"blocked"
+"""The prepared statement that says which of these server processes wait, and for whom."""
+_BLOCKED = """
+SELECT pid, pg_blocking_pids(pid) || pg_safe_snapshot_blocking_pids(pid) FROM unnest($1::int[]) AS pid
+"""
+_SCHEMA = """
+SELECT current_schemas(false)::text,
+       (SELECT sum(hashtextextended(concat_ws(' ', oid, relname, relkind, relnamespace, relhassubclass, relchecks), 0))
+        FROM pg_class WHERE oid >= 16384),
+       (SELECT sum(hashtextextended(concat_ws(' ', attrelid, attnum, xmin), 0)) FROM pg_attribute
+        WHERE attrelid >= 16384 AND attnum > 0),
+"""
+_VERSIONED = ("pg_attrdef", "pg_constraint", "pg_policy", "pg_proc", "pg_rewrite", "pg_trigger", "pg_type")
+_SCHEMA += ", ".join(
+    f"(SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM {table} WHERE oid >= 16384)"
+    for table in _VERSIONED
+)
+"""Something else after every change of a table, column, constraint, index, trigger, rule, policy or function.
+
+Not the rows of pg_class as they are: statistics stand in them, which are written all the time.
+"""
+_MOST_CATALOGS = 8
+
+
+class OutsideSession:
+    """The two sessions; `leave` keeps them for the next exploration, `close` ends them."""
+
+    def __init__(self, alias: str, key: Hashable) -> None:
+        self.key = key
+        self._wrapper: BaseDatabaseWrapper = connections[alias].copy()
+        self._holder: BaseDatabaseWrapper | None = None
+        self._wrapper.inc_thread_sharing()  # it may be closed by a timer
+        self._wrapper.ensure_connection()
+        self.driver: Any = self._wrapper.connection
+        self.driver.pgconn.prepare(BLOCKED, _BLOCKED.encode())
+        self.superuser = bool(self.driver.execute("SELECT current_setting('is_superuser')::bool").fetchone()[0])
+
+    @property
+    def holder(self) -> Any:
+        """The driver's connection that may hold a snapshot."""
+        if self._holder is None:
+            self._holder = self._wrapper.copy()
+            self._holder.inc_thread_sharing()
+            self._holder.ensure_connection()
+        return self._holder.connection
+
+    def is_alive(self) -> bool:
+        """Whether the server answers both."""
+        try:
+            for wrapper in filter(None, (self._wrapper, self._holder)):
+                wrapper.connection.execute("SELECT 1")
+        except DriverError:
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Keep the sessions for the next exploration of this process."""
+        _idle.keep(self.key, self)
+
+    def close(self) -> None:
+        """End the sessions."""
+        for wrapper in filter(None, (self._wrapper, self._holder)):
+            wrapper.close()
+
+
+_idle: Kept[OutsideSession] = Kept(OutsideSession.close, most=2)
+_catalogs: dict[Hashable, tuple[Any, Catalog]] = {}
+
+
+def database_key(alias: str) -> Hashable:
+    """Return what tells the alias's database, and how one connects to it, from others."""
+    return alias, repr(connections[alias].get_connection_params())
+
+
+def outside_session(alias: str) -> OutsideSession:
+    """Return sessions on the alias's database that nobody uses, new ones or those of an exploration before."""
+    key = database_key(alias)
+    while (left := _idle.take(key)) is not None:
+        if left.is_alive():
+            return left
+        left.close()
+    return OutsideSession(alias, key)
+
+
+def catalog_of(session: OutsideSession) -> Catalog:
+    """Return what the database's catalog says, read anew only after a change of the schema."""
+    schema = session.driver.execute(_SCHEMA).fetchone()
+    known, catalog = _catalogs.get(session.key, (None, None))
+    if catalog is None or known != schema:
+        catalog = Catalog.load(session.driver.cursor())
+        _catalogs.pop(session.key, None)
+        _catalogs[session.key] = schema, catalog
+        if len(_catalogs) > _MOST_CATALOGS:
+            del _catalogs[next(iter(_catalogs))]
+    return catalog
