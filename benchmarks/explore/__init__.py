@@ -9,14 +9,14 @@ from typing import Any
 
 from accounts.races.ready_made import Race
 from benchmarks.explore.cases import BESIDE, THREE, TWO
-from benchmarks.explore.measure import Found, Repetition, left_behind, measured, present
+from benchmarks.explore.measure import Found, Repetition, left_behind, measured, one_after_the_other, present
 from benchmarks.explore.with_frontrun import explored, missing
 from benchmarks.suite import Options, Say, Section, Table, chosen
 
 __all__ = ["SUITE"]
 
-_TWO, _THREE, _BESIDE, _REPEAT = 60.0, 20.0, 10.0, 15.0
-"""Seconds for each second of ``--seconds``: all races of two actors, one of three, one by frontrun, one repetition."""
+_TWO, _THREE, _BESIDE, _REPEAT = 3.0, 20.0, 10.0, 15.0
+"""Seconds for each second of ``--seconds``: one race of two actors, one of three, one by frontrun, one repetition."""
 _START = 30.0
 """Seconds that frontrun's process may take besides exploring."""
 
@@ -40,14 +40,19 @@ class Explore:
     def seconds(self, options: Options) -> float:
         """Return how long everything takes at most."""
         names = chosen(self.names(), options.only)
-        three, beside = (sum(name in names for name in group) for group in (THREE, BESIDE))
-        unit = _TWO + _THREE * three + 2 * _BESIDE * beside + (_REPEAT * options.repeat if options.repeat > 1 else 0)
+        two, three, beside = (sum(name in names for name in group) for group in (TWO, THREE, BESIDE))
+        unit = (
+            2 * _TWO * two
+            + _THREE * three
+            + 2 * _BESIDE * beside
+            + (_REPEAT * options.repeat if options.repeat > 1 else 0)
+        )
         return unit * options.seconds + (0 if missing() else _START * beside)
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Explore everything."""
         names = chosen(self.names(), options.only)
-        two = dict(_both_ways([TWO[name] for name in names if name in TWO], limit=_TWO * options.seconds, say=say))
+        two = dict(_both_ways([TWO[name] for name in names if name in TWO], limit=_limit(_TWO, options), say=say))
         three = dict(_reduced([THREE[name] for name in names if name in THREE], limit=_limit(_THREE, options), say=say))
         beside = dict(_beside([TWO[name] for name in BESIDE if name in names], limit=_limit(_BESIDE, options), say=say))
         repeated = _repeated([TWO[name] for name in names if name in TWO], options, say=say)
@@ -72,13 +77,15 @@ def _limit(seconds: float, options: Options) -> float:
 
 
 def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
-    deadline = time.monotonic() + limit
     for race in races:
-        reduced = measured(race, timeout=deadline - time.monotonic())
-        full = measured(race, timeout=deadline - time.monotonic(), reduction="none")
+        reduced = measured(race, timeout=limit)
+        full = measured(race, timeout=limit, reduction="none")
+        alone = one_after_the_other(race)
         say(f"{race.name:36} {reduced.verdict}: {reduced.schedules} schedules, {full.schedules} without reduction")
         same = reduced.ends == full.ends if reduced.complete and full.complete else None
-        yield race.name, {"reduced": reduced.data(), "full": full.data(), "same_ends": same}
+        ratio = full.seconds / max(full.schedules, 1) / alone
+        figures = {"alone": alone, "ratio": ratio, "same_ends": same}
+        yield race.name, {"reduced": reduced.data(), "full": full.data(), **figures}
 
 
 def _reduced(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -125,16 +132,20 @@ def _two_table(two: dict[str, Any]) -> Table:
         title="Two actors",
         columns=(
             *("race", "verdict", "as expected", "reduced: schedules", "seconds", "schedules/s"),
-            *("full: schedules", "seconds", "schedules/s", "same ends"),
+            *("full: schedules", "seconds", "schedules/s", "ratio", "same ends"),
         ),
         rows=tuple(
             (
                 *(name, each["reduced"]["verdict"], "yes" if each["reduced"]["expected"] else "NO"),
                 *(each["reduced"][key] for key in ("schedules", "seconds", "rate")),
                 *(each["full"][key] for key in ("schedules", "seconds", "rate")),
+                each["ratio"],
                 {True: "yes", False: "NO", None: "out of time"}[each["same_ends"]],
             )
             for name, each in two.items()
+        ),
+        notes=(
+            "Ratio: the time of a schedule over that of set-up and actors, one after the other, without the explorer.",
         ),
     )
 
