@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 from django_lockstep.lab.simulator.database import environment
 
-__all__ = ["described", "scratch_database"]
+__all__ = ["database_url", "described", "scratch_database"]
 
 _PATIENCE = 10.0
 """Seconds until a server has read its settings again."""
@@ -78,3 +79,14 @@ def described() -> dict[str, Any]:
     versions = {name: installed(name) for name in packages}
     delay = {"commit_delay": _shown("commit_delay")}
     return {**environment(DEFAULT_DB_ALIAS), **delay, **versions, "load before": round(os.getloadavg()[0], 1)}
+
+
+def database_url() -> str:
+    """Return what ``DATABASE_URL`` is for a process on Django's default database, as it is now."""
+    given = connection.get_connection_params()
+    user = quote(str(given.get("user", "")), safe="") + (
+        f":{quote(given['password'])}" if given.get("password") else ""
+    )
+    place = f"{quote(str(given.get('host', '')), safe='')}:{given.get('port') or 5432}"
+    options = f"?{urlencode({'options': given['options']})}" if given.get("options") else ""
+    return f"postgres://{user}@{place}/{given['dbname']}{options}"

@@ -22,6 +22,7 @@ SUITES: Mapping[str, str] = MappingProxyType(
         "deposit": "benchmarks.deposit",
         "explore": "benchmarks.explore",
         "leases": "benchmarks.leases",
+        "packages": "benchmarks.packages",
         "simulator": "benchmarks.simulator",
     }
 )

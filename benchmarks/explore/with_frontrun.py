@@ -17,7 +17,8 @@ import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import quote, urlencode
+
+from benchmarks.database import database_url
 
 __all__ = ["Foreign", "explored", "found_in", "missing"]
 
@@ -50,7 +51,7 @@ def missing() -> str | None:
 def explored(name: str, *, seconds: float) -> Foreign:
     """Have frontrun explore the race of this name for so many seconds at most."""
     command = [sys.executable, "-c", _FRONTRUN, sys.executable, "-c", _MAIN, name, str(seconds)]
-    environment = {**os.environ, "DATABASE_URL": _database_url(), "DJANGO_SETTINGS_MODULE": "benchmarks.settings"}
+    environment = {**os.environ, "DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "benchmarks.settings"}
     try:
         done = subprocess.run(  # noqa: S603 - this module, in the interpreter at hand
             command, env=environment, capture_output=True, text=True, check=False, timeout=seconds + _START
@@ -67,18 +68,6 @@ def found_in(output: str, *, errors: str) -> Foreign:
         return Foreign(**json.loads(lines[-1]))
     words = (errors.strip().splitlines() or ["no output"])[-1]
     return Foreign(verdict=f"failed: {words}"[:120], schedules=0, seconds=0.0, exhausted=False)
-
-
-def _database_url() -> str:
-    from django.db import connection
-
-    given = connection.get_connection_params()
-    user = quote(str(given.get("user", "")), safe="") + (
-        f":{quote(given['password'])}" if given.get("password") else ""
-    )
-    place = f"{quote(str(given.get('host', '')), safe='')}:{given.get('port') or 5432}"
-    options = f"?{urlencode({'options': given['options']})}" if given.get("options") else ""
-    return f"postgres://{user}@{place}/{given['dbname']}{options}"
 
 
 def _explore(name: str, seconds: float) -> Foreign:
