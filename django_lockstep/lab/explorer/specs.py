@@ -88,6 +88,7 @@ class _Recorder:
             observe=self._scenario.observe,
         )
         with stage(copied, database=self._database, patience=patience, victim=victim) as place:
+            place.warm_up()
             _, trace = place.play(chooser)
             self._tables.update(self._touched(place, [begun.operation for begun in trace.steps]))
             place.keep_values()
@@ -95,7 +96,7 @@ class _Recorder:
             setup = ";\n".join(self._dump.statements())
             permutation = Permutation(trace, place.names, connection=self._connection)
             shown = self._shown(place.server(self._database).catalog, [begun.operation for begun in trace.steps])
-            run = place.judged(made, trace)
+            run = place.judged(place.end(made, trace), trace)
         return Spec(
             text="\n\n".join(
                 [*_head(run), *([block("setup", setup)] if setup else []), _TEARDOWN, *permutation.parts(shown)]
