@@ -9,21 +9,19 @@ import itertools
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from django_lockstep.lab.explorer import Exploration, Run
 
 __all__ = ["RaceFixture", "race"]
 
 Step = Callable[[Any], Any]
 Invariant = Callable[..., bool | None]
+_Found = TypeVar("_Found")
 
 _PROPERTIES = ("race_schedules", "race_outcomes", "race_seconds")
 _TIMELINES = ("text", "json", "svg", "html")
@@ -119,8 +117,7 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario, explore
 
         scenario = Scenario(set_up=set_up, actors=_named(actors), invariant=invariant, observe=observe)
-        with _plain_failures():
-            found = explore(scenario, **{"max_schedules": self._max_schedules, **options})
+        found = _in_plain_words(lambda: explore(scenario, **{"max_schedules": self._max_schedules, **options}))
         numbers = (found.schedules, len(found.outcomes), round(found.seconds, 3))
         for name, value in zip(_PROPERTIES, numbers, strict=True):
             self._record(name, value)
@@ -141,8 +138,7 @@ class RaceFixture:
         from django_lockstep.lab.explorer import Scenario, replay
 
         scenario = Scenario(set_up=set_up, actors=_named(actors), invariant=invariant, observe=observe)
-        with _plain_failures():
-            run = replay(scenario, schedule, **options)
+        run = _in_plain_words(lambda: replay(scenario, schedule, **options))
         if not run.holds:
             pytest.fail(self._shown(run, None), pytrace=False)
         return run
@@ -192,24 +188,24 @@ def _named(actors: Sequence[Step | Mapping[str, Step]]) -> Mapping[str, Step] | 
     )
 
 
-@contextmanager
-def _plain_failures() -> Iterator[None]:
-    """Fail the test in plain words where it cannot race, or a schedule cannot be run."""
+def _in_plain_words(run: Callable[[], _Found]) -> _Found:
+    """Return what came of it; fail the test in plain words where it cannot race, or a schedule cannot be run."""
     from django_lockstep.lab.explorer import ExplorerError
 
-    refusal = ""
     try:
-        yield
+        return run()
     except ExplorerError as error:
         refusal = str(error)
-    if refusal:  # outside of the except clause, so that pytest shows no traceback of ours
-        pytest.fail(refusal, pytrace=False)
+    # Outside of the except clause, so that pytest shows no traceback of ours.
+    pytest.fail(refusal, pytrace=False)
 
 
 @pytest.fixture
 def race(request: pytest.FixtureRequest) -> RaceFixture:
     """Race callables against each other on committed data, as ``race(a, b, set_up=..., invariant=...)``."""
-    if not request.config.pluginmanager.hasplugin("django"):
+    try:
+        request.getfixturevalue("django_db_blocker")
+    except pytest.FixtureLookupError:
         pytest.fail("The fixture race needs pytest-django, which is not installed or not active", pytrace=False)
     if request.node.get_closest_marker("django_db") is None and "transactional_db" not in request.fixturenames:
         pytest.fail(

@@ -203,7 +203,8 @@ def _unchanged(step: Step, run: Run) -> frozenset[str]:
     for source in reversed([other for other in earlier if read(other).table == said.table]):
         for row in source.values:
             if read(source).verb == "SELECT" and all(row[name] in said.keys[name] for name in said.keys.keys() & row):
-                same = {name for name in said.plain & row.keys() if _as_read(row[name]) == said.sets[name]}
+                given = {name for name in said.sets if name in said.plain or said.sets[name] == "NULL"}
+                same = {name for name in given & row.keys() if _as_read(row[name]) == said.sets[name]}
                 return frozenset(same if same < said.sets.keys() else ())
     return frozenset()
 

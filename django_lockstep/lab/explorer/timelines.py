@@ -62,10 +62,10 @@ def _lines_of_code(run: Run) -> Iterator[str]:
     for name in actors_of(run):
         sent: dict[str, list[str]] = {}
         for step in run.steps:
-            if step.actor == name and step.source:
-                sent.setdefault(step.source, []).append(str(step.begun + 1))
-        if sent:
-            yield f"{name}: " + ", ".join(f"{' '.join(steps)} from {source}" for source, steps in sent.items())
+            path, _, line = step.source.rpartition(":")
+            if step.actor == name and path:
+                sent.setdefault(path, []).append(f"{step.begun + 1} line {line}")
+        yield from (f"{name} in {path}: step {', '.join(steps)}" for path, steps in sent.items())
 
 
 def _titled(name: str, run: Run) -> str:

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
 from accounts.races.ready_made import RACES
-from django_lockstep.lab.explorer import Scenario, explain, explore, replay
+from django_lockstep.lab.explorer import Scenario, explain, explore, replay, timeline
 from django_lockstep.lab.explorer.explanations import explanation
 from django_lockstep.locking.transactions import transaction as isolated
 from tests.django_lockstep.lab.explorer import stories
@@ -191,6 +192,39 @@ def test_a_deadlock_names_the_cycle_with_its_rows_and_the_victim() -> None:
         f"deadlock: B waited for A to release shop_seat id={keys[0]}, A waited for B to release shop_seat "
         f"id={keys[1]}; the server ended B's transaction"
     )
+
+
+def greet(pk: int) -> None:
+    user = User.objects.get(pk=pk)
+    user.first_name += "!"
+    user.save()
+
+
+def one_user() -> int:
+    return User.objects.create(username="ada", first_name="Ada", is_staff=True).pk
+
+
+def test_a_flag_that_nobody_changes_is_no_lost_update() -> None:
+    found = explain(replay(race(greet, greet, set_up=one_user), "ABAB"))
+
+    assert found == "lost update: B wrote first_name Ada! computed from Ada, which A had changed to Ada! in between"
+
+
+def test_columns_written_as_they_were_read_are_left_out() -> None:
+    drawn = timeline(replay(race(greet, greet, set_up=one_user), "ABAB")).partition("end:")[0]
+
+    assert ": first_name=Ada!" in drawn
+    assert "→ first_name=Ada" in drawn
+    assert "is_staff" not in drawn
+
+
+def test_a_constraint_is_named() -> None:
+    def taken(pk: int) -> None:
+        Seat.objects.bulk_create([Seat(pk=pk)])
+
+    found = explain(replay(race(taken), ""))
+
+    assert found == "constraint violation: shop_seat_pkey refused A's INSERT shop_seat"
 
 
 def test_a_failed_attempt_that_was_run_again_lost_nothing() -> None:
