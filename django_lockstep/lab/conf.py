@@ -10,6 +10,11 @@ def simulate_migrates() -> bool:
     return bool(getattr(settings, "LOCKSTEP_LAB_MIGRATES", False))
 
 
+def secrets() -> Sequence[str]:
+    """``LOCKSTEP_LAB_SECRETS`` (default: none): columns to mask in reports, beside passwords, tokens and the like."""
+    return tuple(getattr(settings, "LOCKSTEP_LAB_SECRETS", ()))
+
+
 def races() -> Sequence[str]:
     """``LOCKSTEP_LAB_RACES`` (default: none): dotted paths of the races that ``explore`` and the pages list."""
     return tuple(getattr(settings, "LOCKSTEP_LAB_RACES", ()))

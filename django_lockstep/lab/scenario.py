@@ -11,6 +11,7 @@ __all__ = ["Scenario"]
 
 
 Step = Callable[[Any], Any]
+Invariant = Callable[..., bool | None]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -26,8 +27,12 @@ class Scenario:
     """Makes the rows of one run, committed; what it returns goes to the actors, ``invariant`` and ``observe``."""
     actors: Mapping[str, Step]
     """Who runs at the same time, by name."""
-    invariant: Callable[[Any], bool] | None
-    """Whether the end is one that the code promises."""
+    invariant: Invariant | None
+    """Whether the end is one that the code promises: False and AssertionError say no, anything true and None yes.
+
+    Called with what ``set_up`` returned, or, where it takes three arguments, also with the actors' results and errors
+    by name.
+    """
     observe: Callable[[Any], Any] | None
     """The end, as something short to print and to compare."""
 
@@ -36,7 +41,7 @@ class Scenario:
         *,
         set_up: Callable[[], Any],
         actors: Mapping[str, Step] | Sequence[Step],
-        invariant: Callable[[Any], bool] | None = None,
+        invariant: Invariant | None = None,
         observe: Callable[[Any], Any] | None = None,
     ) -> None:
         if not 1 <= len(actors) <= len(ascii_uppercase):

@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.crew import Event, dismiss, hire
+from django_lockstep.lab.explorer.differences import other_statements
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, Stuck
 from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
+from django_lockstep.lab.explorer.limits import Limits
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.rests import Rests
@@ -67,7 +69,10 @@ class Controller:
             for index, name in enumerate(names)
         ]
         self._server = server
+        self._names = tuple(names)
         self.patience = patience
+        self.limits = Limits()
+        self._polling: set[str] = set()
         self._lost: list[str] = []
         self._cancelled: set[tuple[str, int]] = set()
         self._interrupted = False
@@ -82,7 +87,7 @@ class Controller:
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._overlap = Overlap()
         self._victims.forget()
-        self._rests = Rests()
+        self._rests = Rests(self._polling)
         self._released = False
         """Whether a lock may have been given up since the server was last asked who waits."""
         self._trace = Trace()
@@ -123,7 +128,8 @@ class Controller:
             self._running.add(actor.index)
             self._settle()
         while self._ready:
-            chosen = chooser.choose(self._rests.able(self._ready))
+            able, over = self._rests.able(self._ready), self.limits.is_over(self._trace, self._names)
+            chosen = None if over else chooser.choose(able)
             if chosen is None:
                 self._trace.complete = False
                 self.abandon()
@@ -139,24 +145,17 @@ class Controller:
         trace = self._trace
         number = len(trace.moves)
         trace.enabled.append(tuple(sorted(self._rests.able(self._ready))))
-        trace.pending.append({actor: self._described(self._ready[actor], actor) for actor in sorted(self._ready)})
-        same_path = expected is not None and expected.actors[:number] == trace.actors
-        if same_path and expected is not None and number < len(expected.pending):
+        trace.pending.append({i: (self._described(one, i), one.origin) for i, one in sorted(self._ready.items())})
+        if expected and expected.actors[:number] == trace.actors and number < len(expected.pending):
             before, now = expected.pending[number], trace.pending[number]
-            if before != now:
-                raise Nondeterminism(
-                    f"After {number} equal moves the actors stood before other statements than the last time.\n"
-                    f"Then: {self._listed(before)}\nNow:  {self._listed(now)}"
-                )
+            if {i: text for i, (text, _) in before.items()} != {i: text for i, (text, _) in now.items()}:
+                raise Nondeterminism(other_statements(self._names, number, before, now))
 
     def _described(self, operation: Operation, actor: int) -> str:
         if operation.described is None:  # asked again at each move until it is let go
             touched = self._transaction(actor, operation).statement(operation)
             operation.described = f"{operation.template} {touched.rows}"
         return operation.described
-
-    def _listed(self, pending: Mapping[int, str]) -> str:
-        return "; ".join(f"{self.actors[actor].name}: {text}" for actor, text in pending.items())
 
     def _transaction(self, actor: int, operation: Operation) -> Transaction:
         key = (actor, operation.alias)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from django_lockstep.lab.explorer.errors import NotWritable
@@ -41,7 +41,16 @@ FROM pg_class s JOIN pg_depend d ON d.objid = s.oid AND d.deptype IN ('a', 'i')
 JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
 WHERE s.relkind = 'S' AND d.refobjid = %s::regclass
 """
+_FREE_SEQUENCES = """
+SELECT relname, quote_ident(relname), seqincrement FROM pg_class c JOIN pg_sequence ON seqrelid = c.oid
+WHERE pg_table_is_visible(c.oid)
+      AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype IN ('a', 'i'))
+ORDER BY relname
+"""
 _NEXT = "CASE WHEN is_called THEN last_value + seqincrement ELSE last_value END"
+
+
+_LOWEST = -(2**63)
 
 
 class _Column(NamedTuple):
@@ -62,9 +71,15 @@ class Dump:
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
         self._rows: dict[str, list[str]] = {}
+        self._free: list[str] = []
 
-    def take(self, tables: Iterable[str]) -> None:
-        """Keep what the tables hold now, and how far their sequences are."""
+    def take(self, tables: Iterable[str], *, words: Collection[str] = ()) -> None:
+        """Keep what the tables hold now, and how far their sequences are, and those of no table that are named."""
+        self._free = [
+            f"CREATE SEQUENCE {name} INCREMENT BY {step} START WITH {self._next(name)} MINVALUE {_LOWEST}"
+            for bare, name, step in self._query(_FREE_SEQUENCES)
+            if bare in words
+        ]
         self._rows = {name: [*self._inserts(name), *self._sequences(name)] for name in sorted(tables)}
 
     def named_by_triggers(self, table: str) -> str:
@@ -76,6 +91,7 @@ class Dump:
 
         Raises `NotWritable` for columns of types that not every PostgreSQL has.
         """
+        yield from self._free
         for name in self._rows:
             yield self._table(name)
         for rows in self._rows.values():
@@ -118,10 +134,13 @@ class Dump:
 
     def _sequences(self, name: str) -> Iterator[str]:
         for column, sequence in self._query(_SEQUENCES, _quoted(name)):
-            ((following,),) = self._query(
-                f"SELECT {_NEXT} FROM {sequence}, pg_sequence WHERE seqrelid = %s::regclass", sequence
-            )
-            yield f"ALTER TABLE {_quoted(name)} ALTER {column} RESTART WITH {following}"
+            yield f"ALTER TABLE {_quoted(name)} ALTER {column} RESTART WITH {self._next(sequence)}"
+
+    def _next(self, sequence: str) -> int:
+        """Return what the sequence (a quoted name) gives next."""
+        asked = f"SELECT {_NEXT} FROM {sequence}, pg_sequence WHERE seqrelid = %s::regclass"
+        ((following,),) = self._query(asked, sequence)
+        return int(following)
 
 
 def _definition(table: str, column: _Column) -> str:

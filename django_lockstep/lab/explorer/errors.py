@@ -43,5 +43,13 @@ class Stuck(ExplorerError):
     """A step neither ended nor waited for a lock of another actor."""
 
 
+class Endless(Stuck):
+    """A run took more steps than it may."""
+
+
+class Learned(Exception):
+    """What was learned changes what the runs so far mean, so that the search begins again; never leaves the lab."""
+
+
 class Abandoned(BaseException):
     """Unwinds an actor whose run is over; no ``except Exception`` of the code under test catches it."""

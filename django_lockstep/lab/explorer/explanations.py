@@ -30,7 +30,7 @@ from django_lockstep.lab.explorer.statements import Said, is_time, read, seen
 __all__ = ["Explanation", "explain", "explanation"]
 
 _BLOCKED_BY = re.compile(r"^(.+) waits for .+; blocked by (.+)\.$", re.MULTILINE)
-_FOUND_NONE = {"0", "f", None}
+_FOUND_NONE = {"0", "False", None}
 """What count(), exists() and an aggregate return where there is no row."""
 
 
@@ -39,7 +39,7 @@ class Explanation:
     """What happened in a run."""
 
     kind: str
-    """The anomaly's name, ``deadlock``, ``unexplained``, or nothing for a run that is right."""
+    """The anomaly's name, ``deadlock``, ``constraint violation``, ``unexplained``; nothing for a run that is right."""
     text: str
     """The sentence, with the name first."""
     step: Step | None = None
@@ -66,6 +66,8 @@ def explanation(run: Run) -> Explanation:
             return Explanation(kind=kind, text=f"{kind}: {sentence}", step=step)
     for deadlock in run.deadlocks:
         return _deadlock(run, deadlock)
+    for step in [] if run.holds else [step for step in run.steps if step.constraint]:
+        return _refused(step)
     kind = "" if run.holds else "unexplained"
     return Explanation(kind=kind, text=kind)
 
@@ -223,6 +225,13 @@ def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
     circle = ", ".join(waits) or f"{', '.join(deadlock.actors)} waited for each other"
     text = f"deadlock: {circle}; the server ended {deadlock.victim}'s transaction"
     return Explanation(kind="deadlock", text=text, step=closing[0] if closing else None)
+
+
+def _refused(step: Step) -> Explanation:
+    """Name the constraint; where somebody else's rows were in the way, the message has them."""
+    kind = "constraint violation"
+    text = f"{kind}: {step.constraint} refused {step.actor}'s {read(step).verb} {read(step).table}".rstrip()
+    return Explanation(kind=kind, text=text, step=step)
 
 
 def _waiting(run: Run, actor: str) -> Step | None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, ScheduleError, Stuck
+from django_lockstep.lab.explorer.differences import CAUSES
+from django_lockstep.lab.explorer.ends import as_text
+from django_lockstep.lab.explorer.errors import Learned, Nondeterminism, Overtaken, ScheduleError, Stuck
+from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
+from django_lockstep.lab.explorer.oracle import End
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
 from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.stage import PATIENCE, Stage, stage
 from django_lockstep.lab.explorer.trace import Trace
+from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["explore", "replay"]
@@ -30,6 +35,8 @@ _ATTEMPTS = 5
 """How often a schedule is tried that came out otherwise than before where several waited; more would hide chance."""
 
 Victim = Literal["last", "first"]
+_Result = TypeVar("_Result")
+_Ended = tuple[End, Trace]
 
 
 def explore(
@@ -38,8 +45,13 @@ def explore(
     reduction: Literal["dpor", "none"] = "dpor",
     preemptions: int | None = None,
     max_schedules: int | None = None,
+    max_steps: int = MAX_STEPS,
     timeout: float | None = None,
     stop_on_first: bool = False,
+    raises: Errors = (),
+    no_deadlock: bool = False,
+    ignore: Collection[str] = (),
+    warm_up: bool = True,
     victim: Victim = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
@@ -48,8 +60,15 @@ def explore(
 
     ``reduction="none"`` takes every interleaving, also those that differ in the order of independent steps only.
     ``preemptions`` bounds how often an actor that could go on is interrupted (then without reduction).
-    ``max_schedules`` and ``timeout`` (seconds) bound how long the search goes on; ``stop_on_first`` ends it with the
-    first wrong run. ``victim`` says who loses a deadlock: the ``last`` to wait, which closes it, or the ``first``,
+    ``max_schedules`` and ``timeout`` (seconds) bound how long the search goes on, ``max_steps`` how long one run does;
+    ``stop_on_first`` ends it with the first wrong run.
+
+    A race in which an actor sends nothing, or raises the same in every schedule, is vacuous, unless the error is a
+    conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run that has one
+    ends wrong. ``ignore`` are columns that do not count, such as ``auth_user.password``; others that differ when the
+    same schedule is run again are found. ``warm_up`` first runs the actors one after the other, to fill caches.
+
+    ``victim`` says who loses a deadlock: the ``last`` to wait, which closes it, or the ``first``,
     whose time-out fires first in production. ``patience`` is how many seconds one step may take without waiting for
     another actor.
 
@@ -58,52 +77,82 @@ def explore(
     """
     if reduction not in ("dpor", "none") or victim not in ("last", "first"):
         raise ValueError(f"reduction is 'dpor' or 'none', victim 'last' or 'first', not {reduction!r} and {victim!r}")
-    tally = _Tally(limit=max_schedules, timeout=timeout, stop_on_first=stop_on_first)
-    search = Search(reduce=reduction == "dpor", preemptions=preemptions)
-    with stage(scenario, database=database, patience=patience, victim=victim) as place:
-        trouble = _explored(place, search, tally)
-        return tally.exploration(place, search, trouble)
+    begun = time.monotonic()
+    terms = {"ignore": ignore, "no_deadlock": no_deadlock}
+    with stage(scenario, database=database, patience=patience, victim=victim, **terms) as place:
+
+        def attempt() -> Exploration:
+            deadline = None if timeout is None else begun + timeout
+            place.controller.limits = Limits(max_steps=max_steps, deadline=deadline)
+            vacuity = Vacuity(place.names, raises=raises)
+            tally = _Tally(
+                limit=max_schedules, timeout=timeout, stop_on_first=stop_on_first, begun=begun, vacuity=vacuity
+            )
+            search = Search(reduce=reduction == "dpor", preemptions=preemptions)
+            trouble = _explored(place, search, tally, warm_up=warm_up)
+            return tally.exploration(place, search, trouble)
+
+        return _until_nothing_is_learned(place, attempt)
 
 
 def replay(
     scenario: Scenario,
     schedule: str,
     *,
+    max_steps: int = MAX_STEPS,
+    no_deadlock: bool = False,
+    ignore: Collection[str] = (),
+    warm_up: bool = True,
     victim: Victim = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
 ) -> Run:
     """Run one schedule, such as ``AABBAB``, and return what happened with the values read.
 
-    After the schedule's end each actor goes on as long as it can. Raises `ScheduleError` where the schedule names
-    somebody who waits or is done, and as `explore` does; `Stuck` where a step does not end.
+    After the schedule's end each actor goes on as long as it can. The options are those of `explore`. Raises
+    `ScheduleError` where the schedule names somebody who waits or is done, and as `explore` does; `Stuck` where a step
+    does not end.
     """
     moves = parse_schedule(schedule, actors=len(scenario.actors))
-    with stage(scenario, database=database, patience=patience, victim=victim) as place:
-        place.keep_values()
-        return place.judged(*_followed(place, moves))
+    terms = {"ignore": ignore, "no_deadlock": no_deadlock}
+    with stage(scenario, database=database, patience=patience, victim=victim, **terms) as place:
+        place.controller.limits = Limits(max_steps=max_steps)
+
+        def attempt() -> Run:
+            if warm_up:
+                place.warm_up()
+            first, _ = _followed(place, moves) if scenario.invariant is None else (None, None)
+            place.keep_values()
+            end, trace = _followed(place, moves)
+            if first is not None:  # the end counts: what differs in it without any race is not compared
+                place.oracle.learn(first, end)
+            return place.judged(end, trace)
+
+        return _until_nothing_is_learned(place, attempt)
 
 
-def _followed(place: Stage, moves: Sequence[int], *, expected: Trace | None = None) -> tuple[Any, Trace]:
-    return _steered(place, lambda in_turn: place.play(Follow(moves), expected=expected, in_turn=in_turn))
+def _until_nothing_is_learned(place: Stage, attempt: Callable[[], _Result]) -> _Result:
+    """Try again until nothing is learned that changes what runs mean: which columns count, which loops poll."""
+    while True:
+        try:
+            return attempt()
+        except Learned:
+            place.controller.abandon()
 
 
-def _explored(place: Stage, search: Search, tally: _Tally) -> Nondeterminism | Stuck | None:
+def _followed(place: Stage, moves: Sequence[int], *, expected: Trace | None = None) -> tuple[End, Trace]:
+    made, trace = _steered(place, lambda in_turn: place.play(Follow(moves), expected=expected, in_turn=in_turn))
+    return place.end(made, trace), trace
+
+
+def _explored(place: Stage, search: Search, tally: _Tally, *, warm_up: bool) -> Nondeterminism | Stuck | None:
     """Run schedules until none is left or the tally has enough; return what made it impossible to go on."""
-    first: Trace | None = None
-    before: Trace | None = None
     try:
-        while tally.wants_more() and search.begin():
-            made, before = _played(place, search, before)
-            first = first or before
-            tally.note(before)
-            if before.complete:
-                tally.add(place.judged(made, before))
-            else:
-                tally.redundant += 1
-            search.finish()
+        warm = place.warm_up() if warm_up and tally.wants_more() else None
+        first = _search(place, search, tally, warm)
+        place.controller.limits.deadline = None  # what is found is confirmed in any case
         if first is not None:  # once more, so that even a single schedule is replayed
-            _followed(place, first.actors, expected=first)
+            _learn(place, first, _followed(place, first[1].actors, expected=first[1]))
     except ScheduleError as error:
         return Nondeterminism(str(error))
     except Nondeterminism as trouble:
@@ -111,6 +160,34 @@ def _explored(place: Stage, search: Search, tally: _Tally) -> Nondeterminism | S
     except Stuck as trouble:
         return Stuck(f"{trouble}{place.controller.give_up()}")
     return None
+
+
+def _search(place: Stage, search: Search, tally: _Tally, warm: _Ended | None) -> _Ended | None:
+    """Run the search's schedules, and return the first; ``warm`` is what came of running the actors in their order."""
+    first: _Ended | None = None
+    before: Trace | None = None
+    while tally.wants_more() and search.begin():
+        made, before = _played(place, search, before)
+        if before.out_of_time:
+            break
+        tally.note(before)
+        if before.complete:
+            end = place.end(made, before)
+            if first is None and warm is not None and warm[1].actors == before.actors:
+                place.oracle.learn(warm[0], end)
+            first = first or (end, before)
+            tally.add(place, end, before)
+        else:
+            tally.redundant += 1
+        search.finish()
+    return first
+
+
+def _learn(place: Stage, one: _Ended, other: _Ended) -> None:
+    """Raise `Learned` where two ends of the same schedule have columns that were not known to differ."""
+    steered = not (one[1].unsteerable or other[1].unsteerable)  # else the server may have chosen otherwise
+    if steered and place.oracle.learn(one[0], other[0]):
+        raise Learned
 
 
 def _played(place: Stage, search: Search, before: Trace | None) -> tuple[Any, Trace]:
@@ -148,7 +225,8 @@ class _Tally:
     limit: int | None
     timeout: float | None
     stop_on_first: bool
-    begun: float = field(default_factory=time.monotonic)
+    begun: float
+    vacuity: Vacuity
     runs: int = 0
     redundant: int = 0
     deadlocks: int = 0
@@ -158,7 +236,7 @@ class _Tally:
     waits: Counter[str] = field(default_factory=Counter)
     ends: dict[tuple[object, ...], list[Run]] = field(default_factory=dict)
     counts: Counter[tuple[object, ...]] = field(default_factory=Counter)
-    broken: Run | None = None
+    broken: tuple[Run, _Ended] | None = None
 
     def wants_more(self) -> bool:
         """Whether no limit is reached."""
@@ -169,8 +247,9 @@ class _Tally:
         )
 
     def note(self, trace: Trace) -> None:
-        """Count the waits and errors of statements, and the rests of actors that would only have been refused again."""
+        """Count the waits and errors of statements, and the rests of actors that would have got the same answer."""
         self.rests += trace.rests
+        self.vacuity.note_steps(trace.steps)
         for begun in trace.steps:
             if begun.waited_for:
                 self.waits[begun.operation.template.split()[0].upper()] += 1
@@ -178,22 +257,24 @@ class _Tally:
                 error = begun.operation.error
                 self.errors[sqlstate_of(error) or type(error).__name__] += 1
 
-    def add(self, run: Run) -> None:
-        """Count an ended run."""
+    def add(self, place: Stage, ended: End, trace: Trace) -> None:
+        """Judge and count an ended run."""
+        run = place.judged(ended, trace)
+        self.vacuity.note_end(ended.errors)
         self.runs += 1
         self.deadlocks += bool(run.deadlocks)
         self.unsteerable += run.unsteerable
-        end = (tuple(run.errors.items()), tuple(run.results.items()), run.state, run.holds)
+        end = (place.oracle.key(ended), run.holds)
         self.counts[end] += 1
         self.ends[end] = [min([run, *self.ends.get(end, [])], key=_simplicity)]
-        if not run.holds:
-            self.broken = run if self.broken is None else min(self.broken, run, key=_simplicity)
+        if not run.holds and (self.broken is None or _simplicity(run) < _simplicity(self.broken[0])):
+            self.broken = run, (ended, trace)
 
     def exploration(self, place: Stage, search: Search, trouble: Nondeterminism | Stuck | None) -> Exploration:
         """Return the verdict, with the simplest wrong run replayed."""
-        failure = self.broken
-        if failure is not None and trouble is None:
-            failure, trouble = _confirmed(place, failure)
+        failure = self.broken[0] if self.broken else None
+        if self.broken is not None and trouble is None:
+            failure, trouble = _confirmed(place, *self.broken)
         verdict, reason = self._verdict(search, failure, trouble)
         return Exploration(
             verdict=verdict,
@@ -210,6 +291,7 @@ class _Tally:
             waits=dict(sorted(self.waits.items())),
             seconds=time.monotonic() - self.begun,
             failure=failure,
+            not_compared=place.oracle.not_compared,
         )
 
     def _verdict(
@@ -223,6 +305,8 @@ class _Tally:
             return "incomplete", f"{self.runs} schedules ended right; at least {search.left} branches were not taken"
         if self.unsteerable:
             return "incomplete", f"{self.unsteerable} times the server alone decided in which order waiters went on"
+        if self.vacuity.reason:
+            return "vacuous", self.vacuity.reason
         fair = "fair " if self.rests else ""
         return "holds", f"Every {fair}interleaving was explored, in {self.runs} schedules"
 
@@ -235,6 +319,7 @@ class _Tally:
                 holds=runs[0].holds,
                 count=self.counts[end],
                 schedule=runs[0].schedule,
+                reason=runs[0].reason,
             )
             for end, runs in self.ends.items()
         ]
@@ -245,21 +330,29 @@ def _simplicity(run: Run) -> tuple[int, int, str]:
     return run.preemptions, len(run.schedule), run.schedule
 
 
-def _confirmed(place: Stage, failure: Run) -> tuple[Run, Nondeterminism | Stuck | None]:
-    """Run the wrong schedule again, with the values read; it has to come to the same end."""
+def _confirmed(place: Stage, failure: Run, before: _Ended) -> tuple[Run, Nondeterminism | Stuck | None]:
+    """Run the wrong schedule again, with the values read; it has to end wrong again, and with the same errors."""
     place.keep_values()
     moves = parse_schedule(failure.schedule, actors=len(place.names))
     for _ in range(_ATTEMPTS):
         try:
-            again = place.judged(*_followed(place, moves))
+            ended, trace = _followed(place, moves)
         except ScheduleError as error:
-            return failure, Nondeterminism(f"Schedule {failure.schedule} could not be run again: {error}")
+            return failure, Nondeterminism(f"Schedule {failure.schedule} could not be run again: {error}\n{CAUSES}")
         except (Nondeterminism, Stuck) as error:
             return failure, error
-        if (again.state, again.errors, again.schedule) == (failure.state, failure.errors, failure.schedule):
+        _learn(place, before, (ended, trace))
+        again = place.judged(ended, trace)
+        # What an invariant rejects counts, not how it came about: passwords and the like may differ.
+        alike = place.scenario.invariant is not None or place.oracle.key(ended) == place.oracle.key(before[0])
+        if alike and not again.holds and (again.errors, again.schedule) == (failure.errors, failure.schedule):
             return again, None
-        trouble = Nondeterminism(
-            f"Schedule {failure.schedule} ended with {failure.state} {failure.errors} the first time, and with "
-            f"{again.state} {again.errors} the second"
-        )
-    return failure, trouble
+    return failure, Nondeterminism(
+        f"Schedule {failure.schedule} ended otherwise when it was run again.\nThen: {_in_words(failure)}\n"
+        f"Now:  {_in_words(again)}\n{CAUSES}"
+    )
+
+
+def _in_words(run: Run) -> str:
+    errors = [f"{name} raised {error}" for name, error in run.errors.items()]
+    return "; ".join([*errors, as_text(run.state), run.reason or "right"])

@@ -6,6 +6,7 @@ COPY, cursors of the driver) passes ``wait``, through which psycopg sends everyt
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import GeneratorType
 from typing import Any, Protocol
@@ -14,12 +15,16 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Error as DriverError
 from psycopg.pq import TransactionStatus
 
+from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.origins import sent_from
 from django_lockstep.lab.explorer.wire import sent_by
 
 __all__ = ["Gate", "Hooks"]
 
 _MOST_VALUES = 3
+_BOOLEAN = 16
+"""The type's number in every PostgreSQL."""
 _ISOLATION = {1: "read committed", 2: "repeatable read", 3: "serializable", 4: "serializable"}
 
 
@@ -110,9 +115,15 @@ class Hooks:
             autocommit=bool(self._driver.autocommit),
             isolation=_ISOLATION[int(chosen)] if chosen is not None else self.isolation,
             read_only=self.read_only if self._driver.read_only is None else bool(self._driver.read_only),
+            origin=sent_from(sys._getframe(2)),
         )
 
     def _pass(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
+        if self._driver.pgconn.pipeline_status:
+            raise NotExplorable(
+                "An actor uses psycopg's pipeline mode, in which statements are sent together and cannot be scheduled "
+                "one by one"
+            )
         self._gate.before(operation)
         self._inside = True
         try:
@@ -130,15 +141,22 @@ class Hooks:
     def _keep(self, operation: Operation, cursor: Any) -> None:
         operation.rows = cursor.rowcount if cursor.rowcount >= 0 else None
         result = getattr(cursor, "pgresult", None)
+        if result is not None and operation.sql[:6].upper() == "INSERT" and result.nfields:
+            keys = (result.get_value(row, 0) for row in range(result.ntuples))
+            operation.numbered = tuple(key.decode(errors="replace") for key in keys if key)
         if self._gate.detailed and result is not None:
             operation.values = tuple(
                 {
-                    (result.fname(column) or b"").decode(): _text(result.get_value(row, column))
+                    (result.fname(column) or b"").decode(): _text(
+                        result.get_value(row, column), boolean=result.ftype(column) == _BOOLEAN
+                    )
                     for column in range(result.nfields)
                 }
                 for row in range(min(result.ntuples, _MOST_VALUES))
             )
 
 
-def _text(value: bytes | None) -> str | None:
+def _text(value: bytes | None, *, boolean: bool = False) -> str | None:
+    if boolean and value is not None:
+        return str(value == b"t")  # as a parameter reads
     return None if value is None else value.decode(errors="replace")

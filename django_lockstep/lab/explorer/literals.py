@@ -12,7 +12,11 @@ from django_lockstep.lab.explorer.operations import Operation
 
 __all__ = ["braceless", "literal_sql"]
 
-_PROTOCOL = re.compile(r"[a-z_ ]+|CLOSE|COPY\b.*|FETCH (?:SELECT|WITH|VALUES|TABLE)\b.*", re.DOTALL)
+_IN_SMALL_LETTERS = "set|reset|show|lock|savepoint|release|rollback|start transaction|discard|listen|notify|table"
+"""How statements begin that consist of words only."""
+_PROTOCOL = re.compile(
+    rf"(?!(?:{_IN_SMALL_LETTERS})\b)[a-z_ ]+|CLOSE|COPY\b.*|FETCH (?:SELECT|WITH|VALUES|TABLE)\b.*", re.DOTALL
+)
 """What the hooks call a round trip that has no statement of its own: FETCH, COPY, blocks of the driver."""
 _BY_ITSELF = frozenset({"abort", "begin", "commit", "end", "rollback"})
 _SAVEPOINT = re.compile(r'"?(s\d+_x\d+)"?')

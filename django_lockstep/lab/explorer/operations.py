@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from django_lockstep.lab.explorer.origins import Origin
+
 __all__ = ["Operation"]
 
 _SAVEPOINT_NAME = re.compile(r'"?s\d+_x\d+"?')
@@ -39,12 +41,16 @@ class Operation:
     """What its text says, once somebody has worked it out."""
     described: str | None = None
     """What is compared from run to run, once somebody has worked it out."""
+    origin: Origin | None = None
+    """The line of the user's code that sends it."""
     error: BaseException | None = None
     """What it raised."""
     ends_idle: bool = True
     """Whether no transaction was open after it."""
     rows: int | None = None
     """Rows returned or changed; None where the server did not say."""
+    numbered: tuple[str, ...] = ()
+    """The keys that an INSERT returned."""
     values: tuple[dict[str, str | None], ...] = field(default=())
     """The first rows returned, where the run keeps them."""
 

@@ -17,14 +17,19 @@ from django_lockstep.lab.explorer.drawing.svg import STYLE
 from django_lockstep.lab.explorer.errors import ExplorerError
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import replay
-from django_lockstep.lab.explorer.results import Exploration, Run
-from django_lockstep.lab.explorer.timelines import timeline
+from django_lockstep.lab.explorer.measure import cut
+from django_lockstep.lab.explorer.results import Exploration, Outcome, Run
+from django_lockstep.lab.explorer.timelines import fitting, timeline
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["FORMATS", "Chapter", "as_html", "as_json", "as_text", "chosen_runs", "run_data"]
+__all__ = ["FORMATS", "Chapter", "as_html", "as_json", "as_text", "chosen_runs", "counted", "run_data", "summary"]
 
 _ROOM = Path(__file__).parents[1]
 _MOST_RUNS = 4
+_MOST_WAYS = 8
+"""Wrong outcomes that a text lists."""
+_COLUMNS = 160
+"""Of what it says of one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,22 +96,49 @@ def _data(found: Exploration | None) -> dict[str, Any] | None:
     return {**found.to_dict(), "failure": run_data(found.failure) if found.failure else None}
 
 
-def as_text(chapters: Iterable[Chapter]) -> str:
-    """Return verdicts, and the timelines of what is wrong."""
-    return "\n".join(line for chapter in chapters for line in _lines(chapter))
+def counted(number: int, what: str) -> str:
+    """Return the number with the noun, which gets an s unless it is one."""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
-def _lines(chapter: Chapter) -> Iterator[str]:
+def summary(found: Exploration) -> list[str]:
+    """Return what came of exploring in a line, and, where it is broken, a line for each way to end wrong."""
+    wrong = [outcome for outcome in found.outcomes if not outcome.holds]
+    compared = [f"not compared: {', '.join(found.not_compared)}"] if found.not_compared else []
+    if found.verdict != "broken":
+        return [found.reason, *compared]
+    count, ways = sum(outcome.count for outcome in wrong), counted(len(wrong), "way")
+    more = [f"  and {len(wrong) - _MOST_WAYS} more"] if len(wrong) > _MOST_WAYS else []
+    return [
+        f"{count} of {counted(found.schedules, 'schedule')} end wrong, in {ways}:",
+        *map(_way, wrong[:_MOST_WAYS]),
+        *more,
+        *compared,
+    ]
+
+
+def _way(outcome: Outcome) -> str:
+    raised = [f"{name} raised {error}" for name, error in outcome.errors.items()]
+    said = "; ".join([outcome.reason, *raised, f"end: {outcome.end}"])
+    return f"  {outcome.count} x {cut(f'Schedule {outcome.schedule}: {said}', _COLUMNS)}"
+
+
+def as_text(chapters: Iterable[Chapter], *, columns: int = 0) -> str:
+    """Return verdicts, and the timelines of what is wrong, for a terminal of so many columns."""
+    return "\n".join(line for chapter in chapters for line in _lines(chapter, columns))
+
+
+def _lines(chapter: Chapter, columns: int) -> Iterator[str]:
     found = chapter.exploration
     if found is None:
-        yield from map(timeline, chapter.runs)
+        yield from (timeline(run, width=fitting(columns, run)) for run in chapter.runs)
         return
     counts = f"{found.schedules} schedules, {found.seconds:.2f} s, {found.deadlocks} with deadlocks"
     yield f"{chapter.name}: {found.verdict} ({counts})"
+    if found.verdict != "holds":
+        yield from summary(found)
     if found.failure is not None:
-        yield timeline(found.failure)
-    elif found.verdict != "holds":
-        yield found.reason
+        yield timeline(found.failure, width=fitting(columns, found.failure))
 
 
 def as_html(chapters: Sequence[Chapter]) -> str:

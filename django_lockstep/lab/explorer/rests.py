@@ -1,23 +1,35 @@
-"""Who has to let somebody else go first, because he would only be refused the same lock again."""
+"""Who has to let others go first, because they would only get the same answer again."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.explorer.errors import Learned
 from django_lockstep.lab.explorer.operations import Operation
 
 __all__ = ["Rests"]
 
+_TIMES = 3
+"""How often a loop that polls asks the same before it rests."""
+_IS_POLLING = 25
+"""How often the same is asked, while nobody else moves, by what must be such a loop; other code may repeat a query."""
+
+Question = tuple[str, tuple[str, ...]]
+
 
 class Rests:
-    """Keeps loops around NOWAIT from having endless schedules: an actor refused twice rests until another moves.
+    """Keeps loops from having endless schedules: an actor refused twice, or polling, rests until another one moves.
 
-    After M. Musuvathi, S. Qadeer, "Fair stateless model checking", PLDI 2008.
+    After M. Musuvathi, S. Qadeer, "Fair stateless model checking", PLDI 2008. ``polling`` holds the statements of
+    loops that poll, over all runs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, polling: set[str] | None = None) -> None:
+        self._polling = set() if polling is None else polling
         self._refused: dict[int, str] = {}
+        self._asked: dict[int, Counter[Question]] = {}
         self._resting: set[int] = set()
 
     def able(self, ready: Iterable[int]) -> set[int]:
@@ -25,13 +37,36 @@ class Rests:
         return (set(ready) - self._resting) or set(ready)
 
     def note(self, actor: int, operation: Operation) -> bool:
-        """Note what the actor did, and return whether he rests from now on."""
+        """Note what the actor did, and return whether it rests from now on.
+
+        Raises `Learned` where a loop turns out to poll.
+        """
         self._resting &= {actor}
         self._refused = {other: sql for other, sql in self._refused.items() if other == actor}
+        self._asked = {actor: self._asked.get(actor, Counter())}
+        again = self._is_refused_again(actor, operation) or self._polls(actor, operation)
+        if again:
+            self._resting.add(actor)
+        return again
+
+    def _is_refused_again(self, actor: int, operation: Operation) -> bool:
         if operation.error is None or sqlstate_of(operation.error) != "55P03":
             return False
         again = self._refused.get(actor) == operation.template
         self._refused[actor] = operation.template
-        if again:
-            self._resting.add(actor)
         return again
+
+    def _polls(self, actor: int, operation: Operation) -> bool:
+        asked, statement = self._asked[actor], operation.statement
+        if statement is None or statement.kind in {"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"}:
+            return False
+        if operation.error is not None or statement.kind == "UNKNOWN" or (statement.writes and operation.rows != 0):
+            asked.clear()
+            return False
+        # Nobody else has moved, and the actor has changed nothing: the answer is the same.
+        question = (operation.template, operation.arguments)
+        asked[question] += 1
+        if asked[question] >= _IS_POLLING and operation.template not in self._polling:
+            self._polling.add(operation.template)
+            raise Learned
+        return asked[question] >= _TIMES and operation.template in self._polling

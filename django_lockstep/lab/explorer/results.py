@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-__all__ = ["SCHEMA_VERSION", "Deadlock", "Exploration", "Outcome", "Run", "Step", "Verdict"]
+from django_lockstep.lab.explorer.ends import State, as_text
 
-SCHEMA_VERSION = 1
+__all__ = ["SCHEMA_VERSION", "Deadlock", "Exploration", "Outcome", "Raised", "Run", "Step", "Verdict"]
+
+SCHEMA_VERSION = 2
 """Of `to_json`; rises when a reader of the old form would misread the new one."""
 
-Verdict = Literal["holds", "broken", "incomplete", "nondeterministic", "stuck"]
+Verdict = Literal["holds", "broken", "vacuous", "incomplete", "nondeterministic", "stuck"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,26 @@ class Step:
     """Rows returned or changed."""
     values: tuple[Mapping[str, str | None], ...] = ()
     """The first rows returned, in replayed runs."""
+    source: str = ""
+    """The line of the user's code that sent it, such as ``shows/booking.py:12``, where it is known."""
+    constraint: str = ""
+    """The constraint that refused it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """What an actor raised, for people."""
+
+    type: str
+    """The error's class."""
+    message: str
+    """What it says."""
+    source: str
+    """The innermost line of the user's code that it went through."""
+
+    def __str__(self) -> str:
+        text = f"{self.type}: {self.message}".rstrip(": ")
+        return f"{text} (at {self.source})" if self.source else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +95,8 @@ class Run:
     """What actors raised, by name: SQLSTATE, or the class of errors that have none."""
     results: Mapping[str, str]
     """What actors returned, by name, where it is a plain value."""
-    state: str
-    """The end: what ``observe`` returned, or the rows of the tables written."""
+    state: State
+    """The end: what ``observe`` returned, as text, or the rows of each table that is changed."""
     holds: bool
     """Whether the end is right."""
     reason: str = ""
@@ -83,6 +105,13 @@ class Run:
     """Deadlocks on the way."""
     unsteerable: int = 0
     """Moves that woke several actors whose order only the server knows."""
+    raised: Mapping[str, Raised] = field(default_factory=dict)
+    """What actors raised, with messages and lines of code."""
+
+    @property
+    def end(self) -> str:
+        """The state in a line."""
+        return as_text(self.state)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""
@@ -101,14 +130,21 @@ class Outcome:
     """What actors raised, by name."""
     results: Mapping[str, str]
     """What actors returned, by name."""
-    state: str
-    """What ``observe`` returned, or the rows of the tables written."""
+    state: State
+    """What ``observe`` returned, or the rows of the tables changed."""
     holds: bool
     """Whether it is right."""
     count: int
     """Schedules run that ended so."""
     schedule: str
     """The simplest of them."""
+    reason: str = ""
+    """Why it is not right."""
+
+    @property
+    def end(self) -> str:
+        """The state in a line."""
+        return as_text(self.state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +182,8 @@ class Exploration:
     """Time taken."""
     failure: Run | None = None
     """The simplest wrong run, replayed with the values read."""
+    not_compared: tuple[str, ...] = ()
+    """Columns, such as ``auth_user.password``, that differ when the same schedule is run again, and those to ignore."""
 
     @property
     def ok(self) -> bool:

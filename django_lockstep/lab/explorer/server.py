@@ -10,6 +10,7 @@ from psycopg import Error as DriverError
 from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
+from django_lockstep.lab.explorer.ends import Row
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.outside import BLOCKED, catalog_of, outside_session
 from django_lockstep.lab.explorer.storage import Storage
@@ -145,7 +146,7 @@ class Server:
             ((last, called),) = self._query(f"SELECT last_value, is_called FROM {sequence}")
             self._fill_sql += f"SELECT setval('{sequence}', {last}, {str(called).lower()}); "
         self._storage.add(table, count)
-        self._saved[name] = self._query(self._content_of(name))[0][1] if count else []
+        self._saved[name] = self._query(self._content_of(name))[0][1] if count else "[]"
 
     def reset(self) -> None:
         """Put every saved table back."""
@@ -167,17 +168,18 @@ class Server:
             self._driver.rollback()
             raise ExplorerError(f"The tables {', '.join(self._saved)} could not be put back: {error}") from error
 
-    def content(self) -> str:
-        """Return what the changed tables hold, as text that compares.
+    def content(self) -> dict[str, list[Row]]:
+        """Return the rows of the changed tables, sorted; numbers with a point as text, exactly as they are.
 
         Without generated keys, times and UUIDs, which differ between runs that come to the same.
         """
         if not self._saved:
-            return "{}"
+            return {}
         parts = [self._content_of(name) for name in sorted(self._saved)]
-        rows: dict[str, list[Any]] = dict(self._query(" UNION ALL ".join(parts)))
+        rows: dict[str, Any] = dict(self._query(" UNION ALL ".join(parts)))
         changed = {name: held for name, held in rows.items() if held != self._saved[name]}
-        return json.dumps(changed, sort_keys=True, default=str)
+        # Django has the driver return jsonb as text.
+        return {name: json.loads(changed[name], parse_float=str) for name in sorted(changed)}
 
     def _content_of(self, name: str) -> str:
         hidden = [column for column, generated, _, varying in self._columns[name] if generated or varying]

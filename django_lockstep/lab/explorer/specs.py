@@ -78,6 +78,7 @@ class _Recorder:
         self._database = database
         self._dump = Dump(connection.cursor())
         self._tables: set[str] = set()
+        self._words: set[str] = set()
 
     def spec(self, chooser: Chooser, *, victim: Literal["last", "first"], patience: float) -> Spec:
         """Return the spec of the schedule."""
@@ -88,14 +89,16 @@ class _Recorder:
             observe=self._scenario.observe,
         )
         with stage(copied, database=self._database, patience=patience, victim=victim) as place:
+            place.warm_up()
             _, trace = place.play(chooser)
             self._tables.update(self._touched(place, [begun.operation for begun in trace.steps]))
+            self._words.update(word for begun in trace.steps for word in _words(begun.operation))
             place.keep_values()
             made, trace = place.play(Follow(trace.actors))
             setup = ";\n".join(self._dump.statements())
             permutation = Permutation(trace, place.names, connection=self._connection)
             shown = self._shown(place.server(self._database).catalog, [begun.operation for begun in trace.steps])
-            run = place.judged(made, trace)
+            run = place.judged(place.end(made, trace), trace)
         return Spec(
             text="\n\n".join(
                 [*_head(run), *([block("setup", setup)] if setup else []), _TEARDOWN, *permutation.parts(shown)]
@@ -108,7 +111,7 @@ class _Recorder:
 
     def _set_up(self) -> Any:
         made = self._scenario.set_up()
-        self._dump.take(self._tables)
+        self._dump.take(self._tables, words=self._words)
         return made
 
     def _touched(self, place: Stage, operations: Iterable[Operation]) -> set[str]:
@@ -154,6 +157,12 @@ def _tables_of(operation: Operation, catalog: Catalog) -> set[str]:
     deletes = re.search(r"\b(DELETE|UPDATE|MERGE)\b", operation.sql, re.IGNORECASE)
     tables = [table for name in named if deletes and (table := catalog.get(name)) is not None]
     return named.union(*(table.children for table in tables))
+
+
+def _words(operation: Operation) -> Iterator[str]:
+    """Yield the words of the statement and of its parameters, one of which may name a sequence."""
+    for text in (operation.sql, *operation.arguments):
+        yield from re.findall(r"\w+", text)
 
 
 def _named(sql: str, catalog: Catalog) -> set[str]:

@@ -2,47 +2,63 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from decimal import Decimal
+from dataclasses import replace
 from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.explorer.caches import RowCaches
 from django_lockstep.lab.explorer.controller import Chooser, Controller
-from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable
+from django_lockstep.lab.explorer.ends import State
+from django_lockstep.lab.explorer.errors import Endless, Nondeterminism, NotExplorable
+from django_lockstep.lab.explorer.masking import Masker
+from django_lockstep.lab.explorer.oracle import End, Oracle, error_name
 from django_lockstep.lab.explorer.outside import database_key
-from django_lockstep.lab.explorer.results import Deadlock, Run, Step
+from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
 from django_lockstep.lab.explorer.search import Move
 from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.explorer.steps import raised_by, steps_of
 from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.explorer.watch import Watch
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["PATIENCE", "Stage", "stage"]
 
+_OTHERS = 3
+"""Connections beside the actors': that of the thread that explores, the server's view, and a snapshot."""
 PATIENCE = 10.0
 """Seconds that one step may take without waiting for another actor."""
 
-_PLAIN = (bool, int, Decimal, type(None))
-
 
 class Stage:
-    """Runs a scenario under one schedule after another; made by `stage`."""
+    """Runs a scenario under one schedule after another; made by `stage`.
 
-    def __init__(self, scenario: Scenario, *, database: str, patience: float, victim: str) -> None:
+    ``ignore`` are columns that do not count, ``no_deadlock`` says that a run with a deadlock ends wrong.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        database: str,
+        patience: float,
+        victim: str,
+        ignore: Collection[str] = (),
+        no_deadlock: bool = False,
+    ) -> None:
         self.scenario = scenario
+        self.oracle = Oracle(scenario, ignore=ignore, alone=self._alone)
+        self._no_deadlock = no_deadlock
+        self.caches: RowCaches | None = None
         self._database = database
         self._servers: dict[tuple[str, ...], Server] = {}
         self._by_alias: dict[str, Server] = {}
-        self._serial: dict[frozenset[str], set[str]] = {}
         self._detailed = False
         self.names = tuple(scenario.actors)
         self.controller = Controller(
@@ -89,39 +105,75 @@ class Stage:
 
         Raises as `Controller.run` does.
         """
-        self.reset()
-        made = self.scenario.set_up()
+        made = self.set_up()
         functions = list(self.scenario.actors.values())
         trace = self.controller.run(functions, made, chooser=chooser, expected=expected, record=record, in_turn=in_turn)
         if self._strangers:
             raise Nondeterminism(f"{self._strangers[0]}, so that its statements are not scheduled")
+        for actor in self.controller.actors:
+            if isinstance(actor.error, NotExplorable):
+                raise actor.error
         return made, trace
+
+    def set_up(self) -> Any:
+        """Put everything back, and return what the scenario's set-up makes."""
+        self.reset()
+        if self.caches is not None:
+            self.caches.restore()
+        return self.scenario.set_up()
+
+    def warm_up(self) -> tuple[End, Trace]:
+        """Run the actors one after the other, so that caches are filled as they are after a while."""
+        made, trace = self.play(Follow(()))
+        return self.end(made, trace), trace
 
     def reset(self) -> None:
         """Put back every table that was written."""
         for server in self._servers.values():
             server.reset()
 
-    def judged(self, made: Any, trace: Trace) -> Run:
+    def end(self, made: Any, trace: Trace) -> End:
+        """Return how the run ended that was just played."""
+        actors = self.controller.actors
+        return End(
+            made=made,
+            state=self._state(made),
+            results={actor.name: actor.result for actor in actors if actor.error is None},
+            errors={actor.name: actor.error for actor in actors if actor.error is not None},
+            generated=frozenset(key for begun in trace.steps for key in begun.operation.numbered),
+        )
+
+    def judged(self, end: End, trace: Trace) -> Run:
         """Return the ended run with its end compared with what has to hold."""
-        errors, results = self._errors(), self._results()
-        state = self._state(made)
-        reason = self._objection(made, state, errors)
+        reason = self.oracle.objection(end) or self._deadlocked(trace)
+        masker = Masker()
+        told = bool(reason) or self._detailed
+        steps = steps_of(trace, self.names, masker) if told else ()
+        state = masker.state(self.oracle.kept(end.state))
         return Run(
             schedule=write_schedule(trace.actors),
             preemptions=trace.preemptions,
-            steps=tuple(_steps(trace, self.names)) if reason or self._detailed else (),
-            errors=errors,
-            results=results,
+            steps=steps,
+            errors={name: error_name(error) for name, error in end.errors.items()},
+            results={name: masker.text(text) for name, text in self.oracle.results(end).items()},
             state=state,
             holds=not reason,
-            reason=reason,
+            reason=masker.text(reason),
             deadlocks=tuple(
                 Deadlock(actors=tuple(self.names[i] for i in sorted(cycle)), victim=self.names[victim], detail=detail)
                 for cycle, victim, detail in trace.cycles
             ),
             unsteerable=trace.unsteerable,
+            raised=raised_by(end.errors, masker) if told else {},
         )
+
+    def _deadlocked(self, trace: Trace) -> str:
+        """Return what is wrong with a deadlock where none is allowed."""
+        if not (self._no_deadlock and trace.cycles):
+            return ""
+        cycle, victim, _ = trace.cycles[0]
+        who = ", ".join(self.names[index] for index in sorted(cycle))
+        return f"Deadlock of {who}, in which the server ended the transaction of {self.names[victim]}"
 
     def keep_values(self) -> None:
         """Keep from now on what statements return, on which rows they wait, and the steps of runs that end right."""
@@ -129,62 +181,62 @@ class Stage:
         for actor in self.controller.actors:
             actor.detailed = True
 
-    def _errors(self) -> dict[str, str]:
-        return {actor.name: _error_name(actor.error) for actor in self.controller.actors if actor.error is not None}
+    def _unhurried(self, functions: Sequence[Callable[[Any], Any]], made: Any) -> Trace:
+        """Run the functions to their end whatever time it is."""
+        limits = self.controller.limits
+        self.controller.limits = replace(limits, deadline=None)
+        try:
+            return self.controller.run(functions, made, chooser=Follow(()))
+        finally:
+            self.controller.limits = limits
 
-    def _results(self) -> dict[str, str]:
-        return {
-            actor.name: str(actor.result)
-            for actor in self.controller.actors
-            if actor.error is None and actor.result is not None and isinstance(actor.result, _PLAIN)
-        }
-
-    def _state(self, made: Any) -> str:
+    def _state(self, made: Any) -> State:
         if self.scenario.observe is not None:
             return str(self.scenario.observe(made))
-        return "; ".join(server.content() for server in self._servers.values())
+        return {
+            table if alias == self._database else f"{alias}.{table}": rows
+            for alias, server in self._first_aliases().items()
+            for table, rows in server.content().items()
+        }
 
-    def _objection(self, made: Any, state: str, errors: Mapping[str, str]) -> str:
-        """Return what is wrong with the end, or nothing."""
-        if self.scenario.invariant is None:
-            return self._serial_objection(state, errors)
-        try:
-            return "" if self.scenario.invariant(made) else f"The invariant does not hold; the end is {state}"
-        except AssertionError as error:
-            return f"The invariant does not hold: {error}"
+    def _first_aliases(self) -> dict[str, Server]:
+        """Return each database once, by the alias that was used first."""
+        return {server.alias: server for server in self._servers.values()}
 
-    def _serial_objection(self, state: str, errors: Mapping[str, str]) -> str:
-        succeeded = frozenset(self.names).difference(errors)
-        if succeeded not in self._serial:
-            self._serial[succeeded] = set(self._serial_ends(succeeded))
-        if state in self._serial[succeeded]:
-            return ""
-        who = ", ".join(sorted(succeeded)) or "nobody"
-        return f"No order of {who}, one after the other, ends like this: {state}"
-
-    def _serial_ends(self, names: frozenset[str]) -> Iterator[str]:
-        """Yield the ends that the actors reach when each runs alone, in every order."""
-        everyone = list(self.scenario.actors.values())
-        indexes = [index for index, name in enumerate(self.names) if name in names]
-        for order in itertools.permutations(indexes):
-            self.reset()
-            made = self.scenario.set_up()
-            for index in order:
-                alone = [function if i == index else _idle for i, function in enumerate(everyone)]
-                self.controller.run(alone, made, chooser=Follow(()))
-            yield self._state(made)
+    def _alone(self, order: Sequence[int]) -> End | None:
+        """Run the actors with these indexes one after the other; None where one does not end by itself."""
+        made = self.set_up()
+        numbered: set[str] = set()
+        results: dict[str, Any] = {}
+        errors: dict[str, BaseException] = {}
+        for index in order:
+            functions = [function if i == index else _idle for i, function in enumerate(self.scenario.actors.values())]
+            try:
+                trace = self._unhurried(functions, made)
+            except Endless:
+                self.controller.abandon()
+                return None
+            actor = self.controller.actors[index]
+            if actor.error is not None:
+                errors[actor.name] = actor.error
+            else:
+                results[actor.name] = actor.result
+            numbered.update(key for begun in trace.steps for key in begun.operation.numbered)
+        results = {name: results[name] for name in self.names if name in results}
+        return End(made=made, state=self._state(made), results=results, errors=errors, generated=frozenset(numbered))
 
 
 @contextmanager
-def stage(scenario: Scenario, *, database: str, patience: float, victim: str) -> Iterator[Stage]:
-    """Open what runs need, and leave nothing behind: no connection, lock, thread or row.
+def stage(scenario: Scenario, *, database: str, patience: float, victim: str, **terms: Any) -> Iterator[Stage]:
+    """Open what runs need, and leave nothing behind: no connection, lock, thread or row; ``terms`` as `Stage` has them.
 
-    Raises `NotExplorable` inside a transaction and on other databases than PostgreSQL.
+    Raises `NotExplorable` inside a transaction, on other databases than PostgreSQL, and for a pool too small.
     """
     _require_committed_data(connections[database])
+    _require_connections(connections[database], actors=len(scenario.actors))
     with ExitStack() as stack:
         # A step's patience is not for connecting, which is no step and comes before any verdict.
-        place = Stage(scenario, database=database, patience=max(patience, PATIENCE), victim=victim)
+        place = Stage(scenario, database=database, patience=max(patience, PATIENCE), victim=victim, **terms)
         stack.callback(_close_servers, place)
         connection_created.connect(place.connected, weak=False)
         stack.callback(connection_created.disconnect, place.connected)
@@ -196,6 +248,8 @@ def stage(scenario: Scenario, *, database: str, patience: float, victim: str) ->
         stack.callback(place.watch.close)
         await_actors()
         place.controller.patience = patience
+        place.caches = RowCaches(database, place.server(database).catalog)
+        stack.callback(place.caches.close)
         yield place
 
 
@@ -215,38 +269,20 @@ def _require_committed_data(connection: BaseDatabaseWrapper) -> None:
         )
 
 
+def _require_connections(connection: BaseDatabaseWrapper, *, actors: int) -> None:
+    """Raise `NotExplorable` where the database's pool cannot hold a connection for everyone."""
+    pool = connection.settings_dict.get("OPTIONS", {}).get("pool")
+    if not pool:
+        return
+    options = pool if isinstance(pool, dict) else {}
+    size, needed = options.get("max_size") or options.get("min_size", 4), actors + _OTHERS
+    if size < needed:
+        raise NotExplorable(
+            f"The pool of database {connection.alias!r} has {size} connections; a race of {actors} actors needs "
+            f"{needed}: one for each actor, the test's own, and two of the explorer. Give the pool a max_size of "
+            f"{needed}, or the tests no pool."
+        )
+
+
 def _idle(made: Any) -> None:
     """Do nothing, in place of an actor that does not take part."""
-
-
-def _error_name(error: BaseException) -> str:
-    return sqlstate_of(error) or type(error).__name__
-
-
-def _steps(trace: Trace, names: tuple[str, ...]) -> Iterator[Step]:
-    blocks: dict[tuple[int, str], int] = {}
-    counts: Counter[int] = Counter()
-    for begun in trace.steps:
-        operation = begun.operation
-        connection = (begun.actor, operation.alias)
-        if connection not in blocks and (operation.in_transaction or not operation.ends_idle):
-            blocks[connection] = counts[begun.actor]
-            counts[begun.actor] += 1
-        transaction = blocks.get(connection)
-        if operation.ends_idle:
-            blocks.pop(connection, None)
-        yield Step(
-            actor=names[begun.actor],
-            begun=begun.number,
-            ended=len(trace.moves) - 1 if begun.ended is None else begun.ended,
-            sql=operation.template,
-            params="" if operation.params in (None, (), []) else str(operation.params),
-            arguments=operation.arguments,
-            transaction=transaction,
-            waited_for=tuple(names[index] for index in begun.waited_for),
-            waited_on=begun.waited_on,
-            woken_by=None if begun.woken_by is None else names[begun.woken_by],
-            sqlstate=None if operation.error is None else _error_name(operation.error),
-            rows=operation.rows,
-            values=operation.values,
-        )

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from django_lockstep.lab.explorer.parts import Part, parts_of
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = ["Said", "in_parts", "is_time", "read", "seen", "short", "told"]
+__all__ = ["Said", "columns_of", "in_parts", "is_time", "read", "seen", "short", "told"]
 
-_MOST = 4
+_MOST = 6
 """Columns shown of a row."""
 _FEW = 2
 """Columns shown of a row in which nobody changes anything."""
@@ -29,7 +29,7 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _MARK = re.compile("\ue000(\\d+)\ue001")
-_EQUAL = re.compile(r"(\w+) = (\ue000\d+\ue001|-?[\d.]+|'[^']*')")
+_EQUAL = re.compile(r"(\w+)\s*=\s*(\ue000\d+\ue001|-?[\d.]+|'[^']*')")
 _AMONG = re.compile(r"(\w+) IN \(([^()]*)\)", re.IGNORECASE)
 _EXISTS = re.compile("SELECT (1|%s) AS ", re.IGNORECASE)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
@@ -139,8 +139,8 @@ def _split(text: str) -> list[str]:
 
 def _assigned(text: str) -> Iterator[tuple[str, str]]:
     for part in _split(text) if text else ():
-        name, _, value = part.partition(" = ")
-        yield name, _bare(value)
+        name, _, value = part.partition("=")
+        yield name.strip(), _bare(value.strip())
 
 
 def _inserted(clauses: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -173,24 +173,55 @@ def is_time(value: str | None) -> bool:
     return value is not None and bool(_TIME.match(value))
 
 
-def short(step: Step) -> str:
+def columns_of(sql: str, arguments: tuple[str, ...]) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the columns that a statement compares or sets, with the values that were sent for them."""
+    for said in _read(sql, arguments):
+        yield from said.keys.items()
+        yield from ((name, frozenset({said.sets[name]})) for name in said.plain)
+
+
+def short(step: Step, run: Run | None = None) -> str:
     """Return in a few words what was asked for."""
-    return "; ".join(in_parts(step))
+    return "; ".join(in_parts(step, run))
 
 
-def in_parts(step: Step) -> list[str]:
-    """Return in a few words what each part of it asks for: verb, table, rows, lock or new values."""
-    return [_in_short(said) for said in _read(step.sql, step.arguments)]
+def in_parts(step: Step, run: Run | None = None) -> list[str]:
+    """Return in a few words what each part of it asks for: verb, table, rows, lock or new values.
+
+    Of an UPDATE in a run the columns are left out that are written as they were read.
+    """
+    unchanged = _unchanged(step, run) if run else frozenset()
+    return [_in_short(said, unchanged) for said in _read(step.sql, step.arguments)]
 
 
-def _in_short(said: Said) -> str:
+def _unchanged(step: Step, run: Run) -> frozenset[str]:
+    """Return the columns that the step writes back as its actor last read them; none where that is all of them."""
+    said = read(step)
+    if said.verb != "UPDATE":
+        return frozenset()
+    earlier = [other for other in run.steps if other.actor == step.actor and other.ended < step.begun]
+    for source in reversed([other for other in earlier if read(other).table == said.table]):
+        for row in source.values:
+            if read(source).verb == "SELECT" and all(row[name] in said.keys[name] for name in said.keys.keys() & row):
+                given = {name for name in said.sets if name in said.plain or said.sets[name] == "NULL"}
+                same = {name for name in given & row.keys() if _as_read(row[name]) == said.sets[name]}
+                return frozenset(same if same < said.sets.keys() else ())
+    return frozenset()
+
+
+def _as_read(value: str | None) -> str:
+    return "NULL" if value is None else value
+
+
+def _in_short(said: Said, unchanged: frozenset[str]) -> str:
     if not said.table:
         return f"{said.verb} {said.where}".strip()
     rows = [f"{name}={'|'.join(sorted(values))}" for name, values in said.keys.items()] or [said.where]
     tight = {
         name: value if name in said.plain else re.sub(" ([-+*/]) ", r"\1", value) for name, value in said.sets.items()
     }
-    sets = _listed({name: value for name, value in tight.items() if value not in {"NULL", "DEFAULT"}})
+    shown = {name: value for name, value in tight.items() if name not in unchanged}
+    sets = _listed({name: value for name, value in shown.items() if value not in {"NULL", "DEFAULT"}})
     words = [said.verb, said.table, " ".join(rows), said.locking]
     return " ".join(filter(None, words)) + (f": {sets}" if sets else "")
 
@@ -221,9 +252,12 @@ def seen(row: Mapping[str, str | None], step: Step, run: Run | None) -> dict[str
 
 def _written(step: Step, run: Run | None) -> set[str]:
     """Return the columns that writes of the read table set or are restricted to."""
-    said = [read(other) for other in run.steps] if run else []
-    writes = [other for other in said if other.sets and other.table == read(step).table]
-    return {name for write in writes for name in (*write.sets, *write.keys)}
+    if run is None:
+        return set()
+    writes = [other for other in run.steps if read(other).sets and read(other).table == read(step).table]
+    return {
+        name for write in writes for name in (*(read(write).sets.keys() - _unchanged(write, run)), *read(write).keys)
+    }
 
 
 def _listed(columns: Mapping[str, str | None]) -> str:

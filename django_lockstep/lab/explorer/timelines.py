@@ -5,38 +5,81 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from django_lockstep.lab.explorer.explanations import Explanation, explanation
-from django_lockstep.lab.explorer.measure import clean, cut, wide
+from django_lockstep.lab.explorer.measure import clean, cut, wide, wrapped
 from django_lockstep.lab.explorer.results import Run, Step
 from django_lockstep.lab.explorer.statements import in_parts, told
 
-__all__ = ["actors_of", "endings", "ground", "timeline", "transactions"]
+__all__ = ["actors_of", "endings", "fitting", "ground", "timeline", "transactions"]
 
 _WIDTH = 44
+_MARGIN = 6
+_MOST_LINES = 4
+"""Lines that one text may take in its column."""
 _LEGEND = "┌│└ transaction   ┆ waits   → what came of it   ▲ where it breaks"
 
 
 def timeline(run: Run, *, width: int = _WIDTH) -> str:
     """Return the run as text: what each actor sent, read and waited for, and who ended the wait.
 
-    ``width`` is each actor's column in characters. Values and waited-for rows show in runs that `replay` made.
+    ``width`` is each actor's column in characters; see `fitting`. Values and waited-for rows show in runs that
+    `replay` made.
     """
     names, why = actors_of(run), explanation(run)
     lines = [f"schedule {run.schedule}, {'right' if run.holds else 'WRONG'}"]
-    lines.append("step  " + "".join(_filled(name, width) for name in names).rstrip())
+    lines.append("step  " + "".join(_filled(_titled(name, run), width) for name in names).rstrip())
     lines.append("----  " + "".join(_filled("-" * (width - 2), width) for _ in names).rstrip())
     for move in range(len(run.schedule)):
-        cells = {name: list(_Cell(run, name, move, why).lines()) for name in names}
+        cells = {name: list(_folded(_Cell(run, name, move, why).lines(), width)) for name in names}
         for line in range(max((len(cell) for cell in cells.values()), default=0)):
             number = f"{move + 1:4}" if line == 0 else "    "
             lines.append(f"{number}  {_line(run, cells, move, line, width)}".rstrip())
-    return "\n".join([*lines, "", _LEGEND, *endings(run)])
+    return "\n".join([*lines, "", _LEGEND, *_lines_of_code(run), *endings(run)])
+
+
+def fitting(columns: int, run: Run) -> int:
+    """Return the width of an actor's column in a terminal of so many columns, never too small to be read."""
+    return max(_WIDTH, (columns - _MARGIN) // max(1, len(actors_of(run))))
 
 
 def endings(run: Run) -> list[str]:
     """Return in plain sentences how the run ended, and why so."""
-    raised = [f"{name} raised {error}" for name, error in run.errors.items()]
+    raised = [f"{name} raised {_error(run, name)}" for name in run.errors]
+    returned = [f"{name} returned {result}" for name, result in run.results.items()]
     reasons = [run.reason, explanation(run).text]
-    return [*raised, f"end: {clean(run.state)}", *(clean(reason) for reason in reasons if reason)]
+    return [clean(line) for line in (*raised, *returned, f"end: {run.end}", *filter(None, reasons))]
+
+
+def _error(run: Run, name: str) -> str:
+    """Return the SQLSTATE, or else the class, with the message and the line of code where they are known."""
+    code, told = run.errors[name], run.raised.get(name)
+    if told is None:
+        return code
+    return str(told) if code == told.type else f"{code}, {told}"
+
+
+def _lines_of_code(run: Run) -> Iterator[str]:
+    """Yield for each actor the lines of code that sent its steps."""
+    for name in actors_of(run):
+        sent: dict[str, list[str]] = {}
+        for step in run.steps:
+            path, _, line = step.source.rpartition(":")
+            if step.actor == name and path:
+                sent.setdefault(path, []).append(f"{step.begun + 1} line {line}")
+        yield from (f"{name} in {path}: step {', '.join(steps)}" for path, steps in sent.items())
+
+
+def _titled(name: str, run: Run) -> str:
+    """Return the actor's name, behind its letter in schedules where that is another one."""
+    letter = next(run.schedule[step.begun] for step in run.steps if step.actor == name)
+    return name if name == letter else f"{letter}: {name}"
+
+
+def _folded(lines: Iterator[str], width: int) -> Iterator[str]:
+    """Yield the lines broken to the column's width; what follows is indented."""
+    for line in lines:
+        first, *more = wrapped(line, width - 6, most=_MOST_LINES) or [""]
+        yield first
+        yield from (f"  {text}" for text in more)
 
 
 def actors_of(run: Run) -> list[str]:
@@ -74,7 +117,7 @@ class _Cell:
         if step is None:
             return
         if step.begun == move:
-            yield from in_parts(step)
+            yield from in_parts(step, self._run)
         if step.begun == move and (step.waited_for or step.ended != move):
             yield f"┆ {ground(step)}"
         elif step.begun < move == step.ended:

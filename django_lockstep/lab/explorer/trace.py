@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from django_lockstep.lab.explorer.differences import Pending
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.search import Move
 
@@ -29,15 +30,17 @@ class Trace:
 
     moves: list[Move] = field(default_factory=list)
     enabled: list[tuple[int, ...]] = field(default_factory=list)
-    pending: list[dict[int, str]] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
     """The statements that the ready actors stood before, at each move."""
     steps: list[Begun] = field(default_factory=list)
     cycles: list[tuple[frozenset[int], int, str]] = field(default_factory=list)
     """Deadlocks: actors, victim, the server's words."""
     unsteerable: int = 0
     rests: int = 0
-    """How often an actor that was refused the same lock twice had to let somebody else go first."""
+    """How often an actor that would have got the same answer again had to let somebody else go first."""
     complete: bool = True
+    out_of_time: bool = False
+    """Whether it was given up because the time was over."""
 
     @property
     def actors(self) -> list[int]:

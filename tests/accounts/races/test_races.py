@@ -92,7 +92,7 @@ def test_full_and_reduced_search_agree(name: str) -> None:
 
 def seen_in(found: Exploration) -> tuple[object, ...]:
     """Return everything that has to be the same in the next round."""
-    ends = tuple((o.count, o.schedule, *o.errors.items(), *o.results.items(), o.state) for o in found.outcomes)
+    ends = tuple((o.count, o.schedule, *o.errors.items(), *o.results.items(), o.end) for o in found.outcomes)
     return found.verdict, found.reason, found.schedules, found.deadlocks, *found.errors.items(), ends
 
 

@@ -185,7 +185,7 @@ class _Texts:
     def __init__(self, step: Step, run: Run, why: Explanation, columns: int) -> None:
         self.waited = step.ended > step.begun
         end = self._end(step, run, why, columns)
-        begun: list[Line] = [(line, "said") for line in wrapped(short(step), columns, most=2)]
+        begun: list[Line] = [(line, "said") for line in wrapped(short(step, run), columns, most=2)]
         self.head = begun if self.waited else begun + end
         woken = f"woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "goes on"
         self.tail = [(cut(woken, columns), "faint"), *end] if self.waited else []

@@ -215,5 +215,7 @@ def _description(run: Run) -> str:
     for step in run.steps:
         waited = f", {ground(step)}, until step {step.ended + 1}" if step.ended > step.begun else ""
         result = told(step, run)
-        parts.append(f"Step {step.begun + 1}, {step.actor}: {short(step)}{waited}{f', {result}' if result else ''}.")
+        parts.append(
+            f"Step {step.begun + 1}, {step.actor}: {short(step, run)}{waited}{f', {result}' if result else ''}."
+        )
     return " ".join([*parts, *(f"{line}." for line in endings(run))])

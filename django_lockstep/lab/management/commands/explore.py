@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from argparse import ArgumentParser, BooleanOptionalAction
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
-from django_lockstep.lab.explorer.reports import FORMATS, Chapter, chosen_runs
+from django_lockstep.lab.explorer.reports import FORMATS, Chapter, as_text, chosen_runs
 from django_lockstep.lab.management.output import require_writable, write_atomically
 from django_lockstep.lab.races import Race, race_at, registered
 
@@ -101,6 +102,9 @@ class Command(BaseCommand):
 
     def _show(self, chapters: Sequence[Chapter], options: dict[str, Any]) -> None:
         form, path = options["format"], options["output"]
+        if form == "text" and path is None and self.stdout.isatty():
+            self._write(as_text(chapters, columns=shutil.get_terminal_size().columns), path)
+            return
         if form != "svg":
             self._write(FORMATS[form](chapters), path)
             return

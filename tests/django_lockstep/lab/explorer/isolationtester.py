@@ -109,7 +109,7 @@ def disagreements(spec: Spec) -> Iterator[str]:
     if moves != sorted(moves):
         yield f"order of completion: {moves}"
     for name, sql in spec.ends.items():
-        if theirs[name].rows != (held := literal_eval(spec.run.state)[sql]):
+        if theirs[name].rows != (held := literal_eval(str(spec.run.state))[sql]):
             yield f"{sql}: {held} in the lab, and {theirs[name].rows}"
 
 

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
 from accounts.races.ready_made import RACES
-from django_lockstep.lab.explorer import Scenario, explain, explore, replay
+from django_lockstep.lab.explorer import Scenario, explain, explore, replay, timeline
 from django_lockstep.lab.explorer.explanations import explanation
 from django_lockstep.locking.transactions import transaction as isolated
 from tests.django_lockstep.lab.explorer import stories
@@ -193,6 +194,39 @@ def test_a_deadlock_names_the_cycle_with_its_rows_and_the_victim() -> None:
     )
 
 
+def greet(pk: int) -> None:
+    user = User.objects.get(pk=pk)
+    user.first_name += "!"
+    user.save()
+
+
+def one_user() -> int:
+    return User.objects.create(username="ada", first_name="Ada", is_staff=True).pk
+
+
+def test_a_flag_that_nobody_changes_is_no_lost_update() -> None:
+    found = explain(replay(race(greet, greet, set_up=one_user), "ABAB"))
+
+    assert found == "lost update: B wrote first_name Ada! computed from Ada, which A had changed to Ada! in between"
+
+
+def test_columns_written_as_they_were_read_are_left_out() -> None:
+    drawn = timeline(replay(race(greet, greet, set_up=one_user), "ABAB")).partition("end:")[0]
+
+    assert ": first_name=Ada!" in drawn
+    assert "→ first_name=Ada" in drawn
+    assert "is_staff" not in drawn
+
+
+def test_a_constraint_is_named() -> None:
+    def taken(pk: int) -> None:
+        Seat.objects.bulk_create([Seat(pk=pk)])
+
+    found = explain(replay(race(taken), ""))
+
+    assert found == "constraint violation: shop_seat_pkey refused A's INSERT shop_seat"
+
+
 def test_a_failed_attempt_that_was_run_again_lost_nothing() -> None:
     found = explain(replay(race(stories.optimistic, stories.computed), "ABBAAAAA"))
 
@@ -226,7 +260,7 @@ def test_safe_code_is_not_explained_even_where_somebody_calls_its_end_wrong(name
         explanation(replay(doubted, outcome.schedule)).kind for outcome in explore(doubted, max_schedules=20).outcomes
     }
 
-    assert kinds <= {"unexplained", "deadlock"}
+    assert kinds <= {"unexplained", "constraint violation", "deadlock"}
 
 
 @pytest.mark.parametrize("name", [name for name, race in RACES.items() if not race.holds and name not in NAMELESS])

@@ -44,6 +44,42 @@ def test_what_breaks_fails_with_a_timeline_and_a_schedule_to_paste() -> None:
 
 
 @committed
+def test_it_begins_with_how_many_end_wrong_in_which_ways() -> None:
+    first, way, *_ = break_it(RaceFixture()).splitlines()
+
+    assert first == "The race is broken: 4 of 6 schedules end wrong, in 1 way:"
+    assert way.startswith("  4 x Schedule AABBAB: The invariant does not hold; end: shop_seat: ")
+    assert "price=110.00" in way
+
+
+@committed
+def test_actors_are_called_by_their_functions_where_they_differ() -> None:
+    found = RaceFixture()(stories.locked, stories.computed, set_up=stories.one_seat)
+    alike = RaceFixture()(stories.locked, stories.locked, set_up=stories.one_seat)
+    mapped = RaceFixture()({"one": stories.locked, "other": stories.locked}, set_up=stories.one_seat)
+
+    assert (found.actors, alike.actors, mapped.actors) == (("locked", "computed"), ("A", "B"), ("one", "other"))
+
+
+@committed
+def test_an_impossible_schedule_is_one_sentence() -> None:
+    with pytest.raises(Failed, match="^Step 4 is A's, who waits or is done; B could move$") as failed:
+        RaceFixture().replay("AAAABBBB", *[stories.naive] * 2, set_up=stories.one_seat)
+
+    assert failed.value.__context__ is None
+
+
+@committed
+def test_the_numbers_of_a_race_are_recorded() -> None:
+    recorded: dict[str, object] = {}
+
+    RaceFixture(record=recorded.__setitem__)(*[stories.locked] * 2, set_up=stories.one_seat)
+
+    assert list(recorded) == ["race_schedules", "race_outcomes", "race_seconds"]
+    assert recorded["race_outcomes"] == 1
+
+
+@committed
 def test_a_schedule_is_replayed() -> None:
     racing = RaceFixture()
 
@@ -144,6 +180,18 @@ def test_a_transaction_of_an_asynchronous_actor_is_on_its_own_connection() -> No
 
 
 # Where it cannot race
+
+
+def test_without_a_mark_it_says_which_one_to_use(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(race): pass\n")
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
+    plugins = ["-p", "pytest_django.plugin", "-p", "django_lockstep.lab.pytest_plugin", "--ds", "tests.settings"]
+    command = [sys.executable, "-m", "pytest", *plugins, "--rootdir", str(tmp_path), "test_it.py"]
+
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert "mark the test with @pytest.mark.django_db(transaction=True)" in done.stdout
+    assert "pytest_plugin.py" not in done.stdout
 
 
 @pytest.mark.django_db

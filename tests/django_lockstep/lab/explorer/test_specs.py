@@ -1,6 +1,7 @@
 """Runs as specs for PostgreSQL's isolationtester: what they say, and that it runs them."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,39 @@ def test_savepoints_have_short_names_and_several_statements_are_one_step() -> No
 
 def test_a_run_without_tables_is_a_spec_too() -> None:
     assert printed(write_spec(alone(lambda made: query("SELECT pg_advisory_xact_lock(1)"), int)).text)
+
+
+def in_small_letters(pk: int) -> None:
+    with transaction.atomic():
+        connection.cursor().execute("set transaction isolation level serializable")
+        Seat.objects.filter(pk=pk).update(price=1)
+
+
+def test_sql_in_small_letters_is_a_statement_too() -> None:
+    spec = write_spec(alone(in_small_letters))
+
+    assert "set transaction isolation level serializable" in spec.text
+    assert list(disagreements(spec)) == []
+
+
+@pytest.fixture
+def invoice_numbers(transactional_db: None) -> Iterator[None]:
+    """A sequence that no table has."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE SEQUENCE invoice_numbers")
+        cursor.execute("SELECT nextval('invoice_numbers')")
+        yield
+        cursor.execute("DROP SEQUENCE invoice_numbers")
+
+
+def test_a_sequence_of_no_table_comes_along_with_its_position(invoice_numbers: None) -> None:
+    def number(pk: int) -> None:
+        query("SELECT nextval('invoice_numbers')")
+
+    spec = write_spec(alone(number))
+
+    assert "CREATE SEQUENCE invoice_numbers INCREMENT BY 1 START WITH" in spec.text
+    assert list(disagreements(spec)) == []
 
 
 def fetched(pk: int) -> None:

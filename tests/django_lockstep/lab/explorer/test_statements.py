@@ -38,6 +38,8 @@ INSERT = 'INSERT INTO "shop_seat" ("row", "guest") VALUES (%s, NULL) RETURNING "
         (step('DELETE FROM "shop_seat" WHERE "shop_seat"."id" IN (%s)', "3"), "DELETE shop_seat id=3"),
         (step("SELECT pg_advisory_xact_lock(%s)", "5"), "SELECT pg_advisory_xact_lock(5)"),
         (step("SELECT '100%%' FROM t"), "SELECT t"),
+        (step("update a set v=v+%s, w = %s where id=%s", "2", "x", "5"), "UPDATE a id=5: v=v+2, w=x"),
+        (step("UPDATE a SET v=v*3 WHERE id >= 5"), "UPDATE a id >= 5: v=v*3"),
         (step("COMMIT"), "COMMIT"),
         (step("fetch"), "FETCH"),
         (step(""), ""),

@@ -1,10 +1,16 @@
 """Runs as people read them."""
 
-import pytest
+from typing import Any
 
-from django_lockstep.lab.explorer import Run, Step, explore, replay, timeline
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from django_lockstep.lab.explorer import Run, Scenario, Step, explore, replay, svg, timeline
 from django_lockstep.lab.explorer.measure import wide
+from django_lockstep.lab.explorer.timelines import fitting
 from tests.django_lockstep.lab.explorer import stories
+from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,6 +68,69 @@ def test_a_deadlock_is_drawn_with_its_error() -> None:
 
     assert "→ error 40P01" in drawn
     assert "▲ deadlock, ended here" in drawn
+
+
+def test_what_was_raised_is_told_with_its_message_and_line() -> None:
+    def sold_out(pk: int) -> None:
+        Seat.objects.filter(pk=pk).update(price=1)
+        raise LookupError("no seat left")
+
+    run = replay(Scenario(set_up=stories.one_seat, actors=[sold_out, stories.naive]), "")
+
+    assert str(run.raised["A"]).startswith("LookupError: no seat left (at tests/")
+    assert "A raised LookupError: no seat left (at tests/django_lockstep/lab/explorer/test_timelines.py:" in timeline(
+        run
+    )
+
+
+def test_steps_name_the_line_of_code_that_sent_them() -> None:
+    run = replay(stories.raising(stories.naive), "")
+
+    assert {step.source.rpartition(":")[0] for step in run.steps} == {"tests/django_lockstep/lab/explorer/stories.py"}
+    assert "A in tests/django_lockstep/lab/explorer/stories.py: step 1 line " in timeline(run)
+
+
+def test_a_long_statement_is_folded_and_not_cut() -> None:
+    def lock_all(pk: int) -> None:
+        with transaction.atomic():
+            list(Seat.objects.filter(row="A", guest="", price__gte=0).select_for_update(no_key=True))
+
+    drawn = timeline(replay(Scenario(set_up=stories.one_seat, actors=[lock_all, lock_all]), ""))
+
+    assert "UPDATE" in drawn.replace("\n", " ")
+    assert "…" not in drawn.partition("┌│└")[0]
+
+
+def test_columns_are_as_wide_as_the_terminal_allows() -> None:
+    run = replay(stories.raising(stories.naive), "")
+
+    assert (fitting(200, run), fitting(80, run)) == (97, 44)
+
+
+def test_names_of_actors_have_their_letters() -> None:
+    scenario = Scenario(set_up=stories.one_seat, actors={"reader": stories.price, "B": stories.naive})
+
+    assert timeline(replay(scenario, "")).splitlines()[1].split() == ["step", "A:", "reader", "B"]
+
+
+# Secrets
+
+
+def sign_up(made: object) -> None:
+    user = User.objects.create_user("ada", password="correct horse", last_name="battery")
+    User.objects.filter(password=user.password).update(first_name=user.password[:150])
+
+
+def test_secrets_are_masked_wherever_they_stand(settings: Any) -> None:
+    settings.LOCKSTEP_LAB_SECRETS = ["last_name"]
+    run = replay(Scenario(set_up=lambda: None, actors=[sign_up], invariant=lambda made: False), "")
+
+    for text in (timeline(run), run.to_json(), svg(run)):
+        assert "pbkdf2" not in text
+        assert "md5$" not in text
+        assert "battery" not in text
+    assert "password=***" in timeline(run)
+    assert "username" in run.to_json()
 
 
 def strange_run(sql: str) -> Run:

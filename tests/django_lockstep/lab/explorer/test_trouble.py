@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
@@ -49,7 +49,7 @@ def kills_itself(pk: int) -> None:
 
 
 def test_an_actor_may_lose_its_connection() -> None:
-    found = explore(beside(kills_itself))
+    found = explore(beside(kills_itself), raises=OperationalError)
 
     assert found.verdict == "holds"
     assert {(o.errors["A"], o.state) for o in found.outcomes} == {("57P01", "110.00")}
@@ -79,7 +79,7 @@ def test_whatever_an_actor_raises_is_an_outcome(error: type[BaseException]) -> N
             Seat.objects.filter(pk=pk).update(price=F("price") + 1)
             raise error
 
-    found = explore(beside(raising))
+    found = explore(beside(raising), raises=error)
 
     assert found.verdict == "holds"
     assert {(o.errors["A"], o.state) for o in found.outcomes} == {(error.__name__, "110.00")}

@@ -68,7 +68,8 @@ def test_a_schedule_is_run_until_waiters_go_on_in_turn(monkeypatch: Any) -> None
 
     monkeypatch.setattr("django_lockstep.lab.explorer.controller.overtaken", often)
     monkeypatch.setattr(Stage, "play", noted)
-    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 3, observe=stories.price))
+    scenario = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 3, observe=stories.price)
+    found = explore(scenario, warm_up=False)
 
     assert (found.verdict, found.unsteerable, len(found.outcomes)) == ("holds", 0, 1), found.reason
     assert next(busy, None) is None

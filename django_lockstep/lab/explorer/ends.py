@@ -1,0 +1,133 @@
+"""Ends as rows that compare: what a run left in its tables, and in which columns two ends differ."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+__all__ = ["Row", "State", "as_text", "compared", "difference", "differing", "without"]
+
+Row = Mapping[str, Any]
+State = str | Mapping[str, Sequence[Row]]
+"""What ``observe`` returned, as text; without it the rows of each table that the run changed."""
+
+_MOST_ROWS = 6
+"""Rows of a table that a text shows."""
+
+
+def compared(state: State) -> str:
+    """Return the state as text that is the same for the same rows."""
+    return state if isinstance(state, str) else json.dumps(state, sort_keys=True, default=str)
+
+
+def _row_key(row: Row) -> str:
+    return json.dumps(row, sort_keys=True, default=str)
+
+
+def without(state: State, columns: Collection[str]) -> State:
+    """Return the state without these columns, such as ``auth_user.password`` or ``*.token``."""
+    if isinstance(state, str) or not columns:
+        return state
+    return {table: sorted((_kept(table, row, columns) for row in rows), key=_row_key) for table, rows in state.items()}
+
+
+def _kept(table: str, row: Row, columns: Collection[str]) -> Row:
+    return {
+        name: value
+        for name, value in row.items()
+        if not any(fnmatchcase(f"{table}.{name}", column) for column in columns)
+    }
+
+
+def differing(one: State, other: State) -> set[str]:
+    """Return the columns that hold other values in the one end than in the other.
+
+    Nothing where the ends have other tables or other numbers of rows: what then differs is no column.
+    """
+    if isinstance(one, str) or isinstance(other, str) or one.keys() != other.keys():
+        return set()
+    if any(len(one[table]) != len(other[table]) for table in one):
+        return set()
+    return {
+        f"{table}.{name}"
+        for table, rows in one.items()
+        for name in {name for row in rows for name in row}
+        if _values(rows, name) != _values(other[table], name)
+    }
+
+
+def _values(rows: Sequence[Row], name: str) -> Counter[str]:
+    return Counter(json.dumps(row.get(name), sort_keys=True, default=str) for row in rows)
+
+
+def as_text(state: State) -> str:
+    """Return the state in a line."""
+    if isinstance(state, str):
+        return state
+    return "; ".join(f"{table}: {_rows(rows)}" for table, rows in state.items()) or "no table is changed"
+
+
+def _rows(rows: Sequence[Row]) -> str:
+    shown = [_row(row) for row in rows[:_MOST_ROWS]]
+    more = [f"and {len(rows) - _MOST_ROWS} more rows"] if len(rows) > _MOST_ROWS else []
+    return " | ".join([*shown, *more]) or "no rows"
+
+
+def _row(row: Row) -> str:
+    return ", ".join(f"{name}={_value(value)}" for name, value in row.items())
+
+
+def _value(value: Any) -> str:
+    return "NULL" if value is None else str(value) or "''"
+
+
+def difference(found: State, expected: State) -> list[str]:
+    """Return in words what is other in the one end than in the other, as few words as there are differences."""
+    if isinstance(found, str) or isinstance(expected, str):
+        return [] if found == expected else [f"{as_text(found)} instead of {as_text(expected)}"]
+    return [
+        f"{table}: {text}"
+        for table in sorted(found.keys() | expected.keys())
+        for text in _table_difference(found.get(table), expected.get(table))
+    ]
+
+
+def _table_difference(found: Sequence[Row] | None, expected: Sequence[Row] | None) -> Iterator[str]:
+    if found is None or expected is None:
+        if found != expected:
+            yield f"{_rows(found)}, not as before" if found is not None else "as before"
+        return
+    surplus, missing = _only_in(found, expected), _only_in(expected, found)
+    while surplus and missing:
+        ours, theirs = min(((one, other) for one in surplus for other in missing), key=lambda pair: len(_unlike(*pair)))
+        surplus.remove(ours)
+        missing.remove(theirs)
+        yield _row_difference(ours, theirs, alone=len(found) == 1)
+    yield from (f"one row more, {_row(row)}" for row in surplus)
+    yield from (f"one row less, {_row(row)}" for row in missing)
+
+
+def _only_in(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
+    """Return the rows that the others do not have, each as often as it is there more often."""
+    left = Counter(map(_row_key, others))
+    kept = []
+    for row in rows:
+        if left[_row_key(row)]:
+            left[_row_key(row)] -= 1
+        else:
+            kept.append(row)
+    return kept
+
+
+def _unlike(one: Row, other: Row) -> list[str]:
+    return [name for name in one if one[name] != other.get(name)]
+
+
+def _row_difference(ours: Row, theirs: Row, *, alone: bool) -> str:
+    names = _unlike(ours, theirs)
+    text = ", ".join(f"{name} {_value(ours[name])} instead of {_value(theirs.get(name))}" for name in names)
+    same = [name for name in ours if name not in names and ours[name] not in (None, "")][:2]
+    return text if alone or not same else f"{text} in the row with {_row({name: ours[name] for name in same})}"

@@ -1,0 +1,190 @@
+"""What an end is worth: held against the invariant, or against the ends of the actors one after the other."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.explorer.ends import State, compared, difference, differing, without
+from django_lockstep.lab.scenario import Scenario
+
+__all__ = ["End", "Oracle", "error_name", "plain_results"]
+
+_PLAIN = (bool, int, Decimal, str)
+_NUMBER = re.compile(r"\d+")
+_RESULT = "the result of {}"
+"""What stands for an actor's result among the columns that are not compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a run ended, with the real objects."""
+
+    made: Any
+    """What the set-up returned."""
+    state: State
+    """The end as it was found."""
+    results: Mapping[str, Any]
+    """What actors returned, by name."""
+    errors: Mapping[str, BaseException]
+    """What the others raised."""
+    generated: frozenset[str] = field(default=frozenset())
+    """Keys that the database numbered in this run, which depend on who was refused in between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """An end without what is not compared."""
+
+    state: State
+    results: Mapping[str, str]
+    errors: Mapping[str, str]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return tuple(self.errors.items()), tuple(self.results.items()), compared(self.state)
+
+    def difference(self, expected: _Compared) -> list[str]:
+        """Return in words what is other than expected."""
+        returned = [
+            f"{name} returned {self.results.get(name, 'nothing')} instead of {expected.results.get(name, 'nothing')}"
+            for name in self.results.keys() | expected.results.keys()
+            if self.results.get(name) != expected.results.get(name)
+        ]
+        return [*difference(self.state, expected.state), *sorted(returned)]
+
+
+class Oracle:
+    """Says what is wrong with an end; learns which columns differ without any race.
+
+    ``alone`` runs actors, by their indexes, one after the other, and returns the end; None where one does not end.
+    """
+
+    def __init__(
+        self, scenario: Scenario, *, ignore: Collection[str], alone: Callable[[Sequence[int]], End | None]
+    ) -> None:
+        self._scenario = scenario
+        self._names = tuple(scenario.actors)
+        self._alone = alone
+        self._ignored = set(ignore)
+        self._serial: dict[frozenset[str], list[_Compared]] = {}
+
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """The columns left out, by those who called and by what was learned."""
+        return tuple(sorted(self._ignored))
+
+    def key(self, end: End) -> tuple[object, ...]:
+        """Return what is equal for ends that come to the same."""
+        return self._compared(end, numbered=True).key
+
+    def kept(self, state: State) -> State:
+        """Return the state without what is not compared."""
+        return without(state, self._ignored)
+
+    def results(self, end: End) -> dict[str, str]:
+        """Return the plain results that are compared."""
+        return {
+            name: text for name, text in plain_results(end.results).items() if _RESULT.format(name) not in self._ignored
+        }
+
+    def learn(self, one: End, other: End) -> bool:
+        """Note what differs in two ends of the same schedule; return whether there is anything new."""
+        mine, theirs = self.results(one), self.results(other)
+        if _named(one.errors) != _named(other.errors):
+            return False
+        found = differing(self.kept(one.state), self.kept(other.state))
+        found |= {_RESULT.format(name) for name in mine if mine[name] != theirs.get(name)}
+        self._ignored |= found
+        self._serial.clear()
+        return bool(found)
+
+    def objection(self, end: End) -> str:
+        """Return what is wrong with the end, or nothing."""
+        if self._scenario.invariant is None:
+            return self._serial_objection(end)
+        try:
+            held = _called(self._scenario.invariant, end)
+        except AssertionError as error:
+            return f"The invariant does not hold: {_message(error)}"
+        return "" if held is None or held else "The invariant does not hold"
+
+    def _serial_objection(self, end: End) -> str:
+        mine = self._compared(end)
+        succeeded = frozenset(self._names).difference(mine.errors)
+        candidates: list[_Compared] = []
+        # Those who raised have done nothing, or what they do before they raise where nobody else is about.
+        for names, errors in ((succeeded, {}), (frozenset(self._names), mine.errors)):
+            serial = [one for one in self._serial_ends(names) if one.errors == errors]
+            if any((one.state, one.results) == (mine.state, mine.results) for one in serial):
+                return ""
+            candidates += serial
+        who = ", ".join(name for name in self._names if name in succeeded) or "nobody"
+        if not candidates:
+            return f"In no order of {who}, one after the other, do all of them succeed"
+        nearest = min((mine.difference(one) for one in candidates), key=len)
+        return f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
+
+    def _serial_ends(self, names: frozenset[str]) -> list[_Compared]:
+        """Return the ends that the actors reach when each runs alone, in every order."""
+        if names not in self._serial:
+            ends = list(self._every_order(names))
+            self._serial[names] = [self._compared(end) for end in ends]
+        return self._serial[names]
+
+    def _every_order(self, names: frozenset[str]) -> Iterator[End]:
+        indexes = [index for index, name in enumerate(self._names) if name in names]
+        yield from filter(None, map(self._alone, itertools.permutations(indexes)))
+
+    def _compared(self, end: End, *, numbered: bool = False) -> _Compared:
+        """Return what counts of the end; of results the keys in them only where they are ``numbered``."""
+        results = self.results(end)
+        if not numbered:
+            results = {name: _without_keys(text, end.generated) for name, text in results.items()}
+        return _Compared(state=self.kept(end.state), results=results, errors=_named(end.errors))
+
+
+def _named(errors: Mapping[str, BaseException]) -> dict[str, str]:
+    return {name: error_name(error) for name, error in errors.items()}
+
+
+def _without_keys(text: str, generated: Collection[str]) -> str:
+    return _NUMBER.sub(lambda found: "key" if found[0] in generated else found[0], text) if generated else text
+
+
+def plain_results(results: Mapping[str, Any]) -> dict[str, str]:
+    """Return those that are plain values, as text."""
+    return {name: str(result) for name, result in results.items() if isinstance(result, _PLAIN)}
+
+
+def error_name(error: BaseException) -> str:
+    """Return the SQLSTATE, or the class of errors that have none."""
+    return sqlstate_of(error) or type(error).__name__
+
+
+def _called(invariant: Callable[..., Any], end: End) -> Any:
+    """Call the invariant with what it takes: what was made, or that with results and errors."""
+    return invariant(end.made, end.results, end.errors) if _takes_three(invariant) else invariant(end.made)
+
+
+def _takes_three(invariant: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(invariant).parameters.values()
+    except ValueError:  # written in C, such as bool
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    # Parameters with defaults often carry what a loop has bound.
+    return sum(each.kind in positional and each.default is each.empty for each in parameters) == 3
+
+
+def _message(error: AssertionError) -> str:
+    """Return what the assertion says; of a bare one, the line on which it stands."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return str(error) or frame.line or type(error).__name__

@@ -1,0 +1,63 @@
+"""Lines of the user's code: which one sent a statement, which one raised."""
+
+from __future__ import annotations
+
+import functools
+import sysconfig
+from pathlib import Path
+from types import CodeType, FrameType
+
+import asgiref
+import django
+import psycopg
+
+import django_lockstep
+
+__all__ = ["Origin", "line_of", "raised_at", "sent_from"]
+
+Origin = tuple[CodeType, int]
+"""A place in the code: cheap to note, put into words by `line_of`."""
+
+_OURS = tuple(f"{Path(package.__path__[0])}/" for package in (django, psycopg, asgiref, django_lockstep))
+_PYTHON = sysconfig.get_paths()["stdlib"] + "/"
+_INSTALLED = tuple(f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_users(filename: str) -> bool:
+    """Whether the file is neither of Django, the driver, the library nor Python itself."""
+    of_python = filename.startswith(_PYTHON) and not filename.startswith(_INSTALLED)
+    return not (of_python or filename.startswith(_OURS) or filename.startswith("<"))
+
+
+def sent_from(frame: FrameType | None) -> Origin | None:
+    """Return the innermost place of the user's code on this stack."""
+    while frame is not None:
+        if _is_users(frame.f_code.co_filename):
+            return frame.f_code, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def raised_at(error: BaseException) -> Origin | None:
+    """Return the innermost place of the user's code that the error went through."""
+    found, traceback = None, error.__traceback__
+    while traceback is not None:
+        if _is_users(traceback.tb_frame.f_code.co_filename):
+            found = traceback.tb_frame.f_code, traceback.tb_lineno
+        traceback = traceback.tb_next
+    return found
+
+
+def line_of(origin: Origin | None) -> str:
+    """Return the place as ``shows/booking.py:12``, from the current folder where it is below that."""
+    if origin is None:
+        return ""
+    code, line = origin
+    return f"{_shown(code.co_filename)}:{line}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _shown(filename: str) -> str:
+    path = Path(filename)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename

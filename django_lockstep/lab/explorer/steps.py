@@ -1,0 +1,90 @@
+"""A run's steps and errors as results, with their secrets masked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django_lockstep.lab.explorer.masking import Masker
+from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.oracle import error_name
+from django_lockstep.lab.explorer.origins import line_of, raised_at
+from django_lockstep.lab.explorer.results import Raised, Step
+from django_lockstep.lab.explorer.statements import columns_of
+from django_lockstep.lab.explorer.trace import Begun, Trace
+
+__all__ = ["raised_by", "steps_of"]
+
+
+def raised_by(errors: Mapping[str, BaseException], masker: Masker) -> dict[str, Raised]:
+    """Return what actors raised; of a message with details the first line."""
+    return {
+        name: Raised(
+            type=type(error).__name__,
+            message=masker.text(str(error).strip().partition("\n")[0]),
+            source=line_of(raised_at(error)),
+        )
+        for name, error in errors.items()
+    }
+
+
+def steps_of(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[Step, ...]:
+    """Return every statement; of what it sent and read, secrets are masked in all of them."""
+    for begun in trace.steps:
+        _note_secrets(begun.operation, masker)
+    return tuple(_steps(trace, names, masker))
+
+
+def _note_secrets(operation: Operation, masker: Masker) -> None:
+    for row in operation.values:
+        for column, value in row.items():
+            masker.note(column, [value])
+    sets = operation.params if operation.many else [operation.params]
+    for params in sets or ():
+        given = [str(value) for value in params] if isinstance(params, list | tuple) else []
+        for column, values in columns_of(operation.template, tuple(given)):
+            masker.note(column, values)
+
+
+def _steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> Iterator[Step]:
+    blocks: dict[tuple[int, str], int] = {}
+    counts: Counter[int] = Counter()
+    for begun in trace.steps:
+        operation = begun.operation
+        connection = (begun.actor, operation.alias)
+        if connection not in blocks and (operation.in_transaction or not operation.ends_idle):
+            blocks[connection] = counts[begun.actor]
+            counts[begun.actor] += 1
+        transaction = blocks.get(connection)
+        if operation.ends_idle:
+            blocks.pop(connection, None)
+        ended = len(trace.moves) - 1 if begun.ended is None else begun.ended
+        yield _step(begun, names, masker, transaction=transaction, ended=ended)
+
+
+def _step(begun: Begun, names: tuple[str, ...], masker: Masker, *, transaction: int | None, ended: int) -> Step:
+    operation = begun.operation
+    return Step(
+        actor=names[begun.actor],
+        begun=begun.number,
+        ended=ended,
+        sql=masker.text(operation.template),
+        params="" if operation.params in (None, (), []) else masker.text(str(operation.params)),
+        arguments=tuple(map(masker.text, operation.arguments)),
+        transaction=transaction,
+        waited_for=tuple(names[index] for index in begun.waited_for),
+        waited_on=masker.text(begun.waited_on),
+        woken_by=None if begun.woken_by is None else names[begun.woken_by],
+        sqlstate=None if operation.error is None else error_name(operation.error),
+        rows=operation.rows,
+        values=tuple(map(masker.row, operation.values)),
+        source=line_of(operation.origin),
+        constraint=_constraint(operation.error),
+    )
+
+
+def _constraint(error: Any) -> str:
+    """Return the name of the constraint that the server refused the statement for."""
+    diagnosis = getattr(error, "diag", None) or getattr(getattr(error, "__cause__", None), "diag", None)
+    return getattr(diagnosis, "constraint_name", None) or ""

@@ -1,0 +1,69 @@
+"""Whether anything was raced at all: code that never ran holds in every schedule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from django_lockstep.errors import ConcurrencyError, sqlstate_of
+from django_lockstep.lab.explorer.trace import Begun
+
+__all__ = ["Vacuity"]
+
+_CONFLICTS = ("40", "23", "55P03", "57014")
+"""How SQLSTATEs begin of what other transactions cause: rollbacks, constraints, NOWAIT, time-outs."""
+
+Errors = type[BaseException] | tuple[type[BaseException], ...]
+
+
+class Vacuity:
+    """Notes what every actor did, in all runs; ``raises`` are errors that are meant to come."""
+
+    def __init__(self, names: Sequence[str], *, raises: Errors = ()) -> None:
+        self._names = names
+        self._raises = raises
+        self._active: set[int] = set()
+        self._changed = False
+        self._ended = 0
+        self._raised: dict[str, Counter[type[BaseException]]] = {name: Counter() for name in names}
+        self._first: dict[str, BaseException] = {}
+
+    def note_steps(self, steps: Sequence[Begun]) -> None:
+        """Note what was sent."""
+        self._active.update(begun.actor for begun in steps)
+        self._changed = self._changed or any(map(_may_change, steps))
+
+    def note_end(self, errors: Mapping[str, BaseException]) -> None:
+        """Note an ended run, and what it raised."""
+        self._ended += 1
+        for name, error in errors.items():
+            if not (isinstance(error, self._raises) or _is_conflict(error)):
+                self._raised[name][type(error)] += 1
+                self._first.setdefault(name, error)
+
+    @property
+    def reason(self) -> str:
+        """Why nothing was raced, in a sentence; empty where something was."""
+        schedules = f"{self._ended} schedule{'s' * (self._ended != 1)}"
+        for index, name in enumerate(self._names):
+            error = self._first.get(name)
+            if error is not None and self._raised[name][type(error)] == self._ended:
+                return f"nothing was raced: {name} raised {_in_words(error)} in all {schedules}"
+            if index not in self._active:
+                return f"nothing was raced: {name} sent no statement in any of the {schedules}"
+        if not self._changed:
+            return "nothing was raced: no actor wrote or locked anything"
+        return ""
+
+
+def _may_change(begun: Begun) -> bool:
+    statement = begun.operation.statement
+    return statement is None or statement.kind == "UNKNOWN" or bool(statement.writes or statement.locks)
+
+
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, ConcurrencyError) or (sqlstate_of(error) or "").startswith(_CONFLICTS)
+
+
+def _in_words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}".rstrip(": ")

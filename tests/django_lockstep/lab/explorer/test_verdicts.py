@@ -1,0 +1,288 @@
+"""Verdicts that fit what ordinary code does: asserts, results, random values, caches, loops that poll, empty races."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.core.cache import cache
+from django.db import IntegrityError, connection, transaction
+from django.db.models import F
+
+from django_lockstep.lab.explorer import Scenario, explore, replay
+from tests.django_lockstep.lab.explorer import stories
+from tests.testapps.shop.models import PlainSeat, Seat
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def raised(pk: int) -> None:
+    Seat.objects.filter(pk=pk).update(price=F("price") + 10)
+
+
+# Invariants
+
+
+def test_an_invariant_may_only_assert() -> None:
+    def both_are_there(pk: int) -> None:
+        assert stories.price(pk) == 120
+
+    right = Scenario(set_up=stories.one_seat, actors=[stories.computed] * 2, invariant=both_are_there)
+    wrong = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=both_are_there)
+
+    assert explore(right).verdict == "holds"
+    found = explore(wrong)
+    assert (found.verdict, "Decimal('110.00') == 120" in found.reason) == ("broken", True)
+
+
+def redeem(pk: int) -> bool:
+    found = Seat.objects.filter(pk=pk).exists()
+    Seat.objects.filter(pk=pk).delete()
+    return found
+
+
+def test_an_invariant_may_take_results_and_errors() -> None:
+    def once(pk: int, results: Mapping[str, Any], errors: Mapping[str, BaseException]) -> bool:
+        return list(results.values()).count(True) == 1 and not errors
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[redeem] * 2, invariant=once))
+
+    assert found.verdict == "broken"
+
+
+def test_errors_come_as_they_were_raised() -> None:
+    def taken(pk: int) -> None:
+        Seat.objects.bulk_create([Seat(pk=pk)])
+
+    def refused(pk: int, results: Mapping[str, Any], errors: Mapping[str, BaseException]) -> None:
+        assert isinstance(errors["A"], IntegrityError)
+        assert results == {"B": None}
+
+    scenario = Scenario(set_up=stories.one_seat, actors=[taken, stories.computed], invariant=refused)
+    assert explore(scenario).verdict == "holds"
+
+
+def test_what_a_loop_has_bound_is_no_argument() -> None:
+    scenario = Scenario(
+        set_up=stories.one_seat,
+        actors=[stories.computed] * 2,
+        invariant=lambda pk, times=2, by=10: stories.price(pk) == 100 + times * by,
+    )
+
+    assert explore(scenario).verdict == "holds"
+
+
+def test_results_that_no_order_gives_are_wrong() -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[redeem] * 2))
+
+    assert found.verdict == "broken"
+    assert "returned True instead of False" in found.reason
+
+
+def test_two_who_succeed_where_one_has_to_fail_are_wrong() -> None:
+    def redeem_or_raise(pk: int) -> None:
+        if not redeem(pk):
+            raise LookupError(pk)
+
+    assert explore(Scenario(set_up=stories.one_seat, actors=[redeem_or_raise] * 2)).verdict == "broken"
+
+
+def test_keys_that_the_database_numbers_may_come_otherwise() -> None:
+    def create(pk: int) -> int:
+        with transaction.atomic():
+            made = Seat.objects.create(row="Z").pk
+            Seat.objects.filter(pk=pk).update(price=F("price") + 1)
+        return made
+
+    def refused_first(pk: int) -> int:
+        with transaction.atomic():
+            Seat.objects.create(row="Y")
+            transaction.set_rollback(True)
+        return create(pk)
+
+    assert explore(Scenario(set_up=stories.one_seat, actors=[create, refused_first])).verdict == "holds"
+
+
+def test_a_deadlock_may_be_wrong() -> None:
+    found = explore(stories.opposite_transfers(), no_deadlock=True)
+
+    assert found.verdict == "broken"
+    assert "Deadlock of A, B" in found.reason
+    assert found.failure is not None
+    assert replay(stories.opposite_transfers(), found.failure.schedule, no_deadlock=True).holds is False
+
+
+# Values that differ each time
+
+
+def user_with_password() -> int:
+    return User.objects.create_user("u", password="x", first_name="0").pk
+
+
+def counted_up(pk: int) -> None:
+    name = User.objects.filter(pk=pk).values_list("first_name", flat=True)[0]
+    User.objects.filter(pk=pk).update(first_name=str(int(name) + 1))
+
+
+def locked_and_counted_up(pk: int) -> None:
+    with transaction.atomic():
+        name = User.objects.select_for_update().filter(pk=pk).values_list("first_name", flat=True)[0]
+        User.objects.filter(pk=pk).update(first_name=str(int(name) + 1))
+
+
+@pytest.mark.parametrize("invariant", [None, lambda pk: User.objects.get(pk=pk).first_name == "2"])
+def test_a_password_in_the_set_up_changes_no_verdict(invariant: Any) -> None:
+    right = explore(Scenario(set_up=user_with_password, actors=[locked_and_counted_up] * 2, invariant=invariant))
+    wrong = explore(Scenario(set_up=user_with_password, actors=[counted_up] * 2, invariant=invariant))
+
+    assert (right.verdict, len(right.outcomes)) == ("holds", 1)
+    assert right.not_compared == ("auth_user.password",)
+    assert (wrong.verdict, len(wrong.outcomes)) == ("broken", 2)
+
+
+def test_a_column_that_differs_only_in_some_schedules_is_learned_later() -> None:
+    def token_where_raised(pk: int) -> None:
+        if stories.price(pk) > 100:
+            Seat.objects.filter(pk=pk).update(guest=uuid.uuid4().hex)
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[token_where_raised, stories.computed]))
+
+    assert (found.verdict, found.not_compared) == ("holds", ("shop_seat.guest",))
+
+
+def test_a_replayed_schedule_does_not_compare_them_either() -> None:
+    assert replay(Scenario(set_up=user_with_password, actors=[locked_and_counted_up] * 2), "").holds
+
+
+def test_columns_can_be_ignored() -> None:
+    ignored = ("*.version", "shop_seat.price")
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2), ignore=ignored)
+
+    assert (found.verdict, found.not_compared) == ("holds", ignored)
+
+
+# Nothing was raced
+
+
+def test_an_actor_that_always_raises_raced_nothing() -> None:
+    def book() -> None: ...
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[book, stories.computed]))  # type: ignore[list-item]
+
+    assert found.verdict == "vacuous"
+    assert "nothing was raced: A raised TypeError" in found.reason
+    assert found.reason.endswith("takes 0 positional arguments but 1 was given in all 1 schedule")
+
+
+def test_an_error_that_is_meant_is_none() -> None:
+    def missing(pk: int) -> None:
+        Seat.objects.get(pk=pk + 1)
+
+    scenario = Scenario(set_up=stories.one_seat, actors=[missing, stories.computed])
+
+    assert explore(scenario).verdict == "vacuous"
+    assert explore(scenario, raises=Seat.DoesNotExist).verdict == "holds"
+    assert explore(scenario, raises=(ValueError, Seat.DoesNotExist)).verdict == "holds"
+
+
+def test_a_conflict_in_the_database_is_no_empty_race() -> None:
+    def taken(pk: int) -> None:
+        Seat.objects.bulk_create([Seat(pk=pk)])
+
+    assert explore(Scenario(set_up=stories.one_seat, actors=[taken, stories.computed])).verdict == "holds"
+
+
+def test_an_actor_that_sends_nothing_raced_nothing() -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.computed, lambda pk: None]))
+
+    assert (found.verdict, found.reason) == (
+        "vacuous",
+        "nothing was raced: B sent no statement in any of the 1 schedule",
+    )
+
+
+def test_readers_race_nothing() -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.price] * 2))
+
+    assert (found.verdict, found.reason) == ("vacuous", "nothing was raced: no actor wrote or locked anything")
+
+
+# Caches, and loops that poll
+
+
+def cached(pk: int) -> None:
+    ContentType.objects.get_for_model(PlainSeat)
+    cache.get_or_set("price", lambda: str(stories.price(pk)))
+    raised(pk)
+
+
+def test_caches_are_warm() -> None:
+    cache.clear()
+    ContentType.objects.clear_cache()
+
+    assert explore(Scenario(set_up=stories.one_seat, actors=[cached] * 2)).verdict == "holds"
+
+
+def test_a_cold_cache_is_told_with_the_lines_and_what_to_do() -> None:
+    cache.clear()
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[cached] * 2), warm_up=False)
+
+    assert found.verdict == "nondeterministic"
+    assert found.reason.count("test_verdicts.py:") >= 2 or "explorer/stories.py:" in found.reason
+    assert "a cache that an earlier run filled" in found.reason
+
+
+def poll(pk: int) -> None:
+    while Seat.objects.get(pk=pk).guest != "done":
+        pass
+
+
+def finish(pk: int) -> None:
+    Seat.objects.filter(pk=pk).update(guest="half")
+    Seat.objects.filter(pk=pk).update(guest="done")
+
+
+@pytest.mark.parametrize("actors", [[poll, finish], [finish, poll]])
+def test_a_loop_that_polls_lets_others_go(actors: list[stories.Step]) -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=actors, invariant=bool))
+
+    assert found.verdict == "holds"
+    assert "fair" in found.reason
+
+
+def test_a_query_that_is_repeated_is_no_loop_that_polls() -> None:
+    def look_around(pk: int) -> None:
+        for _ in range(5):
+            stories.price(pk)
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[look_around, stories.computed], invariant=bool))
+
+    assert (found.verdict, found.rests) == ("holds", 0)
+
+
+def test_a_run_without_an_end_is_stuck() -> None:
+    def for_ever(pk: int) -> None:
+        while True:
+            raised(pk)
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[for_ever, finish], invariant=bool), max_steps=30)
+
+    assert found.verdict == "stuck"
+    assert "30 steps (max_steps)" in found.reason
+    assert "test_verdicts.py:" in found.reason
+
+
+def test_the_time_is_looked_at_inside_a_run() -> None:
+    def slow(pk: int) -> None:
+        with connection.cursor() as cursor:
+            for _ in range(50):
+                cursor.execute("UPDATE shop_seat SET price = price FROM pg_sleep(0.02)")
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[slow] * 2, invariant=bool), timeout=0.2)
+
+    assert (found.verdict, found.schedules) == ("incomplete", 0)
+    assert found.seconds < 20
