@@ -30,3 +30,4 @@ TASKS = {"default": {"BACKEND": "django_tasks_db.DatabaseBackend", "ENQUEUE_ON_C
 SIMPLE_JWT = {"ROTATE_REFRESH_TOKENS": True, "BLACKLIST_AFTER_ROTATION": True}
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
 SILENCED_SYSTEM_CHECKS = ["axes"]
+LOGGING = {"version": 1, "disable_existing_loggers": False, "loggers": {"axes": {"level": "CRITICAL"}}}
