@@ -183,7 +183,7 @@ class Controller:
             self.actors[chosen].session_changed = True
             server.save(server.catalog.ordinary())
         else:
-            server.save(name for table, _ in statement.writes for name in server.catalog.changed_with(table))
+            server.save(table for table, _ in statement.writes)
 
     def _expects_wait(self, chosen: int, operation: Operation) -> bool:
         """Whether the step seems to need a lock that somebody has; only a guess, the server is asked in any case."""

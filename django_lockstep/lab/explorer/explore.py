@@ -95,6 +95,10 @@ def _explored(place: Stage, search: Search, tally: _Tally) -> Nondeterminism | S
     try:
         while tally.wants_more() and search.begin():
             made, before = _played(place, search, before)
+            if place.rekeyed > before.rekeyed:
+                search.start_over()
+                first = before = None
+                continue
             first = first or before
             tally.note(before)
             if before.complete:
@@ -154,6 +158,7 @@ class _Tally:
     deadlocks: int = 0
     unsteerable: int = 0
     rests: int = 0
+    opaque: set[str] = field(default_factory=set)
     errors: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
     ends: dict[tuple[object, ...], list[Run]] = field(default_factory=dict)
@@ -172,6 +177,7 @@ class _Tally:
         """Count the waits and errors of statements, and the rests of actors that would only have been refused again."""
         self.rests += trace.rests
         for begun in trace.steps:
+            self.opaque |= begun.operation.statement.because
             if begun.waited_for:
                 self.waits[begun.operation.template.split()[0].upper()] += 1
             if begun.operation.error is not None:
@@ -203,6 +209,7 @@ class _Tally:
             redundant=self.redundant,
             unsteerable=self.unsteerable,
             rests=self.rests,
+            opaque=tuple(sorted(self.opaque)),
             left=search.left,
             outcomes=tuple(self._outcomes()),
             deadlocks=self.deadlocks,

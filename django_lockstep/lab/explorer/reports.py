@@ -107,6 +107,7 @@ def _lines(chapter: Chapter) -> Iterator[str]:
         yield timeline(found.failure)
     elif found.verdict != "holds":
         yield found.reason
+    yield from (f"depends on everything: {sentence}" for sentence in found.opaque)
 
 
 def as_html(chapters: Sequence[Chapter]) -> str:

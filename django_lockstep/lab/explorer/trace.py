@@ -37,6 +37,8 @@ class Trace:
     unsteerable: int = 0
     rests: int = 0
     """How often an actor that was refused the same lock twice had to let somebody else go first."""
+    rekeyed: int = 0
+    """How many tables were known to have changing keys when it began."""
     complete: bool = True
 
     @property

@@ -55,7 +55,7 @@ class _Observer:
         statement = understood(operation, catalog)
         if statement.kind == "UNKNOWN":
             self._server.save(catalog.ordinary())
-        self._server.save(name for table, _ in statement.writes for name in catalog.changed_with(table))
+        self._server.save(table for table, _ in statement.writes)
 
     def after(self, operation: Operation) -> None:
         """Do nothing."""
