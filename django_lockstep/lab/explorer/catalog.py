@@ -91,12 +91,16 @@ class Consequences:
 class Catalog:
     """The tables that unqualified names mean on one connection."""
 
-    def __init__(self, tables: Iterable[Table], *, own_functions: Collection[str] = ()) -> None:
+    def __init__(
+        self, tables: Iterable[Table], *, own_functions: Collection[str] = (), sequences: Collection[str] = ()
+    ) -> None:
         self._tables: Mapping[str, Table] = {table.name: table for table in tables}
         self._consequences: dict[tuple[str, str], Consequences] = {}
         users = Counter(sequence for table in self._tables.values() for sequence in table.sequences)
         self.shared_sequences = frozenset(sequence for sequence, count in users.items() if count > 1)
         """Sequences that several tables take numbers from."""
+        self.sequences = frozenset(sequences)
+        """All sequences that there are."""
         self.own_functions = frozenset(own_functions)
         """Names of functions of the database's own that may do anything."""
         self.rekeyed: set[str] = set()
@@ -109,7 +113,8 @@ class Catalog:
         """Read it from the server."""
         facts = read_facts(cursor)
         cursor.execute(_TABLES)
-        return cls((_table(facts, *row) for row in cursor.fetchall()), own_functions=facts.own_functions)
+        tables = [_table(facts, *row) for row in cursor.fetchall()]
+        return cls(tables, own_functions=facts.own_functions, sequences=facts.all_sequences)
 
     def get(self, name: str) -> Table | None:
         """Return the table, or None if there is none of this name."""

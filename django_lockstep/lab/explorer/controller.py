@@ -181,7 +181,7 @@ class Controller:
         statement = transaction.statement(operation)
         if statement.kind == "UNKNOWN":
             self.actors[chosen].session_changed = True
-            server.save(server.catalog.ordinary())
+            server.save_all()
         else:
             server.save(table for table, _ in statement.writes)
 

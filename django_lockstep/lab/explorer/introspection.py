@@ -85,6 +85,7 @@ UNION SELECT {_NAME}, s.oid::regclass::text FROM pg_depend d JOIN pg_class s ON 
 JOIN pg_class c ON c.oid = d.refobjid
 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
 """
+_ALL_SEQUENCES = f"SELECT c.oid::regclass::text FROM pg_class c WHERE c.relkind = 'S' AND {_OURS}"
 
 
 class Facts:
@@ -102,6 +103,8 @@ class Facts:
         """Columns that triggers set."""
         self.sequences: defaultdict[str, set[str]] = defaultdict(set)
         """Sequences that number the table's rows."""
+        self.all_sequences: frozenset[str] = frozenset()
+        """All sequences, also those that no table's rows are numbered by."""
 
     def note_opaque(self, table: str, verbs: Collection[str], sentence: str) -> None:
         """Note that these verbs do more to the table than the statement says."""
@@ -130,6 +133,7 @@ def read_facts(cursor: Any) -> Facts:
         facts.note_trigger(table, name, verbs, language=language, source=source, harmless=harmless)
     for table, sequence in _rows(cursor, _SEQUENCES):
         facts.sequences[table].add(sequence)
+    facts.all_sequences = frozenset(sequence for (sequence,) in _rows(cursor, _ALL_SEQUENCES))
     return facts
 
 

@@ -140,6 +140,17 @@ class Server:
         for name in sorted(set(tables) - self._saved.keys()):
             self._save(name)
 
+    def save_all(self) -> None:
+        """Copy everything: a statement that is about to be sent may write anything."""
+        self.save(self.catalog.ordinary())
+        self._save_sequences(self.catalog.sequences)
+
+    def _save_sequences(self, names: Iterable[str]) -> None:
+        for sequence in sorted(set(names) - self._sequences):
+            self._sequences.add(sequence)
+            ((last, called),) = self._query(f"SELECT last_value, is_called FROM {sequence}")
+            self._fill_sql += f"SELECT setval('{sequence}', {last}, {str(called).lower()}); "
+
     def _save(self, name: str) -> None:
         table, copy = _quoted(name), _quoted(f"saved {name}"[:63])
         asked = _TABLE.format(table=table, name=_literal(table), most=MOST_ROWS)
@@ -152,11 +163,8 @@ class Server:
         if count:
             self._cursor().execute(f"CREATE TEMP TABLE {copy} AS TABLE {table}")
             self._fill_sql += f"INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM {copy}; "
-        known = self.catalog.get(name)
-        for sequence in sorted(known.sequences - self._sequences) if known else ():
-            self._sequences.add(sequence)
-            ((last, called),) = self._query(f"SELECT last_value, is_called FROM {sequence}")
-            self._fill_sql += f"SELECT setval('{sequence}', {last}, {str(called).lower()}); "
+        if (known := self.catalog.get(name)) is not None:
+            self._save_sequences(known.sequences)
         self._storage.add(table, count)
         self._saved[name] = self._query(self._content_of(name))[0][1] if count else []
 

@@ -54,7 +54,7 @@ class _Observer:
         catalog = self._server.catalog
         statement = understood(operation, catalog)
         if statement.kind == "UNKNOWN":
-            self._server.save(catalog.ordinary())
+            self._server.save_all()
         self._server.save(table for table, _ in statement.writes)
 
     def after(self, operation: Operation) -> None:
