@@ -108,6 +108,7 @@ def _explored(place: Stage, search: Search, tally: _Tally) -> Nondeterminism | S
             search.finish()
         if first is not None:  # once more, so that even a single schedule is replayed
             _followed(place, first.actors, expected=first)
+            _require_steered(place, first)
     except ScheduleError as error:
         return Nondeterminism(str(error))
     except Nondeterminism as trouble:
@@ -115,6 +116,20 @@ def _explored(place: Stage, search: Search, tally: _Tally) -> Nondeterminism | S
     except Stuck as trouble:
         return Stuck(f"{trouble}{place.controller.give_up()}")
     return None
+
+
+def _require_steered(place: Stage, first: Trace) -> None:
+    """Raise `Nondeterminism` where sessions were opened that nobody steers."""
+    still_open, ended = place.strangers()
+    if ended and not still_open:  # of one run it is certain: all sessions of ours have been counted by then
+        place.know_sessions()
+        _followed(place, first.actors, expected=first)
+        still_open, ended = place.strangers()
+    if still_open or ended:
+        raise Nondeterminism(
+            f"{max(still_open, ended)} sessions were opened that Django knows nothing of (a driver's own, an "
+            "asynchronous one, another process), so that their statements are not scheduled"
+        )
 
 
 def _played(place: Stage, search: Search, before: Trace | None) -> tuple[Any, Trace]:

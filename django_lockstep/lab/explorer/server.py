@@ -14,6 +14,7 @@ from psycopg.pq import ExecStatus
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.storage import Storage
+from django_lockstep.lab.explorer.strangers import Sessions
 
 __all__ = ["Server"]
 
@@ -67,6 +68,7 @@ class Server:
             self._wrapper.close()
             raise
         self._replica = "SET LOCAL session_replication_role = replica; " if superuser else ""
+        self.sessions = Sessions(self._cursor(), pooled="pool" in self._wrapper.settings_dict["OPTIONS"])
         self._storage = Storage(alias, self._cursor(), superuser=superuser)
 
     def _cursor(self) -> Any:

@@ -56,6 +56,8 @@ class Stage:
         thread = threading.current_thread()
         if connection.vendor != "postgresql":
             return
+        if (server := self._servers.get(_identity(connection))) is not None:
+            server.sessions.opened(connection.connection.info.backend_pid)
         own = connections[connection.alias] is connection
         if thread in self._actors and own:
             self._actors[thread].connected(connection)
@@ -67,8 +69,7 @@ class Stage:
     def server(self, alias: str) -> Server:
         """Return the view of the alias's database from outside; aliases of one database share it."""
         if alias not in self._by_alias:
-            settings = connections[alias].settings_dict
-            identity = tuple(str(settings[part]) for part in ("HOST", "PORT", "NAME"))
+            identity = _identity(connections[alias])
             if identity not in self._servers:
                 self._servers[identity] = Server(alias)
             self._by_alias[alias] = self._servers[identity]
@@ -97,6 +98,16 @@ class Stage:
         if self._strangers:
             raise Nondeterminism(f"{self._strangers[0]}, so that its statements are not scheduled")
         return made, trace
+
+    def strangers(self) -> tuple[int, int]:
+        """Return how many sessions that nobody steers are open, and how many seem to have been."""
+        found = [server.sessions.strangers() for server in self._servers.values()]
+        return sum(now for now, _ in found), sum(gone for _, gone in found)
+
+    def know_sessions(self) -> None:
+        """Take the sessions that there are for known."""
+        for server in self._servers.values():
+            server.sessions.mark()
 
     @property
     def rekeyed(self) -> int:
@@ -201,8 +212,13 @@ def stage(scenario: Scenario, *, database: str, patience: float, victim: str) ->
         place.watch = Watch(place.server)
         stack.callback(place.watch.close)
         await_actors()
+        place.know_sessions()
         place.controller.patience = patience
         yield place
+
+
+def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
+    return tuple(str(connection.settings_dict[part]) for part in ("HOST", "PORT", "NAME"))
 
 
 def _close_servers(place: Stage) -> None:
