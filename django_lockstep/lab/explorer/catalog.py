@@ -1,35 +1,47 @@
-"""What the database's catalog says about tables: keys, references, triggers."""
+"""What the database's catalog says about tables: keys, references, and what writing them does beyond the statement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Catalog", "Table"]
+from django_lockstep.lab.explorer.introspection import Facts, read_facts
 
-_TABLES = """
+__all__ = ["Catalog", "Consequences", "Table"]
+
+_NAMES = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
+            ELSE {0}::text END"""
+_TABLES = f"""
 SELECT c.relname,
-       (SELECT CASE WHEN count(*) = 1 THEN min(a.attname) END FROM pg_index i JOIN pg_attribute a
-        ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey) WHERE i.indrelid = c.oid AND i.indisprimary),
-       -- Columns of an index expression are not listed there, so that such an index counts as being on all columns.
+       -- A generated key is as good as none: it changes with other columns.
+       (SELECT CASE WHEN count(*) = 1 AND min(a.attgenerated) = '' THEN min(a.attname) END
+        FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
+        WHERE i.indrelid = c.oid AND i.indisprimary),
+       -- Columns of an index expression are not listed there, nor those that a generated column is computed from, so
+       -- that such an index counts as being on all columns.
        ARRAY(SELECT DISTINCT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-             AND (a.attnum = ANY (i.indkey) OR 0 = ANY (i.indkey) OR i.indpred IS NOT NULL)
-             WHERE i.indrelid = c.oid AND i.indisunique)::text[],
-       ARRAY(SELECT DISTINCT f.confrelid::regclass::text FROM pg_constraint f
+             AND (a.attnum = ANY (i.indkey) OR 0 = ANY (i.indkey) OR i.indpred IS NOT NULL OR EXISTS (
+                  SELECT FROM pg_attribute g WHERE g.attrelid = c.oid AND g.attnum = ANY (i.indkey)
+                  AND g.attgenerated <> ''))
+             WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion))::text[],
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND NOT i.indimmediate),
+       ARRAY(SELECT DISTINCT {_NAMES.format("f.confrelid::regclass")} FROM pg_constraint f
              WHERE f.conrelid = c.oid AND f.contype = 'f'),
-       ARRAY(SELECT DISTINCT f.conrelid::regclass::text FROM pg_constraint f
-             WHERE f.confrelid = c.oid AND f.contype = 'f'),
-       ARRAY(SELECT DISTINCT f.conrelid::regclass::text FROM pg_constraint f
-             WHERE f.confrelid = c.oid AND f.contype = 'f' AND f.confdeltype::text || f.confupdtype::text <> 'aa'),
-       -- A function whose source sends no SQL can only change or refuse the row at hand.
-       EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-               WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
-               AND p.prosrc ~* '\\m(select|insert|update|delete|merge|execute|perform|call|copy|truncate|into)\\M'),
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(
+                   {_NAMES.format("f.conrelid::regclass")}, f.confdeltype::text, f.confupdtype::text)), '[]')
+        FROM pg_constraint f WHERE f.confrelid = c.oid AND f.contype = 'f'),
        EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid) OR c.relkind <> 'r' OR c.relhassubclass
+       -- A policy that looks into other tables.
+       OR EXISTS (SELECT FROM pg_policy p JOIN pg_depend d ON d.classid = 'pg_policy'::regclass AND d.objid = p.oid
+                  WHERE p.polrelid = c.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid)
 FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_table_is_visible(c.oid)
      AND c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
 """
+_ACTIONS = {"c": {"DELETE": "DELETE", "UPDATE": "UPDATE"}, "n": {"DELETE": "UPDATE", "UPDATE": "UPDATE"}}
+"""What CASCADE and SET NULL do to a child, by what is done to its parent; SET DEFAULT needs the default, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,48 +49,72 @@ class Table:
     """What matters about one table."""
 
     name: str
-    pk: str | None
+    pk: str | None = None
     """The primary key's column, if it is one."""
-    unique: frozenset[str]
-    """Columns of unique indexes: changing them takes the stronger lock, and may wait for another row's writer."""
-    parents: frozenset[str]
+    unique: frozenset[str] = frozenset()
+    """Columns of unique indexes and exclusion constraints: changing them takes the stronger lock, and may wait for
+    another row's writer."""
+    deferred: bool = False
+    """Whether a unique or exclusion constraint may be checked at COMMIT."""
+    parents: frozenset[str] = frozenset()
     """Tables that it refers to."""
-    children: frozenset[str]
+    children: frozenset[str] = frozenset()
     """Tables that refer to it."""
-    cascades: frozenset[str]
-    """Of these, the ones that the server changes along with it."""
-    triggered: bool
-    """Whether a trigger of it may do anything."""
-    special: bool
-    """Whether it is a view, a partition or has rules."""
+    actions: frozenset[tuple[str, str, str]] = frozenset()
+    """What the server does along with a write: a verb here, a child, and a verb there."""
+    sequences: frozenset[str] = frozenset()
+    """Sequences that its rows are numbered from."""
+    assigned: frozenset[str] = frozenset()
+    """Columns that its triggers set."""
+    opaque: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
+    """Sentences on why a verb may do anything; none of other verbs."""
+    special: bool = False
+    """Whether it is a view, a partition, has rules, or policies that look into other tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consequences:
+    """What writing a table leads to elsewhere."""
+
+    changed: frozenset[str] = frozenset()
+    """Other tables, or the table itself once more, whose rows the server changes along with it."""
+    rekeyed: frozenset[str] = frozenset()
+    """Of these, the ones whose keys it may change."""
+    checked: frozenset[str] = frozenset()
+    """Tables in which it looks for rows that refer to what is gone."""
+    parents: frozenset[str] = frozenset()
+    """Tables in which it looks for rows that are referred to."""
+    opaque: frozenset[str] = frozenset()
+    """Why it may do anything; empty where it may not."""
 
 
 class Catalog:
     """The tables that unqualified names mean on one connection."""
 
-    def __init__(self, tables: Iterable[Table]) -> None:
+    def __init__(
+        self, tables: Iterable[Table], *, own_functions: Collection[str] = (), sequences: Collection[str] = ()
+    ) -> None:
         self._tables: Mapping[str, Table] = {table.name: table for table in tables}
-        self._changed_with: dict[str, frozenset[str]] = {}
+        self._consequences: dict[tuple[str, str], Consequences] = {}
+        users = Counter(sequence for table in self._tables.values() for sequence in table.sequences)
+        self.shared_sequences = frozenset(sequence for sequence, count in users.items() if count > 1)
+        """Sequences that several tables take numbers from."""
+        self.sequences = frozenset(sequences)
+        """All sequences that there are."""
+        self.own_functions = frozenset(own_functions)
+        """Names of functions of the database's own that may do anything."""
+        self.rekeyed: set[str] = set()
+        """Tables whose keys a statement changes: whoever waits for a row may then hold it under another key."""
         self.understood: dict[Any, Any] = {}
         """What statements came to that were understood with these tables."""
 
     @classmethod
     def load(cls, cursor: Any) -> Catalog:
         """Read it from the server."""
+        facts = read_facts(cursor)
         cursor.execute(_TABLES)
-        return cls(
-            Table(
-                name=name,
-                pk=pk,
-                unique=frozenset(unique),
-                parents=frozenset(parents),
-                children=frozenset(children),
-                cascades=frozenset(cascades),
-                triggered=triggered,
-                special=special,
-            )
-            for name, pk, unique, parents, children, cascades, triggered, special in cursor.fetchall()
-        )
+        tables = [_table(facts, *row) for row in cursor.fetchall()]
+        return cls(tables, own_functions=facts.own_functions, sequences=facts.all_sequences)
 
     def get(self, name: str) -> Table | None:
         """Return the table, or None if there is none of this name."""
@@ -88,19 +124,73 @@ class Catalog:
         """Return the names of all tables with rows of their own."""
         return sorted(name for name, table in self._tables.items() if not table.special)
 
-    def changed_with(self, name: str) -> frozenset[str]:
-        """Return the tables that a write to this one may change; all of them where a trigger may do anything."""
-        if name not in self._changed_with:
-            self._changed_with[name] = frozenset(self._reached(name))
-        return self._changed_with[name]
+    def note_rekeyed(self, names: Collection[str]) -> None:
+        """Note tables whose keys change; from now on their keys tell no two rows apart."""
+        if not self.rekeyed.issuperset(names):
+            self.rekeyed.update(names)
+            self.understood.clear()
 
-    def _reached(self, name: str) -> set[str]:
-        reached: set[str] = set()
-        waiting = [name]
+    def forget_rekeyed(self) -> None:
+        """Begin anew with statements that were not met yet."""
+        if self.rekeyed:
+            self.rekeyed.clear()
+            self.understood.clear()
+
+    def consequences(self, name: str, verb: str) -> Consequences:
+        """Return what a statement of this verb does beyond the rows that it names; an UPDATE: to columns of keys."""
+        if (name, verb) not in self._consequences:
+            self._consequences[name, verb] = self._found(name, verb)
+        return self._consequences[name, verb]
+
+    def _found(self, name: str, verb: str) -> Consequences:
+        done: set[tuple[str, str]] = set()
+        waiting = [(name, verb)]
+        opaque: set[str] = set()
         while waiting:
-            table = self._tables.get(waiting.pop())
-            if table is None or table.triggered or table.special:
-                return set(self.ordinary())
-            reached.add(table.name)
-            waiting.extend(table.cascades - reached)
-        return reached
+            step = waiting.pop()
+            table = self._tables.get(step[0])
+            if table is None or table.special:
+                opaque.add(f"table {name}: writing it changes {step[0]}, which is no ordinary table here")
+            elif step not in done:
+                done.add(step)
+                opaque |= table.opaque.get(step[1], frozenset())
+                waiting += [(child, there) for here, child, there in table.actions if here == step[1]]
+        return self._summed(done, (name, verb), opaque)
+
+    def _summed(self, done: set[tuple[str, str]], first: tuple[str, str], opaque: set[str]) -> Consequences:
+        further = {step for step in done if step != first}
+        tables = {(self._tables[name], verb) for name, verb in done}
+        updated = {name for name, verb in further if verb in {"UPDATE", "INSERT"}}
+        return Consequences(
+            changed=frozenset(name for name, _ in further),
+            rekeyed=frozenset(updated),
+            checked=frozenset().union(*(table.children for table, verb in tables if verb != "INSERT")),
+            parents=frozenset().union(*(self._tables[name].parents for name in updated)),
+            opaque=frozenset(opaque),
+        )
+
+
+def _table(facts: Facts, *row: Any) -> Table:
+    name, pk, unique, deferred, parents, listed, special = row
+    references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
+    return Table(
+        name=name,
+        pk=pk,
+        unique=frozenset(unique),
+        deferred=deferred,
+        parents=frozenset(parents),
+        children=frozenset(child for child, _, _ in references),
+        actions=frozenset(step for reference in references for step in _actions(*reference)),
+        sequences=frozenset(facts.sequences[name]),
+        assigned=frozenset(facts.assigned[name]),
+        opaque={verb: frozenset(sentences) for verb, sentences in facts.opaque[name].items()},
+        special=special,
+    )
+
+
+def _actions(child: str, on_delete: str, on_update: str) -> Iterable[tuple[str, str, str]]:
+    for verb, action in (("DELETE", on_delete), ("UPDATE", on_update)):
+        if action in _ACTIONS:
+            yield verb, child, _ACTIONS[action][verb]
+        elif action == "d":
+            yield from ((verb, child, "UPDATE"), (verb, child, "INSERT"))

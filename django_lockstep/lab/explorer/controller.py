@@ -188,9 +188,9 @@ class Controller:
         statement = transaction.statement(operation)
         if statement.kind == "UNKNOWN":
             self.actors[chosen].session_changed = True
-            server.save(server.catalog.ordinary())
+            server.save_all()
         else:
-            server.save(name for table, _ in statement.writes for name in server.catalog.changed_with(table))
+            server.save(table for table, _ in statement.writes)
 
     def _expects_wait(self, chosen: int, operation: Operation) -> bool:
         """Whether the step seems to need a lock that somebody has; only a guess, the server is asked in any case."""

@@ -153,6 +153,7 @@ def _explored(place: Stage, search: Search, tally: _Tally, *, warm_up: bool) -> 
         place.controller.limits.deadline = None  # what is found is confirmed in any case
         if first is not None:  # once more, so that even a single schedule is replayed
             _learn(place, first, _followed(place, first[1].actors, expected=first[1]))
+            _require_steered(place, first[1])
     except ScheduleError as error:
         return Nondeterminism(str(error))
     except Nondeterminism as trouble:
@@ -170,6 +171,10 @@ def _search(place: Stage, search: Search, tally: _Tally, warm: _Ended | None) ->
         made, before = _played(place, search, before)
         if before.out_of_time:
             break
+        if place.rekeyed > before.rekeyed:
+            search.start_over()
+            first = before = None
+            continue
         tally.note(before)
         if before.complete:
             end = place.end(made, before)
@@ -188,6 +193,20 @@ def _learn(place: Stage, one: _Ended, other: _Ended) -> None:
     steered = not (one[1].unsteerable or other[1].unsteerable)  # else the server may have chosen otherwise
     if steered and place.oracle.learn(one[0], other[0]):
         raise Learned
+
+
+def _require_steered(place: Stage, first: Trace) -> None:
+    """Raise `Nondeterminism` where sessions were opened that nobody steers."""
+    still_open, ended = place.strangers()
+    if ended and not still_open:  # of one run it is certain: all sessions of ours have been counted by then
+        place.know_sessions()
+        _followed(place, first.actors, expected=first)
+        still_open, ended = place.strangers()
+    if still_open or ended:
+        raise Nondeterminism(
+            f"{max(still_open, ended)} sessions were opened that Django knows nothing of (a driver's own, an "
+            "asynchronous one, another process), so that their statements are not scheduled"
+        )
 
 
 def _played(place: Stage, search: Search, before: Trace | None) -> tuple[Any, Trace]:
@@ -232,6 +251,7 @@ class _Tally:
     deadlocks: int = 0
     unsteerable: int = 0
     rests: int = 0
+    opaque: set[str] = field(default_factory=set)
     errors: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
     ends: dict[tuple[object, ...], list[Run]] = field(default_factory=dict)
@@ -251,6 +271,7 @@ class _Tally:
         self.rests += trace.rests
         self.vacuity.note_steps(trace.steps)
         for begun in trace.steps:
+            self.opaque |= begun.operation.statement.because
             if begun.waited_for:
                 self.waits[begun.operation.template.split()[0].upper()] += 1
             if begun.operation.error is not None:
@@ -284,6 +305,7 @@ class _Tally:
             redundant=self.redundant,
             unsteerable=self.unsteerable,
             rests=self.rests,
+            opaque=tuple(sorted(self.opaque)),
             left=search.left,
             outcomes=tuple(self._outcomes()),
             deadlocks=self.deadlocks,

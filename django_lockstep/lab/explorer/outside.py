@@ -13,6 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Error as DriverError
 
 from django_lockstep.lab.explorer.catalog import Catalog
+from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.kept import Kept
 
 __all__ = ["BLOCKED", "OutsideSession", "catalog_of", "database_key", "outside_session"]
@@ -51,8 +52,24 @@ class OutsideSession:
         self._wrapper.inc_thread_sharing()  # it may be closed by a timer
         self._wrapper.ensure_connection()
         self.driver: Any = self._wrapper.connection
+        try:
+            self.superuser = self._checked()
+        except NotExplorable:
+            self._wrapper.close()
+            raise
+        self.pooled = "pool" in self._wrapper.settings_dict["OPTIONS"]
         self.driver.pgconn.prepare(BLOCKED, _BLOCKED.encode())
-        self.superuser = bool(self.driver.execute("SELECT current_setting('is_superuser')::bool").fetchone()[0])
+
+    def _checked(self) -> bool:
+        """Return whether the session may do everything; raise `NotExplorable` if it is not the one it seems to be."""
+        asked = "SELECT current_setting('is_superuser')::bool, pg_backend_pid()"
+        superuser, pid = self.driver.execute(asked).fetchone()
+        if pid != self.driver.info.backend_pid:
+            raise NotExplorable(
+                f"Database {self._wrapper.alias!r} is reached through a connection pooler, so that the server cannot "
+                "be asked which session waits for which; the explorer needs the server's own address"
+            )
+        return bool(superuser)
 
     @property
     def holder(self) -> Any:
@@ -111,4 +128,5 @@ def catalog_of(session: OutsideSession) -> Catalog:
         _catalogs[session.key] = schema, catalog
         if len(_catalogs) > _MOST_CATALOGS:
             del _catalogs[next(iter(_catalogs))]
+    catalog.forget_rekeyed()
     return catalog

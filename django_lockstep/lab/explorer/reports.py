@@ -139,6 +139,7 @@ def _lines(chapter: Chapter, columns: int) -> Iterator[str]:
         yield from summary(found)
     if found.failure is not None:
         yield timeline(found.failure, width=fitting(columns, found.failure))
+    yield from (f"depends on everything: {sentence}" for sentence in found.opaque)
 
 
 def as_html(chapters: Sequence[Chapter]) -> str:

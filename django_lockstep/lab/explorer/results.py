@@ -180,6 +180,8 @@ class Exploration:
     """Statements that waited for another actor, by their first word, over all runs."""
     seconds: float
     """Time taken."""
+    opaque: tuple[str, ...] = ()
+    """What in the schema made statements depend on everything, such as ``table a: its trigger t calls audit()``."""
     failure: Run | None = None
     """The simplest wrong run, replayed with the values read."""
     not_compared: tuple[str, ...] = ()

@@ -82,6 +82,11 @@ class Search:
         self._depth = 0
         return not self._exhausted
 
+    def start_over(self) -> None:
+        """Forget everything: what the moves so far were said to touch was not all of it."""
+        self._path.clear()
+        self.cut = 0
+
     @property
     def left(self) -> int:
         """Branches known and not yet taken; each may lead to more."""

@@ -8,33 +8,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, cast
 
 from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.clauses import conditions, key_condition, lists_tables, plain_text
 from django_lockstep.lab.explorer.footprints import Key, Mode
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.parts import Part, closing, parts_of
+from django_lockstep.lab.explorer.session_settings import chosen_level, is_harmless_set, unsettles
+from django_lockstep.lab.explorer.touched import UNKNOWN, Statement, delete, insert, together, update
 
 __all__ = ["Statement", "understand", "understood"]
 
 _NAME = r'(?:"([^"]+)"|([a-z_][a-z0-9_]*))'
-_STRING = re.compile(r"'(?:[^']|'')*'")
 _LOCAL = re.compile(
-    r"\s*(BEGIN|START TRANSACTION|SAVEPOINT|RELEASE SAVEPOINT|CLOSE|SHOW|"
-    r"SET (LOCAL|TRANSACTION|CONSTRAINTS .* DEFERRED))\b[^;]*$",
+    r"(BEGIN|START\s+TRANSACTION|SAVEPOINT|RELEASE\s+SAVEPOINT|CLOSE|SHOW|SET\s+TRANSACTION(?!\s+SNAPSHOT)|"
+    r"SET\s+CONSTRAINTS\b.*\bDEFERRED$)\b",
     re.IGNORECASE,
 )
-_ISOLATION = re.compile(
-    r"\bISOLATION LEVEL (READ COMMITTED|READ UNCOMMITTED|REPEATABLE READ|SERIALIZABLE)", re.IGNORECASE
-)
+_LEVEL_SET = re.compile(r"SET\s+(LOCAL\s+|SESSION\s+)?TRANSACTION_ISOLATION\b", re.IGNORECASE)
+_COMMIT = re.compile(r"(COMMIT|END)( WORK| TRANSACTION)?( AND NO CHAIN)?", re.IGNORECASE)
+_ROLLBACK = re.compile(r"(ROLLBACK|ABORT)( WORK| TRANSACTION)?( AND NO CHAIN)?", re.IGNORECASE)
+_ROLLBACK_TO = re.compile(r"ROLLBACK (WORK |TRANSACTION )?TO\b", re.IGNORECASE)
 _LOCKING = re.compile(r"\bFOR (NO KEY UPDATE|KEY SHARE|UPDATE|SHARE)\b", re.IGNORECASE)
-_TABLES = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?:ONLY\s+)?{_NAME}(?!\s*\.)", re.IGNORECASE)
-_QUALIFIED = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?:ONLY\s+)?(?:{_NAME}\s*\.|\()", re.IGNORECASE)
-_COMMA_JOIN = re.compile(rf"\bFROM\s+{_NAME}(?:\s+(?:AS\s+)?\w+)?\s*,", re.IGNORECASE)
-_CALL = re.compile(r"([a-z_][a-z0-9_.]*)\s*\(", re.IGNORECASE)
-_COLUMNS = re.compile(r'(?:"[^"]*"|\bINTO\s+[a-z_][a-z0-9_]*)\s*\(', re.IGNORECASE)
+_TABLES = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(?:ONLY\s+)?{_NAME}(?!\s*\.)", re.IGNORECASE)
+_QUALIFIED = re.compile(
+    rf"\b(?:(?:FROM|JOIN|INTO|UPDATE)\s+(?:ONLY\s+)?(?:{_NAME}\s*\.|\()|USING\s+(?:ONLY\s+)?{_NAME}\s*\.)",
+    re.IGNORECASE,
+)
+_CALL = re.compile(r'("[^"]*"|[a-z_][a-z0-9_.]*)\s*\(', re.IGNORECASE)
+_COLUMNS = re.compile(r'\bINTO\s+(?:"[^"]*"|[a-z_][a-z0-9_]*)\s*\(', re.IGNORECASE)
 """A name before its columns, which is no call."""
 _HARMLESS = frozenset(
     [
@@ -118,6 +122,8 @@ _ADVISORY_CONDITION = re.compile(
     re.IGNORECASE,
 )
 """Takes a lock and is always true, so that it restricts a statement to no rows."""
+_HIDING = re.compile(r"\b(SELECT|UNION|EXCEPT|INTERSECT|CASE|VALUES)\b", re.IGNORECASE)
+"""What a condition may be part of that does not restrict the statement's rows."""
 _FROM_ARRAYS = re.compile(r"\bSELECT\s+\*\s+FROM\s+UNNEST\s*\(", re.IGNORECASE)
 _EARLIER = "\ue000"
 """Stands for the rows of an earlier part of a WITH statement, which are no table's."""
@@ -132,27 +138,7 @@ ADVISORY = "advisory lock"
 """Stands for a table whose rows are the advisory locks."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statement:
-    """What a statement does, as far as its text tells."""
-
-    kind: str
-    """SELECT, INSERT, UPDATE, DELETE, COMMIT, ROLLBACK, ROLLBACK TO, LOCAL or UNKNOWN."""
-    reads: frozenset[Key] = frozenset()
-    locks: frozenset[tuple[Key, Mode]] = frozenset()
-    writes: frozenset[Key] = frozenset()
-    isolation: str | None = None
-    """The isolation level that it chooses for the transaction."""
-    read_only: bool = False
-    """Whether it forbids the transaction to write."""
-
-    @cached_property
-    def rows(self) -> str:
-        """The rows it names, in words that compare from run to run."""
-        return str(sorted(map(str, self.reads | self.writes)))
-
-
-UNKNOWN = Statement(kind="UNKNOWN")
+_UNSETTLING = Statement(kind="UNKNOWN", unsettles=True)
 
 
 def understood(operation: Operation, catalog: Catalog) -> Statement:
@@ -165,8 +151,9 @@ def understood(operation: Operation, catalog: Catalog) -> Statement:
 def _remembered(operation: Operation, catalog: Catalog) -> Statement:
     """Return what is known already: every schedule sends the same few statements again."""
     given = operation.params if isinstance(operation.params, list | tuple) else ()
-    # Times and the like differ each time, but only what may be a key counts.
-    key = (operation.sql, tuple(value if _may_be_key(value) else None for value in given), operation.many)
+    # Times and the like differ each time, but only what may be a key counts, and names of settings.
+    counts = _is_named if "set_config" in operation.sql.lower() else _may_be_key
+    key = (operation.sql, tuple(value if counts(value) else None for value in given), operation.many)
     known = catalog.understood.get(key)
     if known is None:
         if len(catalog.understood) >= _MOST_REMEMBERED:
@@ -178,27 +165,41 @@ def _remembered(operation: Operation, catalog: Catalog) -> Statement:
 
 def _may_be_key(value: object) -> bool:
     """Whether it is a whole number: other keys may be random, and then differ from run to run."""
-    return isinstance(value, int) or (isinstance(value, str) and value.isdigit())
+    if isinstance(value, str):
+        return value.isascii() and value.isdigit()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_named(value: object) -> bool:
+    return isinstance(value, str) or _may_be_key(value)
 
 
 def understand(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Statement:
     """Return what the statement touches; `UNKNOWN` unless it is certainly understood."""
-    text = _STRING.sub("''", sql).strip().rstrip(";")
-    word = text.partition(" ")[0].upper()
-    if word == "FETCH":  # the rim writes down what the cursor reads; a FETCH in the code's own words stays unknown
+    text = plain_text(sql)
+    word = (text or sql).strip().partition(" ")[0].upper()
+    if text and word == "FETCH":  # the rim writes down what the cursor reads; the code's own FETCH stays unknown
         return understand(text.partition(" ")[2], None, catalog=catalog)
-    if word in {"COMMIT", "END"}:
-        return Statement(kind="COMMIT")
-    if word in {"ROLLBACK", "ABORT"}:
-        return Statement(
-            kind="ROLLBACK TO" if re.match(r"ROLLBACK (WORK |TRANSACTION )?TO", text, re.IGNORECASE) else "ROLLBACK"
-        )
-    if _LOCAL.match(text):
-        level = _ISOLATION.search(text)
-        return Statement(
-            kind="LOCAL", isolation=level[1].lower() if level else None, read_only="READ ONLY" in text.upper()
-        )
+    if text and ";" not in text and (statement := _of_session(text, sql)):
+        return statement
+    if unsettles(sql.strip(), params):
+        return _UNSETTLING
+    if text is None:
+        return UNKNOWN
     return _together(parts_of(text) if word == "WITH" else [Part(name="", text=text)], params, catalog, many=many)
+
+
+def _of_session(text: str, sql: str) -> Statement | None:
+    """Return a statement that touches no table, if it is one."""
+    if _COMMIT.fullmatch(text):
+        return Statement(kind="COMMIT")
+    if _ROLLBACK.fullmatch(text) or _ROLLBACK_TO.match(text):
+        return Statement(kind="ROLLBACK TO" if _ROLLBACK_TO.match(text) else "ROLLBACK")
+    level = chosen_level(sql)
+    is_local = _LOCAL.match(text) or (_LEVEL_SET.match(text) and level)
+    if is_local or (re.match(r"SET\s+LOCAL\b", text, re.IGNORECASE) and is_harmless_set(text)):
+        return Statement(kind="LOCAL", isolation=level, read_only="READ ONLY" in text.upper())
+    return None
 
 
 def _together(parts: list[Part], params: Any, catalog: Catalog, *, many: bool) -> Statement:
@@ -213,14 +214,7 @@ def _together(parts: list[Part], params: Any, catalog: Catalog, *, many: bool) -
             return UNKNOWN  # whose rows a name means then depends on where it stands
         earlier[part] = _part(text, given, catalog=catalog, many=many)
     found = list(earlier.values())
-    if any(statement.kind == "UNKNOWN" for statement in found):
-        return UNKNOWN
-    return Statement(
-        kind=next((each.kind for each in found if each.kind != "SELECT"), "SELECT"),
-        reads=frozenset().union(*(each.reads for each in found)),
-        locks=frozenset().union(*(each.locks for each in found)),
-        writes=frozenset().union(*(each.writes for each in found)),
-    )
+    return together(next((each.kind for each in found if each.kind != "SELECT"), "SELECT"), found)
 
 
 def _without(known: Part, statement: Statement, text: str, catalog: Catalog) -> str:
@@ -239,7 +233,7 @@ def _without(known: Part, statement: Statement, text: str, catalog: Catalog) -> 
 def _part(text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
     word = text.partition(" ")[0].upper()
     text = _without_arrays(text) if word == "INSERT" else text
-    if word not in {"SELECT", "INSERT", "UPDATE", "DELETE", "VALUES"} or _strange(text):
+    if word not in {"SELECT", "INSERT", "UPDATE", "DELETE", "VALUES"} or _strange(text, catalog):
         return UNKNOWN
     advisory = _advisory(text, params)
     # The parameters stay where they are counted.
@@ -257,17 +251,16 @@ def _without_arrays(text: str) -> str:
     return f"{text[: found.start()]}VALUES ({text[found.end() :]}" if alone else text
 
 
-def _strange(text: str) -> bool:
+def _strange(text: str, catalog: Catalog) -> bool:
     """Whether it has parts that the rest of this module would misread."""
     calls = {name.lower() for name in _CALL.findall(_COLUMNS.sub("INTO (", text))}
     return bool(
         ";" in text
-        or "--" in text
-        or "/*" in text
-        or "$$" in text
+        or re.search(r"\bTABLE\b", text, re.IGNORECASE)
         or (_QUALIFIED.search(text) and not re.search(r"\b(FROM|JOIN)\s+\(\s*SELECT\b", text, re.IGNORECASE))
-        or _COMMA_JOIN.search(text)
+        or lists_tables(text)
         or calls - _HARMLESS
+        or calls & catalog.own_functions
         or _changes_session(text)
     )
 
@@ -281,14 +274,16 @@ def _plain(word: str, text: str, params: Any, *, catalog: Catalog, many: bool) -
     names = [quoted or bare.lower() for quoted, bare in _named_tables(word, text)]
     tables = [catalog.get(name) for name in names]
     if any(table is None or table.special for table in tables) or (word in _WRITES and not tables):
-        return UNKNOWN
+        special = {f"{table.name} is a view, a partition, or has rules or policies" for table in tables if table}
+        return replace(UNKNOWN, because=frozenset(special) if all(tables) else frozenset())
     known = [table for table in tables if table is not None]
+    secured = frozenset().union(*(table.opaque.get("SELECT", frozenset()) for table in known))
+    if secured:
+        return replace(UNKNOWN, because=secured)
     if word not in _WRITES:
-        return _select(text, params, known)
+        return _select(text, params, known, catalog)
     target = known[0]
-    if target.triggered:
-        return UNKNOWN
-    keys = _keys(text, params, target) if len(known) == 1 and not many else {None}
+    keys = _keys(text, params, target, catalog) if len(known) == 1 and not many else {None}
     others = frozenset((table.name, None) for table in known[1:])
     return _WRITES[word](text, target, frozenset((target.name, key) for key in keys), others, catalog)
 
@@ -299,10 +294,9 @@ def _named_tables(word: str, text: str) -> list[tuple[str, str]]:
     return [(quoted, bare) for quoted, bare in _TABLES.findall(text) if bare.upper() != "SELECT" and quoted != _EARLIER]
 
 
-def _select(text: str, params: Any, tables: list[Table]) -> Statement:
-    reads = frozenset(
-        (table.name, key) for table in tables for key in (_keys(text, params, table) if len(tables) == 1 else {None})
-    )
+def _select(text: str, params: Any, tables: list[Table], catalog: Catalog) -> Statement:
+    one = _keys(text, params, tables[0], catalog) if len(tables) == 1 else {None}
+    reads = frozenset((table.name, key) for table in tables for key in one)
     strengths = _LOCKING.findall(text)
     if "INTO" in text.upper().split():
         return UNKNOWN
@@ -320,68 +314,18 @@ def _advisory(text: str, params: Any) -> frozenset[tuple[Key, Mode]]:
     return frozenset(locks)
 
 
-def _insert(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
-    whole = (table.name, None)
-    locks = {(whole, Mode.INSERT)} | _parents(table)
-    reads = set(others)
-    if re.search(r"\bON CONFLICT\b", text, re.IGNORECASE):
-        locks.add((whole, Mode.UPDATE))
-        reads.add(whole)
-    return Statement(kind="INSERT", reads=frozenset(reads), locks=frozenset(locks), writes=frozenset({whole}))
+_WRITES = {"INSERT": insert, "UPDATE": update, "DELETE": delete}
 
 
-def _update(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
-    columns = _changed_columns(text)
-    if columns is None or columns & table.unique:
-        locks = {(key, Mode.UPDATE) for key in rows} | {((table.name, None), Mode.INSERT)} | _parents(table)
-        locks |= _children(table, catalog)
-    else:
-        locks = {(key, Mode.NO_KEY_UPDATE) for key in rows} | _parents(table)
-    return Statement(kind="UPDATE", reads=rows | others, locks=frozenset(locks), writes=rows)
-
-
-def _delete(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
-    locks = {(key, Mode.UPDATE) for key in rows} | _children(table, catalog)
-    changed = catalog.changed_with(table.name) - {table.name}
-    writes = rows | {(name, None) for name in changed}
-    reads = rows | others | {(child, None) for child in table.children}
-    return Statement(kind="DELETE", reads=reads, locks=frozenset(locks), writes=writes)
-
-
-_WRITES = {"INSERT": _insert, "UPDATE": _update, "DELETE": _delete}
-
-
-def _parents(table: Table) -> set[tuple[Key, Mode]]:
-    return {((parent, None), Mode.KEY_SHARE) for parent in table.parents}
-
-
-def _children(table: Table, catalog: Catalog) -> set[tuple[Key, Mode]]:
-    """Return what the checks of a deleted or renamed key lock, and what the server changes along with it."""
-    checked = {((child, None), Mode.KEY_SHARE) for child in table.children}
-    return checked | {((child, None), Mode.UPDATE) for child in catalog.changed_with(table.name) - {table.name}}
-
-
-def _changed_columns(text: str) -> set[str] | None:
-    """Return the columns that an UPDATE sets; None where that is not plain."""
-    body = re.search(r"\bSET\b(.*?)(\bWHERE\b|$)", text, re.IGNORECASE | re.DOTALL)
-    if body is None or "(SELECT" in body[1].upper().replace(" ", ""):
-        return None
-    names = re.findall(rf"(?:^|,)\s*{_NAME}\s*=", re.sub(r"\([^()]*\)", "", body[1]), re.IGNORECASE)
-    return {quoted or bare.lower() for quoted, bare in names} or None
-
-
-def _keys(text: str, params: Any, table: Table) -> set[int | None]:
+def _keys(text: str, params: Any, table: Table, catalog: Catalog) -> set[int | None]:
     """Return the primary keys that the WHERE clause restricts the statement to; {None} where it does not plainly."""
-    where = re.search(r"\bWHERE\b(.*)$", text, re.IGNORECASE | re.DOTALL)
-    plain = where and not re.search(r"\b(OR|NOT|SELECT|UNION|EXCEPT|INTERSECT|CASE)\b", where[1], re.IGNORECASE)
-    if not (where and plain and table.pk) or "(SELECT" in text.upper().replace(" ", ""):
+    if table.pk is None or table.name in catalog.rekeyed or _HIDING.search(text, 1):
         return {None}
-    column = rf'(?:(?:"{table.name}"|{table.name})\.)?(?:"{table.pk}"|\b{table.pk})'
-    found = re.search(rf"(?<![\w.\"]){column}\s*(?:=\s*(%s|\d+)(?![\s)]*[-+*/|%])|IN\s*\(([%s\d,\s]*)\))", where[1])
-    if found is None:
-        return {None}
-    start = text[: where.start(1)].count("%s") + where[1][: found.start()].count("%s")
-    return _values((found[1] or found[2]).split(","), params, start=start)
+    for place, condition in conditions(text):
+        if found := key_condition(condition, table=table.name, column=table.pk):
+            before, operands = found
+            return _values(operands, params, start=text[:place].count("%s") + before.count("%s"))
+    return {None}
 
 
 def _values(operands: list[str], params: Any, *, start: int) -> set[int | None]:

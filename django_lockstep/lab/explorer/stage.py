@@ -75,6 +75,8 @@ class Stage:
         thread = threading.current_thread()
         if connection.vendor != "postgresql":
             return
+        if (server := self._servers.get(_identity(connection))) is not None:
+            server.sessions.opened(connection.connection.info.backend_pid)
         own = connections[connection.alias] is connection
         if thread in self._actors and own:
             self._actors[thread].connected(connection)
@@ -86,8 +88,7 @@ class Stage:
     def server(self, alias: str) -> Server:
         """Return the view of the alias's database from outside; aliases of one database share it."""
         if alias not in self._by_alias:
-            settings = connections[alias].settings_dict
-            identity = tuple(str(settings[part]) for part in ("HOST", "PORT", "NAME"))
+            identity = _identity(connections[alias])
             if identity not in self._servers:
                 self._servers[identity] = Server(alias)
             self._by_alias[alias] = self._servers[identity]
@@ -105,9 +106,13 @@ class Stage:
 
         Raises as `Controller.run` does.
         """
+        rekeyed = self.rekeyed
+        if expected is not None and expected.rekeyed != rekeyed:
+            expected = None  # its steps were said to touch less than they do
         made = self.set_up()
         functions = list(self.scenario.actors.values())
         trace = self.controller.run(functions, made, chooser=chooser, expected=expected, record=record, in_turn=in_turn)
+        trace.rekeyed = rekeyed
         if self._strangers:
             raise Nondeterminism(f"{self._strangers[0]}, so that its statements are not scheduled")
         for actor in self.controller.actors:
@@ -126,6 +131,21 @@ class Stage:
         """Run the actors one after the other, so that caches are filled as they are after a while."""
         made, trace = self.play(Follow(()))
         return self.end(made, trace), trace
+
+    def strangers(self) -> tuple[int, int]:
+        """Return how many sessions that nobody steers are open, and how many seem to have been."""
+        found = [server.sessions.strangers() for server in self._servers.values()]
+        return sum(now for now, _ in found), sum(gone for _, gone in found)
+
+    def know_sessions(self) -> None:
+        """Take the sessions that there are for known."""
+        for server in self._servers.values():
+            server.sessions.mark()
+
+    @property
+    def rekeyed(self) -> int:
+        """How many tables are known by now whose keys a statement changes."""
+        return sum(len(server.catalog.rekeyed) for server in self._servers.values())
 
     def reset(self) -> None:
         """Put back every table that was written."""
@@ -247,10 +267,15 @@ def stage(scenario: Scenario, *, database: str, patience: float, victim: str, **
         place.watch = Watch(place.server)
         stack.callback(place.watch.close)
         await_actors()
+        place.know_sessions()
         place.controller.patience = patience
         place.caches = RowCaches(database, place.server(database).catalog)
         stack.callback(place.caches.close)
         yield place
+
+
+def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
+    return tuple(str(connection.settings_dict[part]) for part in ("HOST", "PORT", "NAME"))
 
 
 def _close_servers(place: Stage) -> None:

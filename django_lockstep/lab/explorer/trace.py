@@ -38,6 +38,8 @@ class Trace:
     unsteerable: int = 0
     rests: int = 0
     """How often an actor that would have got the same answer again had to let somebody else go first."""
+    rekeyed: int = 0
+    """How many tables were known to have changing keys when it began."""
     complete: bool = True
     out_of_time: bool = False
     """Whether it was given up because the time was over."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, BlindInsert, Footprint, Key, Lock, Mode, collide
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
-from django_lockstep.lab.explorer.sql import Statement, understood
+from django_lockstep.lab.explorer.sql import understood
+from django_lockstep.lab.explorer.touched import UNKNOWN, Statement
 
 __all__ = ["Transaction"]
+
+_MET = frozenset({"23505", "23P01"})
+"""What whoever meets a key is refused with that is there already."""
 
 _ONE_SNAPSHOT = ("repeatable read", "serializable")
 """Levels at which the whole transaction sees what was committed before its first statement."""
@@ -22,10 +27,13 @@ class Transaction:
     def __init__(self, catalog: Catalog, overlap: Overlap) -> None:
         self._catalog = catalog
         self._overlap = overlap
+        self._unsettled = False
+        """Whether a statement changed what names mean in this session, until it is closed."""
         self._forget()
 
     def _forget(self) -> None:
         self._locks: frozenset[Lock] = frozenset()
+        self._late = LOCAL
         self._writes: frozenset[Key] = frozenset()
         self._read: frozenset[str] = frozenset()
         self._held: frozenset[Key] = frozenset()
@@ -38,7 +46,9 @@ class Transaction:
 
     def statement(self, operation: Operation) -> Statement:
         """Return what the step's text says."""
-        return understood(operation, self._catalog)
+        statement = understood(operation, self._catalog)
+        names = statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO", "LOCAL"}
+        return UNKNOWN if self._unsettled and names else statement
 
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read, which it has read, too, when it waits."""
@@ -55,7 +65,8 @@ class Transaction:
 
     def waiting(self, operation: Operation) -> Footprint:
         """Return what a step touches that has begun and now waits."""
-        return self._own(self.statement(operation), operation)
+        statement = self.statement(operation)
+        return self._own(statement, operation) | Footprint(locks=statement.meets)
 
     def holds_against(self, wanted: frozenset[Lock]) -> bool:
         """Whether the open transaction seems to hold a lock that conflicts with these."""
@@ -65,6 +76,8 @@ class Transaction:
         """Return what the ended step touched, with what its transaction's end made visible and gave up."""
         statement = self.statement(operation)
         touched = LOCAL if self._failed else self._own(statement, operation)
+        if operation.error is not None and sqlstate_of(operation.error) in _MET:
+            touched = touched | Footprint(locks=statement.meets)
         if touched.serializable and (insert := self._blind_insert(statement, operation)):
             touched = replace(touched, serializable=False, blind=frozenset({insert}))
         self._note(statement, operation)
@@ -89,15 +102,15 @@ class Transaction:
     def _own(self, statement: Statement, operation: Operation) -> Footprint:
         if statement.kind == "LOCAL":
             return LOCAL
-        if statement.kind == "UNKNOWN":
+        if statement.kind == "UNKNOWN" or (statement.kind == "COMMIT" and self._opaque):
             return OPAQUE
         level = self._level or operation.isolation
         first = not self._seen and statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO"}
-        late = self._late_locks() if statement.kind == "COMMIT" else frozenset()
+        late = self._late if statement.kind == "COMMIT" else LOCAL
         only_reads = statement.kind == "SELECT" and not statement.locks and self._has_only_read(operation)
         return Footprint(
-            reads=statement.reads,
-            locks=statement.locks | late,
+            reads=statement.reads | late.reads,
+            locks=statement.locks | late.locks,
             snapshot=level in _ONE_SNAPSHOT and first,
             serializable=self._is_serializable(operation) and not only_reads,
             serializable_read=self._is_serializable(operation) and only_reads,
@@ -108,12 +121,17 @@ class Transaction:
         touched = self._locks or self._writes or self._opaque
         return not (touched or self._read_only or operation.read_only)
 
-    def _late_locks(self) -> frozenset[Lock]:
-        """Return what deferred foreign keys lock at COMMIT; the statements listed it already."""
-        return frozenset(lock for lock in self._locks if lock[1] is Mode.KEY_SHARE)
+    def _checked_late(self, statement: Statement) -> Footprint:
+        """Return what deferred constraints look for and lock at COMMIT; the statement listed it already."""
+        keys = {lock for lock in statement.locks if lock[1] is Mode.KEY_SHARE}
+        # Whether rows are left that refer to one that is gone is not only a matter of locks.
+        looked_for = {key for key, _ in keys} & statement.reads if statement.kind in {"UPDATE", "DELETE"} else set()
+        return Footprint(reads=frozenset(looked_for), locks=statement.deferred | keys)
 
     def _note(self, statement: Statement, operation: Operation) -> None:
         self._locks |= statement.locks
+        self._late = self._late | self._checked_late(statement)
+        self._unsettled = self._unsettled or statement.unsettles
         self._writes |= statement.writes
         if statement.kind == "UPDATE" and operation.rows == len(statement.writes):
             self._held |= {key for key in statement.writes if key[1] is not None}

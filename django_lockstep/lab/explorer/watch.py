@@ -54,8 +54,8 @@ class _Observer:
         catalog = self._server.catalog
         statement = understood(operation, catalog)
         if statement.kind == "UNKNOWN":
-            self._server.save(catalog.ordinary())
-        self._server.save(name for table, _ in statement.writes for name in catalog.changed_with(table))
+            self._server.save_all()
+        self._server.save(table for table, _ in statement.writes)
 
     def after(self, operation: Operation) -> None:
         """Do nothing."""

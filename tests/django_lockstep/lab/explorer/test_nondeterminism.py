@@ -2,14 +2,18 @@
 
 import itertools
 import random
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 from django.db import connection, connections
+from psycopg.conninfo import make_conninfo
 
-from django_lockstep.lab.explorer import Nondeterminism, Scenario, explore, replay
+from django_lockstep.lab.explorer import Nondeterminism, NotExplorable, Scenario, explore, replay
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
 
@@ -118,3 +122,72 @@ def test_a_connection_that_cannot_be_scheduled_is_told(actor: stories.Step, who:
     assert f"Thread '{who}' opened a connection to 'default' of its own" in found.reason
     with pytest.raises(Nondeterminism):
         replay(scenario, "")
+
+
+# Sessions beside Django's
+
+
+def address() -> str:
+    keys = {"dbname", "host", "port", "user", "password"}
+    return make_conninfo(**{key: value for key, value in connection.get_connection_params().items() if key in keys})
+
+
+RAISE = "UPDATE shop_seat SET price = price + 1"
+
+
+def by_the_driver(pk: int) -> None:
+    with psycopg.connect(address()) as own:
+        own.execute(RAISE)
+
+
+kept: list[psycopg.Connection[tuple[object, ...]]] = []
+
+
+def by_a_session_that_is_kept(pk: int) -> None:
+    if not kept:
+        kept.append(psycopg.connect(address(), autocommit=True))
+    kept[0].execute(RAISE)
+
+
+async def by_an_asynchronous_driver(pk: int) -> None:
+    async with await psycopg.AsyncConnection.connect(address()) as own:
+        await own.execute(RAISE)
+
+
+def by_a_process(pk: int) -> None:
+    code = "import psycopg, sys; psycopg.connect(sys.argv[1], autocommit=True).execute(sys.argv[2])"
+    subprocess.run([sys.executable, "-c", code, address(), RAISE], check=True)
+
+
+@pytest.fixture
+def nothing_kept() -> Iterator[None]:
+    yield
+    while kept:
+        kept.pop().close()
+
+
+@pytest.mark.usefixtures("nothing_kept")
+@pytest.mark.parametrize("actor", [by_the_driver, by_a_session_that_is_kept, by_an_asynchronous_driver, by_a_process])
+def test_sessions_that_nobody_steers_are_told(actor: stories.Step) -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.price], invariant=bool))
+
+    assert found.verdict == "nondeterministic"
+    assert "sessions were opened that Django knows nothing of" in found.reason
+
+
+def test_connections_that_the_code_closes_are_none_of_these() -> None:
+    def closing(pk: int) -> None:
+        connections.close_all()
+        stories.price(pk)
+        connections.close_all()
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[closing, closing], invariant=bool))
+
+    assert found.verdict == "holds", found.reason
+
+
+def test_a_connection_pooler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda info: 1))
+
+    with pytest.raises(NotExplorable, match="'default' is reached through a connection pooler"):
+        explore(stories.raising(stories.naive))

@@ -6,27 +6,25 @@ import pytest
 
 from django_lockstep.lab.explorer.catalog import Catalog, Table
 from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, Footprint, Key, Lock, Mode, dependent
-from django_lockstep.lab.explorer.sql import ADVISORY, Statement, understand
+from django_lockstep.lab.explorer.sql import ADVISORY, understand
+from django_lockstep.lab.explorer.touched import Statement
 
 
 def table(name: str, **facts: Any) -> Table:
-    none: dict[str, Any] = {"parents": frozenset(), "children": frozenset(), "cascades": frozenset()}
-    plain = {"pk": "id", "unique": frozenset({"id"}), "triggered": False, "special": False}
-    return Table(name=name, **{**none, **plain, **facts})
+    return Table(name=name, **{"pk": "id", "unique": frozenset({"id"}), **facts})
 
 
-CATALOG = Catalog(
-    [
-        table("seat", children=frozenset({"ticket"})),
-        table("ticket", parents=frozenset({"seat"})),
-        table("audited", triggered=True),
-        table("view", special=True),
-    ]
-)
+AUDITED = frozenset({"table audited: its trigger t calls audit()"})
+TABLES = [
+    table("seat", children=frozenset({"ticket"})),
+    table("ticket", parents=frozenset({"seat"})),
+    table("audited", opaque={"UPDATE": AUDITED}),
+    table("view", special=True),
+]
 
 
 def read(sql: str, *params: Any) -> Statement:
-    return understand(sql, params, catalog=CATALOG)
+    return understand(sql, params, catalog=Catalog(TABLES))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +71,7 @@ def test_what_writes_lock_and_change() -> None:
     gone = read('DELETE FROM "seat" WHERE "seat"."id" IN (%s)', 3)
 
     assert (plain.writes, plain.locks) == ({("seat", 3)}, {(("seat", 3), Mode.NO_KEY_UPDATE)})
-    assert {(("seat", 3), Mode.UPDATE), (("seat", None), Mode.INSERT)} <= renamed.locks
+    assert {(("seat", None), Mode.UPDATE), (("seat", None), Mode.INSERT)} <= renamed.locks
     assert child.locks == {(("ticket", None), Mode.INSERT), (("seat", None), Mode.KEY_SHARE)}
     assert (("seat", 3), Mode.UPDATE) in gone.locks
 

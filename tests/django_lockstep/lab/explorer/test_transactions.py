@@ -12,17 +12,7 @@ from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.transactions import Transaction
 
-NOTHING: frozenset[str] = frozenset()
-SEAT = Table(
-    name="seat",
-    pk="id",
-    unique=frozenset({"id"}),
-    parents=NOTHING,
-    children=NOTHING,
-    cascades=NOTHING,
-    triggered=False,
-    special=False,
-)
+SEAT = Table(name="seat", pk="id", unique=frozenset({"id"}))
 TICKET = replace(SEAT, name="ticket")
 READ, WRITE = "SELECT price FROM seat WHERE id = 1", "UPDATE seat SET price = 2 WHERE id = 2"
 

@@ -1,0 +1,142 @@
+"""Reads from the server's catalog what writing a table may do beyond what the statement says.
+
+What expressions call is read from their stored trees, not from text: defaults, generated columns, CHECK constraints,
+indexes, policies, domains and WHEN clauses of triggers. A function is harmless where it only computes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from django_lockstep.lab.explorer.plpgsql import read_body
+
+__all__ = ["Facts", "read_facts"]
+
+_HARMLESS = """(CASE WHEN p.pronamespace = 'pg_catalog'::regnamespace
+    THEN (p.provolatile <> 'v' AND p.proname !~ '_to_xml|snapshot|xact|^txid_|^pg_stat_')
+        OR p.proname IN ('clock_timestamp', 'gen_random_uuid', 'random', 'random_normal', 'timeofday', 'uuidv4',
+                         'uuidv7', 'suppress_redundant_updates_trigger', 'tsvector_update_trigger',
+                         'tsvector_update_trigger_column')
+    ELSE (p.provolatile = 'i' OR p.proname ~ '^uuid_generate_v')
+        AND (p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') OR EXISTS (
+             SELECT FROM pg_depend x WHERE x.classid = 'pg_proc'::regclass AND x.objid = p.oid AND x.deptype = 'e'))
+END)"""
+"""Extensions' functions count where they are immutable; those of a project may lie about it."""
+_FUNCTIONS = f"""
+SELECT p.proname, bool_or(p.pronamespace <> 'pg_catalog'::regnamespace) FROM pg_proc p
+WHERE NOT {_HARMLESS} GROUP BY p.proname
+"""
+_NAME = "CASE WHEN pg_table_is_visible(c.oid) THEN c.relname::text ELSE c.oid::regclass::text END"
+"""As tables are named where they need no schema."""
+_OURS = "c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)"
+_CALLS = rf"""
+WITH RECURSIVE domains (type, source, tree, classid, objid) AS (
+    SELECT contypid, 'domain ' || contypid::regtype, conbin::text, 'pg_constraint'::regclass, oid
+    FROM pg_constraint WHERE contypid <> 0 AND connamespace <> 'information_schema'::regnamespace
+    UNION SELECT oid, 'domain ' || oid::regtype, typdefaultbin::text, 'pg_type'::regclass, oid
+    FROM pg_type WHERE typdefaultbin IS NOT NULL
+    UNION SELECT t.oid, d.source, d.tree, d.classid, d.objid FROM domains d JOIN pg_type t
+    ON d.type IN (t.typbasetype, t.typelem)
+    OR EXISTS (SELECT FROM pg_attribute a WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.atttypid = d.type)
+), expressions (relid, source, verbs, tree, classid, objid) AS (
+    SELECT adrelid, CASE attgenerated WHEN '' THEN 'default of ' ELSE 'generated column ' END || attname,
+           '{{INSERT,UPDATE}}'::text[], adbin::text, 'pg_attrdef'::regclass, d.oid
+    FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = adrelid AND a.attnum = adnum
+    UNION ALL SELECT conrelid, 'constraint ' || conname, '{{INSERT,UPDATE}}', conbin::text, 'pg_constraint'::regclass,
+           oid FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0
+    UNION ALL SELECT indrelid, 'index ' || indexrelid::regclass, '{{INSERT,UPDATE}}',
+           concat(indexprs::text, indpred::text), 'pg_class'::regclass, indexrelid
+    FROM pg_index WHERE indexprs IS NOT NULL OR indpred IS NOT NULL
+    UNION ALL SELECT polrelid, 'policy ' || polname, '{{SELECT,INSERT,UPDATE,DELETE}}',
+           concat(polqual::text, polwithcheck::text), 'pg_policy'::regclass, oid FROM pg_policy
+    UNION ALL SELECT tgrelid, 'trigger ' || tgname, '{{INSERT,UPDATE,DELETE}}', tgqual::text, 0::oid, 0::oid
+    FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgqual IS NOT NULL
+    UNION ALL SELECT attrelid, d.source, '{{INSERT,UPDATE}}', d.tree, d.classid, d.objid
+    FROM domains d JOIN pg_attribute a ON a.atttypid = d.type AND a.attnum > 0
+), calls AS (
+    SELECT e.*, found[1]::oid AS called FROM expressions e, regexp_matches(tree, ':(?:op)?funcid (\d+)', 'g') AS found
+    UNION SELECT e.*, refobjid FROM expressions e JOIN pg_depend d
+    ON (d.classid, d.objid, d.refclassid) = (e.classid, e.objid, 'pg_proc'::regclass)
+    UNION SELECT e.*, oprcode FROM expressions e JOIN pg_depend d
+    ON (d.classid, d.objid, d.refclassid) = (e.classid, e.objid, 'pg_operator'::regclass)
+    JOIN pg_operator o ON o.oid = d.refobjid
+)
+SELECT {_NAME}, e.source, e.verbs, p.proname FROM calls e JOIN pg_class c ON c.oid = e.relid
+JOIN pg_proc p ON p.oid = e.called
+WHERE {_OURS} AND NOT {_HARMLESS} AND NOT (p.proname = 'nextval' AND e.classid = 'pg_attrdef'::regclass AND EXISTS (
+    SELECT FROM pg_depend d JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
+    WHERE d.classid = e.classid AND d.objid = e.objid AND d.refclassid = 'pg_class'::regclass))
+"""
+"""A sequence that a default names by an expression of text is in nobody's catalog: that counts as a call."""
+_TRIGGERS = f"""
+SELECT {_NAME}, t.tgname, ARRAY(SELECT verb FROM (VALUES (4, 'INSERT'), (8, 'DELETE'), (16, 'UPDATE')) v (bit, verb)
+                                WHERE t.tgtype & bit <> 0), l.lanname, p.prosrc, {_HARMLESS}
+FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+JOIN pg_language l ON l.oid = p.prolang
+WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND {_OURS}
+"""
+_SEQUENCES = f"""
+SELECT {_NAME}, s.oid::regclass::text FROM pg_depend d JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
+JOIN pg_attrdef a ON a.oid = d.objid JOIN pg_class c ON c.oid = a.adrelid
+WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
+UNION SELECT {_NAME}, s.oid::regclass::text FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
+JOIN pg_class c ON c.oid = d.refobjid
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+"""
+_ALL_SEQUENCES = f"SELECT c.oid::regclass::text FROM pg_class c WHERE c.relkind = 'S' AND {_OURS}"
+
+
+class Facts:
+    """What is found about all tables, by their names."""
+
+    def __init__(self, functions: Iterable[tuple[str, bool]]) -> None:
+        found = dict(functions)
+        self.harmful = found.keys() | {"nextval"}
+        """Names of functions that may do anything."""
+        self.own_functions = frozenset(name for name, ours in found.items() if ours)
+        """Those of them that are not the server's."""
+        self.opaque: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        """Sentences on what else a write may do, by table and verb."""
+        self.assigned: defaultdict[str, set[str]] = defaultdict(set)
+        """Columns that triggers set."""
+        self.sequences: defaultdict[str, set[str]] = defaultdict(set)
+        """Sequences that number the table's rows."""
+        self.all_sequences: frozenset[str] = frozenset()
+        """All sequences, also those that no table's rows are numbered by."""
+
+    def note_opaque(self, table: str, verbs: Collection[str], sentence: str) -> None:
+        """Note that these verbs do more to the table than the statement says."""
+        for verb in verbs:
+            self.opaque[table][verb].add(f"table {table}: its {sentence}")
+
+    def note_trigger(self, table: str, name: str, verbs: Collection[str], **function: Any) -> None:
+        """Note what a trigger does."""
+        if function["harmless"]:
+            return
+        if function["language"] != "plpgsql":
+            self.note_opaque(table, verbs, f"trigger {name} is written in {function['language']}")
+            return
+        body = read_body(function["source"], harmful=self.harmful)
+        self.assigned[table] |= body.assigned
+        if body.does:
+            self.note_opaque(table, verbs, f"trigger {name} {body.does}")
+
+
+def read_facts(cursor: Any) -> Facts:
+    """Ask the server."""
+    facts = Facts(_rows(cursor, _FUNCTIONS))
+    for table, source, verbs, function in _rows(cursor, _CALLS):
+        facts.note_opaque(table, verbs, f"{source} calls {function}()")
+    for table, name, verbs, language, source, harmless in _rows(cursor, _TRIGGERS):
+        facts.note_trigger(table, name, verbs, language=language, source=source, harmless=harmless)
+    for table, sequence in _rows(cursor, _SEQUENCES):
+        facts.sequences[table].add(sequence)
+    facts.all_sequences = frozenset(sequence for (sequence,) in _rows(cursor, _ALL_SEQUENCES))
+    return facts
+
+
+def _rows(cursor: Any, sql: str) -> Iterator[Any]:
+    cursor.execute(sql)
+    yield from cursor.fetchall()

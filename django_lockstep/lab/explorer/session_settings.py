@@ -1,0 +1,76 @@
+"""What SET and ``set_config()`` change: nothing that others notice, the transaction's level, or what names mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["chosen_level", "is_harmless_set", "unsettles"]
+
+_LEVEL = re.compile(
+    r"\b(?:ISOLATION\s+LEVEL\s+|transaction_isolation\s*(?:=|TO\b)\s*)'?"
+    r"(READ\s+COMMITTED|READ\s+UNCOMMITTED|REPEATABLE\s+READ|SERIALIZABLE)\b",
+    re.IGNORECASE,
+)
+_SET = re.compile(r'(?:SET|RESET)\s+(?:LOCAL\s+|SESSION\s+)?"?([\w.]+)"?', re.IGNORECASE)
+_OF_TRANSACTION = re.compile(r"SET\s+(TRANSACTION\s+(?!SNAPSHOT)|CONSTRAINTS\b)", re.IGNORECASE)
+_CONFIGURED = re.compile(r"\bset_config\s*\(\s*(?:'([^']*)'|(%s)|)", re.IGNORECASE)
+_HARMLESS = frozenset(
+    [
+        "application_name",
+        "client_min_messages",
+        "deadlock_timeout",
+        "idle_in_transaction_session_timeout",
+        "jit",
+        "lock_timeout",
+        "maintenance_work_mem",
+        "statement_timeout",
+        "synchronous_commit",
+        "timezone",
+        "transaction_timeout",
+        "work_mem",
+    ]
+)
+
+
+def chosen_level(sql: str) -> str | None:
+    """Return the isolation level that a statement chooses for its transaction, if it does."""
+    found = _LEVEL.search(sql)
+    return " ".join(found[1].lower().split()).replace("uncommitted", "committed") if found else None
+
+
+def unsettles(sql: str, params: Any) -> bool:
+    """Whether after it names, levels and transactions may be others than they seem; of statements not understood."""
+    return any(_part_unsettles(part.strip()) for part in sql.split(";")) or not _sets_only_harmless(sql, params)
+
+
+def _part_unsettles(part: str) -> bool:
+    word = part.partition(" ")[0].upper()
+    if re.search(r"\btransaction_isolation\b|\bISOLATION LEVEL\b", part, re.IGNORECASE) and word != "SELECT":
+        return chosen_level(part) != "read committed" or "CHARACTERISTICS" in part.upper()
+    if word in {"SET", "RESET"}:
+        return not (_OF_TRANSACTION.match(part) or is_harmless_set(part))
+    return word in {"DISCARD", "CREATE", "ALTER", "DROP", "PREPARE", "COMMIT", "END", "ROLLBACK", "ABORT"}
+
+
+def is_harmless_set(sql: str) -> bool:
+    """Whether a SET changes only how the session waits, plans or shows; not its role, its schemas or its triggers."""
+    found = _SET.match(sql)
+    return found is not None and _is_harmless(found[1])
+
+
+def _is_harmless(name: str) -> bool:
+    # Names with a dot are the application's own; scans may be switched off and on.
+    return "." in name or name.lower() in _HARMLESS or name.lower().startswith("enable_")
+
+
+def _sets_only_harmless(sql: str, params: Any) -> bool:
+    """Whether all that ``set_config()`` sets in a statement is harmless."""
+    given: Sequence[Any] = params if isinstance(params, list | tuple) else ()
+    for found in _CONFIGURED.finditer(sql):
+        place = sql[: found.start()].count("%s")
+        name = given[place] if found[2] and place < len(given) else found[1]
+        if not name or not _is_harmless(str(name)):
+            return False
+    return True

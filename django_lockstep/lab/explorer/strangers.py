@@ -1,0 +1,57 @@
+"""Notices sessions that nobody steers: of a driver without Django, an asynchronous one, another process.
+
+Asked once an exploration, not in every run. A session that is open is in ``pg_stat_activity``. One that has ended is
+counted in ``pg_stat_database``, to which a session reports before it leaves ``pg_stat_activity`` (PostgreSQL 15 and
+later: shared memory, no messages), so that of the two, asked in this order, one knows of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Sessions"]
+
+_OPEN = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND usesysid IS NOT NULL AND leader_pid IS NULL
+  AND coalesce(backend_type, 'client backend') = 'client backend'
+  AND (client_addr = inet_client_addr()) IS NOT FALSE
+"""
+"""Sessions from this host where that can be told, which it cannot of those through a socket; no parallel workers."""
+_COUNTED = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
+_SINCE = 150_000
+"""The server's version before which the counter is behind by half a second."""
+
+
+class Sessions:
+    """The sessions of one database, seen through one cursor of the driver."""
+
+    def __init__(self, cursor: Any, *, pooled: bool) -> None:
+        self._cursor = cursor
+        self._counts = cursor.connection.info.server_version >= _SINCE
+        self._pooled = pooled
+        self.mark()
+
+    def mark(self) -> None:
+        """Take the sessions that there are for known."""
+        self._known, self._begun = self._look()
+        self._opened = 0
+
+    def opened(self, pid: int) -> None:
+        """Note a session that Django has opened, whoever asked it to."""
+        self._known.add(pid)
+        self._opened += 1
+
+    def strangers(self) -> tuple[int, int]:
+        """Return how many sessions of nobody's are open, and how many have ended; of the latter it is not certain.
+
+        A session that had too much to do to report when it began is counted later than it was opened.
+        """
+        if self._pooled:
+            return 0, 0  # a pool opens sessions without being asked
+        found, count = self._look()
+        return len(found - self._known), max(0, count - self._begun - self._opened)
+
+    def _look(self) -> tuple[set[int], int]:
+        found = {pid for (pid,) in self._cursor.execute(_OPEN).fetchall()}
+        return found, self._cursor.execute(_COUNTED).fetchone()[0] if self._counts else 0

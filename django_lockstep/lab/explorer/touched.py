@@ -1,0 +1,160 @@
+"""What statements touch: a SELECT the rows that it names, a write also what the server does along with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.clauses import set_columns
+from django_lockstep.lab.explorer.footprints import Key, Mode
+from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
+
+__all__ = ["UNKNOWN", "Statement", "delete", "insert", "together", "update"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a statement does, as far as its text tells."""
+
+    kind: str
+    """SELECT, INSERT, UPDATE, DELETE, COMMIT, ROLLBACK, ROLLBACK TO, LOCAL or UNKNOWN."""
+    reads: frozenset[Key] = frozenset()
+    locks: frozenset[tuple[Key, Mode]] = frozenset()
+    writes: frozenset[Key] = frozenset()
+    isolation: str | None = None
+    """The isolation level that it chooses for the transaction."""
+    read_only: bool = False
+    """Whether it forbids the transaction to write."""
+    meets: frozenset[tuple[Key, Mode]] = frozenset()
+    """What else it waits for where it meets a key that is there already: whoever changes that row."""
+    deferred: frozenset[tuple[Key, Mode]] = frozenset()
+    """Locks that its checks may take once more at COMMIT."""
+    because: frozenset[str] = frozenset()
+    """Sentences on what in the schema makes it unknown."""
+    unsettles: bool = False
+    """Whether after it nothing in the session is what it seems: a changed role, search path, default level."""
+
+    @cached_property
+    def rows(self) -> str:
+        """The rows it names, in words that compare from run to run."""
+        return str(sorted(map(str, self.reads | self.writes)))
+
+
+UNKNOWN = Statement(kind="UNKNOWN")
+
+
+def together(kind: str, found: Iterable[Statement]) -> Statement:
+    """Return what several statements touch that are sent as one."""
+    found = list(found)
+    if any(each.kind == "UNKNOWN" for each in found):
+        return replace(UNKNOWN, because=frozenset().union(*(each.because for each in found)))
+    return Statement(
+        kind=kind,
+        reads=frozenset().union(*(each.reads for each in found)),
+        locks=frozenset().union(*(each.locks for each in found)),
+        writes=frozenset().union(*(each.writes for each in found)),
+        meets=frozenset().union(*(each.meets for each in found)),
+        deferred=frozenset().union(*(each.deferred for each in found)),
+    )
+
+
+def insert(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
+    """Return what an INSERT touches."""
+    whole: Key = (table.name, None)
+    new = Statement(
+        kind="INSERT",
+        reads=others,
+        locks=frozenset({(whole, Mode.INSERT)}) | _parents(table) | _numbers(table, catalog),
+        writes=frozenset({whole}),
+        meets=frozenset({(whole, Mode.SHARE)}),
+        deferred=_deferred(table),
+    )
+    parts = [new, _along(table, "INSERT", catalog)]
+    if re.search(r"\bON CONFLICT\b", text, re.IGNORECASE):
+        parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
+    if re.search(r"\bDO UPDATE\b", text, re.IGNORECASE):
+        parts.append(update(text, table, frozenset({whole}), others, catalog))
+    return together("INSERT", parts)
+
+
+def update(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
+    """Return what an UPDATE touches."""
+    columns = (set_columns(text) or {EVERY_COLUMN}) | table.assigned
+    takes_default = re.search(r"\bDEFAULT\b", text, re.IGNORECASE) is not None
+    if EVERY_COLUMN in columns or columns & table.unique or takes_default:
+        return _update_keys(table, rows, others, catalog, changes_pk=bool(columns & {EVERY_COLUMN, table.pk}))
+    locks = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows) | _parents(table)
+    because = table.opaque.get("UPDATE", frozenset())
+    plain = Statement(kind="UPDATE", reads=rows | others, locks=locks, writes=rows)
+    return replace(UNKNOWN, because=because) if because else plain
+
+
+def _update_keys(
+    table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog, *, changes_pk: bool
+) -> Statement:
+    """Return what an UPDATE of unique columns touches: it is much like an INSERT, and may change other tables."""
+    whole: Key = (table.name, None)
+    along = _along(table, "UPDATE", catalog)
+    if changes_pk:
+        catalog.note_rekeyed({table.name})
+        rows = frozenset({whole})
+    locks = {(key, Mode.UPDATE) for key in rows} | {(whole, Mode.INSERT)} | _parents(table) | _numbers(table, catalog)
+    own = Statement(
+        kind="UPDATE",
+        reads=rows | others,
+        locks=frozenset(locks),
+        writes=rows,
+        meets=frozenset({(whole, Mode.SHARE)}),
+        deferred=_deferred(table),
+    )
+    return together("UPDATE", [own, along])
+
+
+def delete(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
+    """Return what a DELETE touches."""
+    own = Statement(
+        kind="DELETE",
+        reads=rows | others,
+        locks=frozenset((key, Mode.UPDATE) for key in rows),
+        writes=rows,
+    )
+    return together("DELETE", [own, _along(table, "DELETE", catalog)])
+
+
+def _along(table: Table, verb: str, catalog: Catalog) -> Statement:
+    """Return what the server touches in other tables: what it changes along with the rows, and what it checks."""
+    found = catalog.consequences(table.name, verb)
+    if found.opaque:
+        return replace(UNKNOWN, because=found.opaque)
+    catalog.note_rekeyed(found.rekeyed)
+    changed = frozenset((name, None) for name in found.changed)
+    checked = frozenset((name, None) for name in found.checked)
+    parents = frozenset((name, None) for name in found.parents)
+    tables = [other for name in found.changed if (other := catalog.get(name)) is not None]
+    return Statement(
+        kind=verb,
+        reads=changed | checked,
+        locks=frozenset((key, Mode.UPDATE) for key in changed)
+        | frozenset((key, Mode.KEY_SHARE) for key in checked | parents).union(*(_numbers(t, catalog) for t in tables)),
+        writes=changed,
+        deferred=frozenset().union(*map(_deferred, tables)),
+    )
+
+
+def _parents(table: Table) -> frozenset[tuple[Key, Mode]]:
+    return frozenset(((parent, None), Mode.KEY_SHARE) for parent in table.parents)
+
+
+def _numbers(table: Table, catalog: Catalog) -> frozenset[tuple[Key, Mode]]:
+    """Return what stands for the sequences that other tables take numbers from, too."""
+    shared = table.sequences & catalog.shared_sequences
+    return frozenset(((f"sequence {sequence}", None), Mode.INSERT) for sequence in shared)
+
+
+def _deferred(table: Table) -> frozenset[tuple[Key, Mode]]:
+    """Return what checks of unique keys at COMMIT may wait for."""
+    whole: Key = (table.name, None)
+    return frozenset({(whole, Mode.INSERT), (whole, Mode.SHARE)} if table.deferred else ())

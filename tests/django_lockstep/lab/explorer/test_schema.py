@@ -1,0 +1,218 @@
+"""What the database does beyond the statements: reduced and full search come to the same ends all the same."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from django_lockstep.lab.explorer import Exploration, explore
+from tests.django_lockstep.lab.explorer.programs import ends
+from tests.django_lockstep.lab.explorer.schemas import made, program, race_on
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A schema and two programs whose order matters."""
+
+    schema: tuple[str, ...]
+    tables: tuple[str, ...] = ("made_a",)
+    rows: tuple[str, ...] = ()
+    one: tuple[str, ...]
+    other: tuple[str, ...]
+    told: str = ""
+    """What the result says of the schema."""
+
+
+COUNTER = (
+    "CREATE TABLE made_counter (id int PRIMARY KEY, n int)",
+    "CREATE FUNCTION made_next() RETURNS int LANGUAGE sql AS 'UPDATE made_counter SET n = n + 1 RETURNING n'",
+    "CREATE FUNCTION made_seen() RETURNS int LANGUAGE sql AS 'SELECT n FROM made_counter'",
+)
+TWO = ("INSERT INTO made_a VALUES (1, 0), (2, 0)", "INSERT INTO made_counter VALUES (1, 1)")
+
+
+def trigger(body: str, when: str = "BEFORE INSERT OR UPDATE") -> tuple[str, str]:
+    return (
+        f"CREATE FUNCTION made_trigger() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$",
+        f"CREATE TRIGGER made_t {when} ON made_a FOR EACH ROW EXECUTE FUNCTION made_trigger()",
+    )
+
+
+def counting(*schema: str, one: str, other: str = "UPDATE made_counter SET n = 10", told: str) -> Case:
+    """A table that calls a function which counts."""
+    return Case(
+        schema=(*COUNTER, *schema), tables=("made_a", "made_counter"), rows=TWO, one=(one,), other=(other,), told=told
+    )
+
+
+PLAIN = "CREATE TABLE made_a (id int PRIMARY KEY, v int)"
+CASES = {
+    "exclusion": Case(
+        schema=("CREATE TABLE made_a (id int PRIMARY KEY, slot int4range, EXCLUDE USING gist (slot WITH &&))",),
+        rows=("INSERT INTO made_a VALUES (1, '[0,1)'), (2, '[2,3)')",),
+        one=("UPDATE made_a SET slot = '[20,25)' WHERE id = 1",),
+        other=("UPDATE made_a SET slot = '[22,27)' WHERE id = 2",),
+    ),
+    "exclusion, two rows each": Case(
+        schema=("CREATE TABLE made_a (id int PRIMARY KEY, slot int4range, EXCLUDE USING gist (slot WITH &&))",),
+        rows=("INSERT INTO made_a VALUES (1, '[0,1)'), (2, '[2,3)'), (3, '[4,5)'), (4, '[6,7)')",),
+        one=("UPDATE made_a SET slot = '[10,15)' WHERE id = 1", "UPDATE made_a SET slot = '[20,25)' WHERE id = 2"),
+        other=(
+            "UPDATE made_a SET slot = '[22,27)' WHERE id = 3",
+            "UPDATE made_a SET slot = '[12,17)' WHERE id = 4",
+        ),
+    ),
+    "trigger that numbers": counting(
+        PLAIN,
+        *trigger("BEGIN NEW.v := made_next(); RETURN NEW; END"),
+        one="UPDATE made_a SET v = 0 WHERE id = 1",
+        told="table made_a: its trigger made_t calls made_next()",
+    ),
+    "trigger that audits": counting(
+        PLAIN,
+        *trigger("DECLARE x int; BEGIN x := made_next(); RETURN NULL; END", "AFTER UPDATE"),
+        one="UPDATE made_a SET v = 0 WHERE id = 1",
+        told="table made_a: its trigger made_t calls made_next()",
+    ),
+    "trigger with an expression that is a query": counting(
+        PLAIN,
+        *trigger("BEGIN NEW.v := n FROM made_counter; RETURN NEW; END"),
+        one="UPDATE made_a SET v = 0 WHERE id = 1",
+        told="table made_a: its trigger made_t runs SQL of its own (FROM)",
+    ),
+    "trigger on what CASCADE deletes": counting(
+        PLAIN.replace("v int", "v int REFERENCES made_b ON DELETE CASCADE"),
+        *trigger("BEGIN PERFORM made_next(); RETURN OLD; END", "BEFORE DELETE"),
+        one="DELETE FROM made_b WHERE id = 0",
+        told="table made_a: its trigger made_t runs SQL of its own (PERFORM)",
+    ),
+    "default": counting(
+        "CREATE TABLE made_a (id int PRIMARY KEY, v int DEFAULT made_next())",
+        one="INSERT INTO made_a (id) VALUES (3)",
+        told="table made_a: its default of v calls made_next()",
+    ),
+    "default of a domain": counting(
+        "CREATE DOMAIN made_number AS int DEFAULT made_next()",
+        "CREATE TABLE made_a (id int PRIMARY KEY, v made_number)",
+        one="INSERT INTO made_a (id) VALUES (3)",
+        told="table made_a: its domain made_number calls made_next()",
+    ),
+    "check": counting(
+        "CREATE TABLE made_a (id int PRIMARY KEY, v int, CONSTRAINT few CHECK (v < made_seen()))",
+        one="UPDATE made_a SET v = 5 WHERE id = 1",
+        told="table made_a: its constraint few calls made_seen()",
+    ),
+    "when": counting(
+        PLAIN,
+        "CREATE FUNCTION made_trigger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.v := 99; RETURN NEW; END $$",
+        "CREATE TRIGGER made_t BEFORE UPDATE ON made_a FOR EACH ROW WHEN (made_seen() > 5) "
+        "EXECUTE FUNCTION made_trigger()",
+        one="UPDATE made_a SET v = 5 WHERE id = 1",
+        told="table made_a: its trigger made_t calls made_seen()",
+    ),
+    "index": counting(
+        PLAIN,
+        "CREATE FUNCTION made_lied(v int) RETURNS int LANGUAGE sql IMMUTABLE "
+        "AS 'SELECT v + n FROM public.made_counter'",
+        "CREATE UNIQUE INDEX made_i ON made_a (made_lied(v))",
+        one="UPDATE made_a SET v = -9 WHERE id = 1",
+        other="INSERT INTO made_a VALUES (3, -9)",
+        told="table made_a: its index made_i calls made_lied()",
+    ),
+    "trigger that sets a unique column": Case(
+        schema=(
+            "CREATE TABLE made_a (id int PRIMARY KEY, v int, u int UNIQUE)",
+            *trigger("BEGIN NEW.u := NEW.v % 10; RETURN NEW; END"),
+        ),
+        rows=("INSERT INTO made_a VALUES (1, 1), (2, 2)",),
+        one=("UPDATE made_a SET v = 15 WHERE id = 1",),
+        other=("UPDATE made_a SET v = 25 WHERE id = 2",),
+    ),
+    "generated unique column": Case(
+        schema=("CREATE TABLE made_a (id int PRIMARY KEY, v int, u int UNIQUE GENERATED ALWAYS AS (v % 10) STORED)",),
+        rows=("INSERT INTO made_a VALUES (1, 1), (2, 2)",),
+        one=("UPDATE made_a SET v = 15 WHERE id = 1",),
+        other=("UPDATE made_a SET v = 25 WHERE id = 2",),
+    ),
+    "deferred unique column": Case(
+        schema=("CREATE TABLE made_a (id int PRIMARY KEY, v int UNIQUE DEFERRABLE INITIALLY DEFERRED)",),
+        one=("INSERT INTO made_a VALUES (1, 7)",),
+        other=("INSERT INTO made_a VALUES (2, 7)",),
+    ),
+    "duplicate of a row that is being changed": Case(
+        schema=(PLAIN,),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)",),
+        one=("UPDATE made_a SET v = 1 WHERE id = 1", "UPDATE made_a SET v = 1 WHERE id = 2"),
+        other=("UPDATE made_a SET v = 2 WHERE id = 2", "INSERT INTO made_a VALUES (1, 9)"),
+    ),
+    "renamed key": Case(
+        schema=(PLAIN,),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)",),
+        one=("UPDATE made_a SET id = 5 WHERE id = 1",),
+        other=("UPDATE made_a SET v = 7 WHERE id = 5",),
+    ),
+    "ON UPDATE CASCADE": Case(
+        schema=(PLAIN, "CREATE TABLE made_b (id int PRIMARY KEY, a int REFERENCES made_a ON UPDATE CASCADE)"),
+        tables=("made_a", "made_b"),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)", "INSERT INTO made_b VALUES (1, 1)"),
+        one=("UPDATE made_a SET id = 5 WHERE id = 1",),
+        other=("SELECT count(*) FROM made_b WHERE a = 5",),
+    ),
+    "ON UPDATE SET NULL": Case(
+        schema=(PLAIN, "CREATE TABLE made_b (id int PRIMARY KEY, a int REFERENCES made_a ON UPDATE SET NULL)"),
+        tables=("made_a", "made_b"),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)", "INSERT INTO made_b VALUES (1, 1)"),
+        one=("UPDATE made_a SET id = 5 WHERE id = 1",),
+        other=("UPDATE made_b SET id = 9 WHERE a IS NULL",),
+    ),
+    "shared sequence": Case(
+        schema=(
+            "CREATE SEQUENCE made_s",
+            "CREATE TABLE made_a (id int PRIMARY KEY DEFAULT nextval('made_s'), v int)",
+            "CREATE TABLE made_b (id int PRIMARY KEY DEFAULT nextval('made_s'), v int)",
+        ),
+        tables=("made_a", "made_b"),
+        one=("INSERT INTO made_a (v) VALUES (1)",),
+        other=("INSERT INTO made_b (v) VALUES (1)",),
+    ),
+    "sequence of another table": Case(
+        schema=(
+            "CREATE TABLE made_a (id int PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY, v int)",
+            "CREATE TABLE made_b (id int PRIMARY KEY DEFAULT nextval('made_a_id_seq'), v int)",
+        ),
+        tables=("made_a", "made_b"),
+        one=("INSERT INTO made_a (v) VALUES (1)",),
+        other=("INSERT INTO made_b (v) VALUES (1)",),
+    ),
+    "sequence named at run time": Case(
+        schema=(
+            "CREATE SEQUENCE made_s",
+            "CREATE TABLE made_a (id int PRIMARY KEY DEFAULT nextval('made_s'::text), v int)",
+            "CREATE TABLE made_b (id int PRIMARY KEY DEFAULT nextval('made_s'), v int)",
+        ),
+        tables=("made_a", "made_b"),
+        one=("INSERT INTO made_a (v) VALUES (1)",),
+        other=("INSERT INTO made_b (v) VALUES (1)",),
+        told="table made_a: its default of id calls nextval()",
+    ),
+}
+
+
+def both(case: Case) -> tuple[Exploration, Exploration]:
+    others = ("CREATE TABLE made_b (id int PRIMARY KEY)",) if "REFERENCES made_b" in "".join(case.schema) else ()
+    rows = (*(("INSERT INTO made_b VALUES (0)",) if others else ()), *case.rows)
+    with made(*others, *case.schema):
+        scenario = race_on(case.tables, rows, program(*case.one), program(*case.other))
+        return explore(scenario), explore(scenario, reduction="none")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_database_does_by_itself_is_not_left_out(name: str) -> None:
+    reduced, full = both(CASES[name])
+
+    assert reduced.verdict == full.verdict == "holds", (reduced.reason, full.reason)
+    assert ends(reduced) == ends(full)
+    assert len(ends(full)) > 1, "this case would be the same without the reduction"
+    assert bool(reduced.deadlocks) == bool(full.deadlocks)
+    assert reduced.opaque == ((CASES[name].told,) if CASES[name].told else ())
