@@ -43,6 +43,7 @@ def explore(
     victim: Victim = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
+    database_is_mine: bool = False,
 ) -> Exploration:
     """Run the actors through every meaningfully different interleaving of their SQL statements.
 
@@ -53,14 +54,18 @@ def explore(
     whose time-out fires first in production. ``patience`` is how many seconds one step may take without waiting for
     another actor.
 
-    The scenario runs on committed data; what it wrote is put back. Raises `NotExplorable` inside a transaction, on
-    other databases than PostgreSQL, and for tables too large to put back; what set-up or invariant raise passes.
+    The scenario runs on committed data, and tables that it wrote are put back: what others commit into them meanwhile
+    is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` says that nobody needs
+    the rows. Raises `NotExplorable` on another database, inside a transaction, on other servers than PostgreSQL, for
+    tables too large to put back, and where another explorer is at work; what set-up or invariant raise passes.
     """
     if reduction not in ("dpor", "none") or victim not in ("last", "first"):
         raise ValueError(f"reduction is 'dpor' or 'none', victim 'last' or 'first', not {reduction!r} and {victim!r}")
     tally = _Tally(limit=max_schedules, timeout=timeout, stop_on_first=stop_on_first)
     search = Search(reduce=reduction == "dpor", preemptions=preemptions)
-    with stage(scenario, database=database, patience=patience, victim=victim) as place:
+    with stage(
+        scenario, database=database, patience=patience, victim=victim, database_is_mine=database_is_mine
+    ) as place:
         trouble = _explored(place, search, tally)
         return tally.exploration(place, search, trouble)
 
@@ -72,6 +77,7 @@ def replay(
     victim: Victim = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
+    database_is_mine: bool = False,
 ) -> Run:
     """Run one schedule, such as ``AABBAB``, and return what happened with the values read.
 
@@ -79,7 +85,9 @@ def replay(
     somebody who waits or is done, and as `explore` does; `Stuck` where a step does not end.
     """
     moves = parse_schedule(schedule, actors=len(scenario.actors))
-    with stage(scenario, database=database, patience=patience, victim=victim) as place:
+    with stage(
+        scenario, database=database, patience=patience, victim=victim, database_is_mine=database_is_mine
+    ) as place:
         place.keep_values()
         return place.judged(*_followed(place, moves))
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg import OperationalError
+from psycopg import Error, OperationalError
 from psycopg.pq import ExecStatus
 
 from django_lockstep.lab.explorer.catalog import Catalog
+from django_lockstep.lab.explorer.databases import claim, release
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.storage import Storage
 
@@ -54,12 +56,14 @@ class Server:
         self._wrapper: BaseDatabaseWrapper = connections[alias].copy()
         self._saved: dict[str, Any] = {}
         """What the copied tables held, without what varies between runs."""
+        self._counts: dict[str, int] = {}
         self._columns: dict[str, list[tuple[str, bool, bool, bool]]] = {}
         self._empty_sql = ""
         self._fill_sql = ""
         try:
             self._wrapper.ensure_connection()
             self._driver = self._wrapper.connection
+            claim(self._cursor())
             self._driver.pgconn.prepare(b"blocked", _BLOCKED.encode())
             self.catalog = Catalog.load(self._cursor())
         except BaseException:
@@ -82,7 +86,9 @@ class Server:
 
     def close(self) -> None:
         """Close the connections; temporary copies go with them."""
-        self._storage.close()
+        with suppress(OperationalError):  # the server may be gone, and the session with its lock
+            self._storage.close()
+            release(self._cursor())
         self._wrapper.close()
 
     def blocked(self, pids: Collection[int]) -> dict[int, list[int]]:
@@ -138,6 +144,7 @@ class Server:
         asked = _TABLE.format(table=table, name=_literal(table), most=MOST_ROWS)
         ((count, sequences, facts),) = self._cursor().execute(asked.encode()).fetchall()
         self._columns[name] = json.loads(facts)
+        self._counts[name] = count
         if count > MOST_ROWS:
             raise NotExplorable(f"Table {name} has more than {MOST_ROWS} rows, too many to put back for every schedule")
         columns = ", ".join(_quoted(column) for column, _, stored, _ in self._columns[name] if stored)
@@ -167,9 +174,11 @@ class Server:
         settings = f"{self._replica}SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '{_PATIENCE}'; "
         try:
             return self._cursor().execute(f"{before}BEGIN; {settings}{sql}COMMIT".encode())
-        except OperationalError as error:
-            self._driver.rollback()
-            raise ExplorerError(f"The tables {', '.join(self._saved)} could not be put back: {error}") from error
+        except Error as error:
+            with suppress(OperationalError):  # the server may be gone
+                self._driver.rollback()
+            tables = ", ".join(f"{name} ({count} rows before the race)" for name, count in self._counts.items())
+            raise ExplorerError(f"Not put back, so that rows of the race may be left in {tables}: {error}") from error
 
     def content(self) -> str:
         """Return what the changed tables hold, as text that compares.

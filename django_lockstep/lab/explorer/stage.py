@@ -16,6 +16,7 @@ from django.db.backends.signals import connection_created
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.controller import Chooser, Controller
+from django_lockstep.lab.explorer.databases import require_disposable
 from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
@@ -173,12 +174,17 @@ class Stage:
 
 
 @contextmanager
-def stage(scenario: Scenario, *, database: str, patience: float, victim: str) -> Iterator[Stage]:
+def stage(
+    scenario: Scenario, *, database: str, patience: float, victim: str, database_is_mine: bool
+) -> Iterator[Stage]:
     """Open what runs need, and leave nothing behind: no connection, lock, thread or row.
 
-    Raises `NotExplorable` inside a transaction and on other databases than PostgreSQL.
+    Raises `NotExplorable` inside a transaction, on other databases than PostgreSQL, on one whose rows somebody may
+    need, and where another explorer is at work.
     """
     _require_committed_data(connections[database])
+    if not database_is_mine:
+        require_disposable(database)
     with ExitStack() as stack:
         # A step's patience is not for connecting, which is no step and comes before any verdict.
         place = Stage(scenario, database=database, patience=max(patience, PATIENCE), victim=victim)
