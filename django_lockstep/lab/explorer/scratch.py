@@ -25,7 +25,7 @@ from typing import Any
 import django
 from django.apps import apps
 from django.conf import settings
-from django.db import DatabaseError, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, Error, connections
 from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.loader import MigrationLoader
@@ -66,9 +66,12 @@ def scratch_databases() -> Iterator[None]:
 
 
 def _groups() -> list[list[str]]:
-    """Return the aliases of PostgreSQL, those of one database together."""
+    """Return the aliases of PostgreSQL, those of one database together.
+
+    The default comes first: data migrations of others may read it.
+    """
     found: dict[tuple[str, ...], list[str]] = {}
-    for alias in connections:
+    for alias in sorted(connections, key=lambda alias: alias != DEFAULT_DB_ALIAS):
         target = connections[connections[alias].settings_dict["TEST"]["MIRROR"] or alias]
         identity = tuple(str(target.settings_dict[part]) for part in ("HOST", "PORT", "NAME"))
         if target.vendor == "postgresql":
@@ -94,9 +97,14 @@ def _scratch(aliases: Sequence[str]) -> Iterator[None]:
             name = _copied(cursor, aliases)
         except DatabaseError as error:
             raise NotExplorable(f"No scratch database could be made for {aliases[0]!r}: {error}") from error
-        stack.callback(cursor.execute, f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
+        stack.callback(_drop, cursor, name)
         stack.enter_context(_pointed(aliases, name))
         yield
+
+
+def _drop(cursor: Any, name: str) -> None:
+    with suppress(Error):  # where the server is gone, the next run drops it
+        cursor.execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
 
 
 def _require_right(cursor: Any) -> None:
@@ -207,10 +215,10 @@ def _state(alias: str) -> str:
     test: Mapping[str, Any] = connections[alias].settings_dict["TEST"]
     unmigrated = loader.unmigrated_apps if test["MIGRATE"] is not False else apps.app_configs
     modules |= {model.__module__ for label in unmigrated for model in apps.get_app_config(label).get_models()}
-    files = sorted(filter(None, (getattr(sys.modules[name], "__file__", None) for name in modules)))
+    sources = [(name, Path(file).read_bytes()) for name in sorted(modules) if (file := sys.modules[name].__file__)]
     chosen = [getattr(settings, name) for name in _SETTINGS]
     tests = {key: value for key, value in test.items() if key != "NAME"}
-    return _digest(alias, django.VERSION, tests, chosen, [(file, Path(file).read_bytes()) for file in files])
+    return _digest(alias, django.VERSION, tests, chosen, sources)
 
 
 def _digest(*values: Any) -> str:

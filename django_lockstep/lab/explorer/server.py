@@ -178,7 +178,9 @@ class Server:
             with suppress(OperationalError):  # the server may be gone
                 self._driver.rollback()
             tables = ", ".join(f"{name} ({count} rows before the race)" for name, count in self._counts.items())
-            raise ExplorerError(f"Not put back, so that rows of the race may be left in {tables}: {error}") from error
+            raise ExplorerError(
+                f"These tables could not be put back, so that rows of the race may be left in them: {tables}: {error}"
+            ) from error
 
     def content(self) -> str:
         """Return what the changed tables hold, as text that compares.

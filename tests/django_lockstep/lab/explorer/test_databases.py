@@ -78,5 +78,5 @@ def test_tables_that_could_not_be_put_back_are_named() -> None:
         return True
 
     cut = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2, invariant=cut_off)
-    with pytest.raises(ExplorerError, match=r"left in .*shop_seat \(1 rows before the race\)"):
+    with pytest.raises(ExplorerError, match=r"could not be put back, .*shop_seat \(1 rows before the race\)"):
         explore(cut)
