@@ -112,9 +112,9 @@ def _require_right(cursor: Any) -> None:
     role, may = cursor.fetchone()
     if not may:
         raise NotExplorable(
-            f"Role {role!r} may not create databases, and so no scratch database: let it (ALTER ROLE {role} CREATEDB), "
-            "or name a database whose rows nobody needs with --database ALIAS --yes-this-database-is-mine (or the "
-            "setting LOCKSTEP_LAB_DISPOSABLE_DATABASES)."
+            f"Role {role!r} may not create databases, and so no scratch database: ALTER ROLE {role} CREATEDB, or name "
+            "a database whose rows nobody needs with --database ALIAS --yes-this-database-is-mine (or the setting "
+            "LOCKSTEP_LAB_DISPOSABLE_DATABASES)."
         )
 
 
@@ -123,7 +123,7 @@ def _copied(cursor: Any, aliases: Sequence[str]) -> str:
     project = _project(connections[aliases[0]])
     template = f"{project}_{_state(aliases[0])}"
     _drop_unused(cursor, project, template=template)
-    # Who copies or makes the template keeps others from making it, too, and from dropping it.
+    # Until the copy is made, no other process may make the template as well, or drop it.
     cursor.execute(_LOCK, [template])
     try:
         cursor.execute("SELECT FROM pg_database WHERE datname = %s", [template])
