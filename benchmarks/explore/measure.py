@@ -64,7 +64,13 @@ class Found:
 
 def measured(race: Race, *, timeout: float, reduction: Reduction = "dpor", first: bool = False) -> Found:
     """Explore the race for so many seconds at most; with ``first`` only up to the first wrong end."""
-    exploration = explore(race.scenario, reduction=reduction, timeout=max(timeout, 0.01), stop_on_first=first)
+    exploration = explore(
+        race.scenario,
+        reduction=reduction,
+        timeout=max(timeout, 0.01),
+        stop_on_first=first,
+        database_is_mine=True,
+    )
     expected = exploration.verdict == "incomplete" or race.as_expected(exploration)
     return Found(
         verdict=exploration.verdict,
@@ -127,7 +133,7 @@ class Repetition:
     def again(self, races: Iterable[Race]) -> None:
         """Explore each of them once more."""
         for race in races:
-            exploration = explore(race.scenario)
+            exploration = explore(race.scenario, database_is_mine=True)
             self.schedules += exploration.schedules
             # Not the time taken, and not the values of the failure's statements, among them times of day.
             kept = {

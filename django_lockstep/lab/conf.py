@@ -20,6 +20,11 @@ def races() -> Sequence[str]:
     return tuple(getattr(settings, "LOCKSTEP_LAB_RACES", ()))
 
 
+def disposable_databases() -> Sequence[str]:
+    """``LOCKSTEP_LAB_DISPOSABLE_DATABASES`` (default: none): aliases of databases whose rows nobody needs."""
+    return tuple(getattr(settings, "LOCKSTEP_LAB_DISPOSABLE_DATABASES", ()))
+
+
 def runs_in_pages() -> bool:
     """``LOCKSTEP_LAB_RUNS_IN_PAGES`` (default ``DEBUG``): whether the lab's pages may run races."""
     return bool(getattr(settings, "LOCKSTEP_LAB_RUNS_IN_PAGES", settings.DEBUG))

@@ -6,7 +6,7 @@ project's own races next to the ready-made ones, or instead of them, and nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import Exploration
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["Race", "race_at", "registered", "taking_turns"]
+__all__ = ["Race", "race_at", "races_at", "registered", "taking_turns"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,12 @@ def taking_turns(
 
 def registered() -> Mapping[str, Race]:
     """Return the races of ``LOCKSTEP_LAB_RACES`` by name; raises as `race_at` does."""
-    return {race.name: race for path in conf.races() for race in _races_at(path)}
+    return races_at(conf.races())
+
+
+def races_at(paths: Iterable[str]) -> Mapping[str, Race]:
+    """Return the races at these dotted paths by name; raises as `race_at` does."""
+    return {race.name: race for path in paths for race in _races_at(path)}
 
 
 def _races_at(path: str) -> Iterator[Race]:

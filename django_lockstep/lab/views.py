@@ -1,8 +1,9 @@
 """Pages of the lab, for staff: the races there are, and one of them run while you wait.
 
-Exploring puts the tables that a race wrote back as they were before, so that whatever others write to them meanwhile
-is lost. Pages therefore run nothing unless ``LOCKSTEP_LAB_RUNS_IN_PAGES`` says that the database is nobody else's. A
-run begins with a POST only: a link brings its schedule along, and somebody has to press the button.
+Races run on a scratch database in a process of their own: no row of the project's is read, shown or changed. Each takes
+a processor for some seconds and a new database on the server, so that pages run nothing unless
+``LOCKSTEP_LAB_RUNS_IN_PAGES`` is on, and one at a time. A run begins with a POST only: a link brings its schedule
+along, and somebody has to press the button.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from functools import wraps
 
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db import DEFAULT_DB_ALIAS, connection, transaction
+from django.db import connection, transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer import ExplorerError, explore, replay
-from django_lockstep.lab.explorer.reports import Chapter, chosen_runs
+from django_lockstep.lab.explorer import ExplorerError
+from django_lockstep.lab.explorer.reports import Chapter
 from django_lockstep.lab.explorer.schedules import parse_schedule
+from django_lockstep.lab.isolated import Request, run_isolated
 from django_lockstep.lab.races import Race, registered
 
 __all__ = ["MAX_SCHEDULES", "TIMEOUT", "race", "races"]
@@ -33,7 +35,6 @@ MAX_SCHEDULES = 2000
 """Schedules that a page's exploration runs at most."""
 LONGEST = 500
 """Moves of a schedule that a page takes."""
-_DATABASE = DEFAULT_DB_ALIAS
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('lockstep.lab.views', 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('lockstep.lab.views', 0))"
 
@@ -69,7 +70,7 @@ def races(request: HttpRequest) -> HttpResponse:
     return render(request, "lockstep_lab/races.html", {"races": registered().values(), "runs": conf.runs_in_pages()})
 
 
-# The explorer needs committed data: with ATOMIC_REQUESTS it could not work.
+# A transaction would be open for as long as the race runs.
 @transaction.non_atomic_requests
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -107,27 +108,23 @@ def _run(race: Race, schedule: str) -> Chapter:
     """Explore the race within the page's limits, or replay the one schedule."""
     if not conf.runs_in_pages():
         raise Refused("Races do not run from this page: LOCKSTEP_LAB_RUNS_IN_PAGES is off.", status=403)
+    request = Request(
+        races=tuple(conf.races()),
+        name=race.name,
+        schedule=schedule,
+        max_schedules=MAX_SCHEDULES,
+        timeout=TIMEOUT,
+    )
     with _alone():
         try:
-            return _replayed(race, schedule) if schedule else _explored(race)
+            return run_isolated(request)
         except ExplorerError as error:
             raise Refused(str(error), status=409) from error
 
 
-def _replayed(race: Race, schedule: str) -> Chapter:
-    run = replay(race.scenario, schedule, database=_DATABASE)
-    return Chapter(name=race.name, runs=(run,), as_expected=run.holds or not race.holds)
-
-
-def _explored(race: Race) -> Chapter:
-    found = explore(race.scenario, max_schedules=MAX_SCHEDULES, timeout=TIMEOUT, database=_DATABASE)
-    runs = tuple(chosen_runs(race.scenario, found, database=_DATABASE))
-    return Chapter(name=race.name, exploration=found, runs=runs, as_expected=race.as_expected(found))
-
-
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Keep other pages from running a race at the same time, as each puts the other's tables back.
+    """Keep other pages from running a race at the same time: one keeps a processor busy.
 
     An advisory lock of this session, at no isolation level in particular. Raises `Refused` where it is taken, and on
     other databases than PostgreSQL.

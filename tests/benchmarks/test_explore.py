@@ -50,7 +50,7 @@ def test_another_outcome_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     repetition = Repetition()
     repetition.again([RACES["write-skew:unlocked"]])
     monkeypatch.setattr(
-        "benchmarks.explore.measure.explore", lambda scenario: explore(RACES["write-skew:locked"].scenario)
+        "benchmarks.explore.measure.explore", lambda scenario, **options: explore(RACES["write-skew:locked"].scenario)
     )
     repetition.again([RACES["write-skew:unlocked"]])
     assert repetition.differing == {"write-skew:unlocked"}

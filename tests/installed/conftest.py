@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 from psycopg import sql
 
+from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
 from tests.installed.building import build
 from tests.installed.project import Project, make_environment
 
@@ -60,4 +61,7 @@ def _database(address: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
         # The project's own tests run in the database that it migrated.
         given = {_TO_DJANGO[key]: value for key, value in address.items() if key in _TO_DJANGO}
         yield {"ENGINE": "django.db.backends.postgresql", "NAME": name, "TEST": {"NAME": name}, **given}
-        session.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(quoted))
+        scratch = "SELECT datname FROM pg_database WHERE starts_with(datname, %s)"
+        kept = session.execute(scratch, [f"{SCRATCH_PREFIX}{name[:20]}_"]).fetchall()
+        for (unused,) in [(name,), *kept]:
+            session.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(unused)))

@@ -55,6 +55,7 @@ def explore(
     victim: Victim = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
+    database_is_mine: bool = False,
 ) -> Exploration:
     """Run the actors through every meaningfully different interleaving of their SQL statements.
 
@@ -72,13 +73,15 @@ def explore(
     whose time-out fires first in production. ``patience`` is how many seconds one step may take without waiting for
     another actor.
 
-    The scenario runs on committed data; what it wrote is put back. Raises `NotExplorable` inside a transaction, on
-    other databases than PostgreSQL, and for tables too large to put back; what set-up or invariant raise passes.
+    The scenario runs on committed data, and tables that it wrote are put back: what others commit into them meanwhile
+    is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` says that nobody needs
+    the rows. Raises `NotExplorable` on another database, inside a transaction, on other servers than PostgreSQL, for
+    tables too large to put back, and where another explorer is at work; what set-up or invariant raise passes.
     """
     if reduction not in ("dpor", "none") or victim not in ("last", "first"):
         raise ValueError(f"reduction is 'dpor' or 'none', victim 'last' or 'first', not {reduction!r} and {victim!r}")
     begun = time.monotonic()
-    terms = {"ignore": ignore, "no_deadlock": no_deadlock}
+    terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "database_is_mine": database_is_mine}
     with stage(scenario, database=database, patience=patience, victim=victim, **terms) as place:
 
         def attempt() -> Exploration:
@@ -106,6 +109,7 @@ def replay(
     victim: Victim = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
+    database_is_mine: bool = False,
 ) -> Run:
     """Run one schedule, such as ``AABBAB``, and return what happened with the values read.
 
@@ -114,7 +118,7 @@ def replay(
     does not end.
     """
     moves = parse_schedule(schedule, actors=len(scenario.actors))
-    terms = {"ignore": ignore, "no_deadlock": no_deadlock}
+    terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "database_is_mine": database_is_mine}
     with stage(scenario, database=database, patience=patience, victim=victim, **terms) as place:
         place.controller.limits = Limits(max_steps=max_steps)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
 from psycopg import Error as DriverError
 from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
+from django_lockstep.lab.explorer.databases import claim, release
 from django_lockstep.lab.explorer.ends import Row
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.outside import BLOCKED, catalog_of, outside_session
@@ -51,12 +53,14 @@ class Server:
         self._driver = self._session.driver
         self._saved: dict[str, Any] = {}
         """What the copied tables held, without what varies between runs."""
+        self._counts: dict[str, int] = {}
         self._columns: dict[str, list[tuple[str, bool, bool, bool]]] = {}
         self._sequences: set[str] = set()
         """Those that are put back; one may number several tables."""
         self._empty_sql = ""
         self._fill_sql = ""
         try:
+            claim(self._cursor())
             self.catalog = catalog_of(self._session)
         except BaseException:
             self._session.close()
@@ -79,10 +83,11 @@ class Server:
             self._storage.close()
             if self._saved:
                 self._driver.execute("DISCARD TEMP")
-        except DriverError:
+            release(self._cursor())
+        except OperationalError:  # the server may be gone, and the session with its lock
             self._session.close()
-            raise
-        self._session.leave()
+        else:
+            self._session.leave()
 
     def blocked(self, pids: Collection[int]) -> dict[int, list[int]]:
         """Return who of these server processes waits, and for which others."""
@@ -148,6 +153,7 @@ class Server:
         asked = _TABLE.format(table=table, name=_literal(table), most=MOST_ROWS)
         ((count, facts),) = self._cursor().execute(asked.encode()).fetchall()
         self._columns[name] = json.loads(facts)
+        self._counts[name] = count
         if count > MOST_ROWS:
             raise NotExplorable(f"Table {name} has more than {MOST_ROWS} rows, too many to put back for every schedule")
         columns = ", ".join(_quoted(column) for column, _, stored, _ in self._columns[name] if stored)
@@ -176,9 +182,13 @@ class Server:
         settings = f"{self._replica}SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '{_PATIENCE}'; "
         try:
             return self._cursor().execute(f"{before}BEGIN; {settings}{sql}COMMIT".encode())
-        except OperationalError as error:
-            self._driver.rollback()
-            raise ExplorerError(f"The tables {', '.join(self._saved)} could not be put back: {error}") from error
+        except DriverError as error:
+            with suppress(OperationalError):  # the server may be gone
+                self._driver.rollback()
+            tables = ", ".join(f"{name} ({count} rows before the race)" for name, count in self._counts.items())
+            raise ExplorerError(
+                f"These tables could not be put back, so that rows of the race may be left in them: {tables}: {error}"
+            ) from error
 
     def content(self) -> dict[str, list[Row]]:
         """Return the rows of the changed tables, sorted; numbers with a point as text, exactly as they are.

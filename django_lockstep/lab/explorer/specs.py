@@ -48,13 +48,14 @@ def write_spec(
     victim: Literal["last", "first"] = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
+    database_is_mine: bool = False,
 ) -> Spec:
     """Run one schedule, such as ``AABBAB``, and write it as a spec for PostgreSQL's isolationtester.
 
     The spec is self-contained: it makes the tables that the run touched in a schema of its own, with their rows as
     set-up left them, and drops that in the end. Steps carry the SQL that was sent, with literals. Needs a superuser
     to run where a deadlock occurs, for ``deadlock_timeout``. ``schedule`` may also be somebody who chooses the moves;
-    ``victim`` and ``patience`` are as in `replay`.
+    the other options are those of `replay`.
 
     Raises `NotWritable`, naming the step, for what has no statement of its own (server-side cursors, COPY), for other
     databases, views and partitions, and for columns of types that are not built in; the rest as `replay` does.
@@ -64,7 +65,8 @@ def write_spec(
     own = connections[database].copy()
     try:
         own.connect()
-        return _Recorder(scenario, own.connection, database=database).spec(schedule, victim=victim, patience=patience)
+        recorder = _Recorder(scenario, own.connection, database=database, database_is_mine=database_is_mine)
+        return recorder.spec(schedule, victim=victim, patience=patience)
     finally:
         own.close()
 
@@ -72,10 +74,11 @@ def write_spec(
 class _Recorder:
     """Runs a schedule twice: to learn which tables it touches, and to keep their rows right before it starts."""
 
-    def __init__(self, scenario: Scenario, connection: Any, *, database: str) -> None:
+    def __init__(self, scenario: Scenario, connection: Any, *, database: str, database_is_mine: bool) -> None:
         self._scenario = scenario
         self._connection = connection
         self._database = database
+        self._database_is_mine = database_is_mine
         self._dump = Dump(connection.cursor())
         self._tables: set[str] = set()
         self._words: set[str] = set()
@@ -88,7 +91,13 @@ class _Recorder:
             invariant=self._scenario.invariant,
             observe=self._scenario.observe,
         )
-        with stage(copied, database=self._database, patience=patience, victim=victim) as place:
+        with stage(
+            copied,
+            database=self._database,
+            patience=patience,
+            victim=victim,
+            database_is_mine=self._database_is_mine,
+        ) as place:
             place.warm_up()
             _, trace = place.play(chooser)
             self._tables.update(self._touched(place, [begun.operation for begun in trace.steps]))

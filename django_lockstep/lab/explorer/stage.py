@@ -14,6 +14,7 @@ from django.db.backends.signals import connection_created
 
 from django_lockstep.lab.explorer.caches import RowCaches
 from django_lockstep.lab.explorer.controller import Chooser, Controller
+from django_lockstep.lab.explorer.databases import require_disposable
 from django_lockstep.lab.explorer.ends import State
 from django_lockstep.lab.explorer.errors import Endless, Nondeterminism, NotExplorable
 from django_lockstep.lab.explorer.masking import Masker
@@ -247,12 +248,17 @@ class Stage:
 
 
 @contextmanager
-def stage(scenario: Scenario, *, database: str, patience: float, victim: str, **terms: Any) -> Iterator[Stage]:
-    """Open what runs need, and leave nothing behind: no connection, lock, thread or row; ``terms`` as `Stage` has them.
+def stage(
+    scenario: Scenario, *, database: str, patience: float, victim: str, database_is_mine: bool, **terms: Any
+) -> Iterator[Stage]:
+    """Open what runs need, and leave nothing behind: no lock and no row; ``terms`` are those of `Stage`.
 
-    Raises `NotExplorable` inside a transaction, on other databases than PostgreSQL, and for a pool too small.
+    Raises `NotExplorable` inside a transaction, on other databases than PostgreSQL, on one whose rows somebody may
+    need, where another explorer is at work, and for a pool too small.
     """
     _require_committed_data(connections[database])
+    if not database_is_mine:
+        require_disposable(database)
     _require_connections(connections[database], actors=len(scenario.actors))
     with ExitStack() as stack:
         # A step's patience is not for connecting, which is no step and comes before any verdict.

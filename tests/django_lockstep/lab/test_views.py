@@ -9,16 +9,28 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from django_lockstep.lab import conf, views
+from django_lockstep.lab import conf, isolated, views
 from django_lockstep.lab.explorer import Scenario
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, query
 from tests.testapps.shop.models import Seat
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_no_scratch_left")]
+
+
+def fall() -> int:
+    raise ZeroDivisionError
+
+
+def print_and_make_a_seat() -> int:
+    print("set up")  # noqa: T201
+    return stories.one_seat()
+
 
 NAIVE = stories.raising(stories.naive)
 LOCKED = stories.raising(stories.locked)
+FALLING = Scenario(set_up=fall, actors=[stories.locked])
+PRINTING = Scenario(set_up=print_and_make_a_seat, actors=[stories.locked])
 NESTED = Scenario(set_up=stories.one_seat, actors=[stories.locked], observe=lambda pk: "<script>alert(1)</script>")
 HERE = "tests.django_lockstep.lab.test_views"
 
@@ -26,7 +38,13 @@ HERE = "tests.django_lockstep.lab.test_views"
 @pytest.fixture(autouse=True)
 def running(settings: Any) -> Any:
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = True
-    settings.LOCKSTEP_LAB_RACES = [f"{HERE}.NAIVE", f"{HERE}.LOCKED", f"{HERE}.NESTED"]
+    settings.LOCKSTEP_LAB_RACES = [
+        f"{HERE}.NAIVE",
+        f"{HERE}.LOCKED",
+        f"{HERE}.NESTED",
+        f"{HERE}.FALLING",
+        f"{HERE}.PRINTING",
+    ]
     return settings
 
 
@@ -81,10 +99,9 @@ def test_an_unknown_race_is_not_found(staff: Client) -> None:
 
 
 def test_looking_runs_nothing(staff: Client) -> None:
-    with patch.object(views, "explore") as explored, patch.object(views, "replay") as replayed:
+    with patch.object(views, "run_isolated") as run:
         staff.get(page("NAIVE"), {"schedule": "AABBAB"})
-    assert not explored.called
-    assert not replayed.called
+    assert not run.called
 
 
 # What is run
@@ -106,10 +123,20 @@ def test_a_schedule_is_filled_in_by_the_link_and_replayed_by_the_button(staff: C
     assert text.count("<svg") == 1
 
 
-def test_the_rows_are_as_before(staff: Client) -> None:
-    seat = Seat.objects.create(price=7)
-    staff.post(page("NAIVE"))
-    assert list(Seat.objects.values_list("pk", "price")) == [(seat.pk, 7)]
+def test_rows_of_the_project_are_neither_shown_nor_changed(staff: Client) -> None:
+    seat = Seat.objects.create(price=4711)
+    text = staff.post(page("NAIVE")).content.decode()
+
+    assert "broken" in text
+    assert "4711" not in text
+    assert list(Seat.objects.values_list("pk", "price")) == [(seat.pk, 4711)]
+
+
+def test_it_does_not_matter_who_the_projects_users_are(staff: Client, running: Any) -> None:
+    User.objects.create_user("ada")
+    running.LOCKSTEP_LAB_RACES = ["accounts.races.ready_made.RACES"]
+    text = staff.post(reverse("lockstep_lab:race", args=["get-or-create:unique"])).content.decode()
+    assert "<dt>Schedules run</dt><dd>6</dd>" in text
 
 
 def test_it_works_with_a_transaction_for_each_request(staff: Client) -> None:
@@ -121,6 +148,21 @@ def test_requests_are_bounded(staff: Client) -> None:
     with patch.object(views, "MAX_SCHEDULES", 1):
         text = staff.post(page("LOCKED")).content.decode()
     assert '<span class="verdict incomplete">incomplete</span>' in text
+
+
+def test_a_race_that_does_not_end_is_stopped(staff: Client) -> None:
+    with patch.object(isolated, "_START", 0.1), patch.object(views, "TIMEOUT", 0):
+        answer = staff.post(page("LOCKED"))
+    assert (answer.status_code, "did not end within 0 s" in answer.content.decode()) == (409, True)
+
+
+def test_errors_of_a_race_are_raised_with_their_traceback(staff: Client) -> None:
+    with pytest.raises(RuntimeError, match="in fall(?s:.*)ZeroDivisionError"):
+        staff.post(page("FALLING"))
+
+
+def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
+    assert "verdict holds" in staff.post(page("PRINTING")).content.decode()
 
 
 # What is refused
@@ -146,13 +188,13 @@ def test_a_link_with_a_wrong_schedule_is_refused_too(staff: Client) -> None:
 
 def test_nothing_runs_where_the_setting_is_off(staff: Client, running: Any) -> None:
     running.LOCKSTEP_LAB_RUNS_IN_PAGES = False
-    with patch.object(views, "explore") as explored:
+    with patch.object(views, "run_isolated") as run:
         answer = staff.post(page("NAIVE"))
 
     assert answer.status_code == 403
-    assert "what others write to them meanwhile would be lost" in answer.content.decode()
+    assert "LOCKSTEP_LAB_RUNS_IN_PAGES</code> is off" in answer.content.decode()
     assert "<form" not in answer.content.decode()
-    assert not explored.called
+    assert not run.called
 
 
 @pytest.mark.parametrize("debug", [True, False])

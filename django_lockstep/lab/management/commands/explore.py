@@ -14,7 +14,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
+from django_lockstep.lab.explorer.databases import is_test_database, other_sessions
 from django_lockstep.lab.explorer.reports import FORMATS, Chapter, as_text, chosen_runs
+from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.management.output import require_writable, write_atomically
 from django_lockstep.lab.races import Race, race_at, registered
 
@@ -27,9 +29,10 @@ class Command(BaseCommand):
     """Explore scenarios; a thin shell over `explore` and `replay`."""
 
     help = (
-        "Runs scenarios through every interleaving of their SQL statements, and shows the simplest one that breaks. "
-        "Tables that a scenario writes are put back as they were. Exit status: 0; 1 if a race did not come out as it "
-        "says (one that has to break and does not, too); 2 for wrong usage."
+        "Runs scenarios through every interleaving of their SQL statements, and shows the simplest one that breaks: on "
+        "a scratch database, which it makes from the project's migrations and drops at the end, unless another one is "
+        "named and confirmed. Exit status: 0; 1 if a race did not come out as it says (one that has to break and does "
+        "not, too); 2 for wrong usage."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -52,7 +55,12 @@ class Command(BaseCommand):
         add("--format", choices=[*FORMATS, "svg"], default="text", help="svg draws one race, or each into a folder")
         add("--output", type=Path, help="write there instead of to the standard output; with svg also a folder")
         add("--progress", action=BooleanOptionalAction, default=True, help="say on a terminal which race is on")
-        add("--database", default=DEFAULT_DB_ALIAS)
+        add("--database", metavar="ALIAS", help="run on this database of the project instead of a scratch database")
+        add(
+            "--yes-this-database-is-mine",
+            action="store_true",
+            help="confirm that nobody needs the rows of --database: those that others commit during the run are lost",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Explore what is named, or everything ready-made; exit 1 if something is not as expected."""
@@ -62,9 +70,13 @@ class Command(BaseCommand):
                 return
             races = _races(options)
             _check(races, options)
-        with _wrong_usage(ExplorerError):
-            chapters = [self._chapter(race, options, number, len(races)) for number, race in enumerate(races, start=1)]
-            spec = _spec(races[0], chapters[0], options) if options["spec"] else ""
+        with _wrong_usage(ExplorerError), self._database(options) as where:
+            common = {"victim": options["victim"], **where}
+            chapters = [
+                self._chapter(race, options, f"{number}/{len(races)} {race.name}", **common)
+                for number, race in enumerate(races, start=1)
+            ]
+            spec = _spec(races[0], chapters[0], **common) if options["spec"] else ""
         self._show(chapters, options)
         if options["spec"]:
             write_atomically(options["spec"], spec)
@@ -77,13 +89,27 @@ class Command(BaseCommand):
             listed = "\n".join(f"{chapter.name}: {_reason(chapter)}" for chapter in surprises)
             raise CommandError(f"Not as expected: {listed}", returncode=1)
 
-    def _chapter(self, race: Race, options: dict[str, Any], number: int, races: int) -> Chapter:
-        common = {"victim": options["victim"], "database": options["database"]}
+    @contextmanager
+    def _database(self, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Have a database to run on, and yield it as options of `explore`."""
+        alias = options["database"] or DEFAULT_DB_ALIAS
+        if options["database"] is None and not is_test_database(connections[alias]):
+            with scratch_databases():
+                yield {"database": alias}
+            return
+        if options["yes_this_database_is_mine"] and (others := other_sessions(alias)):
+            self.stderr.write(
+                f"Also connected to database {alias!r}: {', '.join(others)}. What they commit into tables of a race "
+                "is lost."
+            )
+        yield {"database": alias, "database_is_mine": options["yes_this_database_is_mine"]}
+
+    def _chapter(self, race: Race, options: dict[str, Any], progress: str, **common: Any) -> Chapter:
         facts: dict[str, Any] = {"name": race.name, "text": race.text}
         if options["schedule"] is not None:
             run = replay(race.scenario, options["schedule"], **common)
             return Chapter(**facts, runs=(run,), as_expected=run.holds or not race.holds)
-        with self._progress(f"{number}/{races} {race.name}", shown=options["progress"]):
+        with self._progress(progress, shown=options["progress"]):
             found = explore(race.scenario, **common, **{name: options[name] for name in _LIMITS})
             runs = chosen_runs(race.scenario, found, most=_DRAWN.get(options["format"], 0), **common)
             return Chapter(**facts, exploration=found, runs=tuple(runs), as_expected=race.as_expected(found))
@@ -121,11 +147,11 @@ class Command(BaseCommand):
             write_atomically(path, text)
 
 
-def _spec(race: Race, chapter: Chapter, options: dict[str, Any]) -> str:
+def _spec(race: Race, chapter: Chapter, **common: Any) -> str:
     """Return the spec of the schedule asked for, or of the simplest wrong one, or of the one without preemption."""
     failure = chapter.exploration.failure if chapter.exploration else chapter.runs[0]
     schedule = failure.schedule if failure else ""
-    return write_spec(race.scenario, schedule, victim=options["victim"], database=options["database"]).text
+    return write_spec(race.scenario, schedule, **common).text
 
 
 def _file_of(chapter: Chapter) -> str:
@@ -170,7 +196,9 @@ def _check(races: Sequence[Race], options: dict[str, Any]) -> None:
             f"--format svg draws one race, not {len(races)}: name one, or give --output a folder that is there, which "
             "gets a file for each"
         )
-    if database not in connections:
+    if database is None and options["yes_this_database_is_mine"]:
+        raise ValueError("--yes-this-database-is-mine needs --database, which says of which database that is true")
+    if database is not None and database not in connections:
         raise ValueError(f"--database {database}: there is no such database; there are {', '.join(connections)}")
     if path is not None:
         require_writable(path / "race.svg" if folder else path)

@@ -1,23 +1,38 @@
 """``manage.py explore``."""
 
 import json
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
 from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Scenario
 from tests.django_lockstep.lab.explorer import stories
+from tests.support.sessions import Session, query
+from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 NAIVE = stories.raising(stories.naive)
 LOCKED = stories.raising(stories.locked)
 COPIES = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)
+ELSEWHERE: list[Callable[[], object]] = []
+"""What others do, once, while a race is set up."""
+
+
+def disturbed() -> int:
+    while ELSEWHERE:
+        ELSEWHERE.pop()()
+    return stories.one_seat()
+
+
+DISTURBED = Scenario(set_up=disturbed, actors=[stories.locked] * 2)
 TRANSFERS = stories.opposite_transfers()
 HERE = "tests.django_lockstep.lab.explorer.test_command"
 
@@ -28,9 +43,9 @@ class Terminal(StringIO):
 
 
 def run(*args: str, **options: Any) -> str:
-    out = StringIO()
+    out = options.pop("stdout", StringIO())
     call_command("explore", *args, stdout=out, **options)
-    return out.getvalue()
+    return str(out.getvalue())
 
 
 def test_a_race_that_has_to_break_and_does_is_fine() -> None:
@@ -118,6 +133,49 @@ def test_every_format_goes_into_a_file(form: str, tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text().strip()
 
 
+# On which database
+
+
+@pytest.fixture
+def seat(no_tests: None) -> Seat:
+    """A row of the project's own database, where no tests run."""
+    return Seat.objects.create(price=4711)
+
+
+def test_it_runs_on_a_scratch_database(seat: Seat) -> None:
+    with pytest.raises(CommandError, match="Not as expected"):
+        run(f"{HERE}.NAIVE", "--format", "json", stdout=(shown := StringIO()))
+    assert "broken" in shown.getvalue()
+    assert "4711" not in shown.getvalue()
+    assert list(Seat.objects.all()) == [seat]
+
+
+def test_it_does_not_matter_who_the_projects_users_are(no_tests: None) -> None:
+    User.objects.create_user("ada")
+    assert "get-or-create:unique: holds (6 schedules" in run("get-or-create:unique")
+
+
+def test_rows_that_others_commit_meanwhile_are_kept(no_tests: None, other: Session) -> None:
+    ELSEWHERE.append(lambda: other.run(Seat.objects.create, price=4242))
+    run(f"{HERE}.DISTURBED")
+    assert Seat.objects.filter(price=4242).exists()
+
+
+def test_a_database_of_the_projects_has_to_be_confirmed(seat: Seat) -> None:
+    with pytest.raises(CommandError, match="neither a test database nor a scratch database") as refused:
+        run(f"{HERE}.LOCKED", "--database", "default")
+    assert refused.value.returncode == 2
+    assert "holds" in run(f"{HERE}.LOCKED", "--database", "default", "--yes-this-database-is-mine")
+    assert list(Seat.objects.all()) == [seat]
+
+
+def test_other_sessions_of_a_confirmed_database_are_named(no_tests: None, other: Session) -> None:
+    other.run(query, "SELECT set_config('application_name', 'shop till', false)")
+    own = ("--database", "default", "--yes-this-database-is-mine")
+    run(f"{HERE}.LOCKED", *own, stderr=(said := StringIO()))
+    assert f"Also connected to database 'default': shop till (server process {other.pid})" in said.getvalue()
+
+
 # More actors
 
 
@@ -161,6 +219,7 @@ def test_progress_is_said_on_a_terminal_and_only_there() -> None:
         ([f"{HERE}.LOCKED", "--output", "/nowhere/at/all.txt"], "there is no folder"),
         ([f"{HERE}.LOCKED", "--format", "html", "--output", "."], "it is a folder"),
         ([f"{HERE}.LOCKED", "--database", "other"], "no such database"),
+        ([f"{HERE}.LOCKED", "--yes-this-database-is-mine"], "needs --database"),
     ],
 )
 def test_wrong_usage_exits_with_2(args: list[str], complaint: str) -> None:

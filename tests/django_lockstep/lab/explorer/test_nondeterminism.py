@@ -13,7 +13,7 @@ import pytest
 from django.db import connection, connections
 from psycopg.conninfo import make_conninfo
 
-from django_lockstep.lab.explorer import Nondeterminism, NotExplorable, Scenario, explore, replay
+from django_lockstep.lab.explorer import Nondeterminism, NotExplorable, Scenario, close_idle_sessions, explore, replay
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
 
@@ -178,7 +178,7 @@ def test_sessions_that_nobody_steers_are_told(actor: stories.Step) -> None:
 def test_connections_that_the_code_closes_are_none_of_these() -> None:
     def closing(pk: int) -> None:
         connections.close_all()
-        stories.price(pk)
+        stories.locked(pk)
         connections.close_all()
 
     found = explore(Scenario(set_up=stories.one_seat, actors=[closing, closing], invariant=bool))
@@ -187,6 +187,7 @@ def test_connections_that_the_code_closes_are_none_of_these() -> None:
 
 
 def test_a_connection_pooler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    close_idle_sessions()
     monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda info: 1))
 
     with pytest.raises(NotExplorable, match="'default' is reached through a connection pooler"):

@@ -1,0 +1,105 @@
+"""Whose rows a database holds: explorations run where nobody needs them, one at a time."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.base.creation import TEST_DATABASE_PREFIX
+
+from django_lockstep.lab import conf
+from django_lockstep.lab.explorer.errors import NotExplorable
+
+__all__ = [
+    "SCRATCH_PREFIX",
+    "claim",
+    "is_scratch",
+    "is_test_database",
+    "other_sessions",
+    "release",
+    "require_disposable",
+]
+
+SCRATCH_PREFIX = "lockstep_scratch_"
+"""Begins the names of the databases that the explorer makes and drops by itself."""
+
+_KEY = "hashtextextended('lockstep.lab.explorer', 0)"
+_CLAIM = f"SELECT pg_try_advisory_lock({_KEY}), current_database()"
+_RELEASE = f"SELECT pg_advisory_unlock({_KEY})"
+_HOLDER = f"""
+SELECT a.pid, a.application_name, to_char(a.backend_start, 'YYYY-MM-DD HH24:MI:SS TZ')
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (l.classid::bigint << 32) | l.objid::bigint = {_KEY}
+"""
+_SESSIONS = """
+SELECT coalesce(nullif(application_name, ''), 'a session without a name') || ' (server process ' || pid || ')'
+FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' ORDER BY pid
+"""
+
+
+def is_scratch(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the explorer made the database, and drops it."""
+    return str(connection.settings_dict["NAME"]).startswith(SCRATCH_PREFIX)
+
+
+def is_test_database(connection: BaseDatabaseWrapper) -> bool:
+    """Whether Django's tests are running, and this is the database that was made for them.
+
+    A name alone proves nothing: a project may call its own database ``test_shop``.
+    """
+    utils = sys.modules.get("django.test.utils")  # whoever runs tests has imported it
+    if utils is None or not hasattr(utils._TestState, "saved_data"):
+        return False
+    name, given = str(connection.settings_dict["NAME"]), connection.settings_dict["TEST"]["NAME"]
+    # Copies for parallel runs have a suffix.
+    return name.startswith(TEST_DATABASE_PREFIX) or bool(given and name.startswith(str(given)))
+
+
+def require_disposable(alias: str) -> None:
+    """Raise `NotExplorable` unless the alias's database is known to hold nobody's rows."""
+    connection = connections[alias]
+    if alias in conf.disposable_databases() or is_scratch(connection) or is_test_database(connection):
+        return
+    raise NotExplorable(
+        f"Database {alias!r} ({connection.settings_dict['NAME']}) is neither a test database nor a scratch database, "
+        "and exploring puts back every table that it writes, so that rows which others commit meanwhile are lost. "
+        "`manage.py explore` runs on a scratch database by itself; where nobody needs the rows of this one, confirm "
+        "it: --database ALIAS --yes-this-database-is-mine, database_is_mine=True in Python, or the alias in the "
+        "setting LOCKSTEP_LAB_DISPOSABLE_DATABASES."
+    )
+
+
+def claim(cursor: Any) -> None:
+    """Take the database for this session, until `release`. Raises `NotExplorable` where another explorer has it.
+
+    An advisory lock of the session, taken without waiting: two explorers would put each other's tables back, and
+    each would take the other's sessions for outsiders that block its actors.
+    """
+    claimed, name = cursor.execute(_CLAIM).fetchone()
+    if not claimed:
+        raise NotExplorable(f"Another explorer is at work on database {name!r}: {_holder(cursor)}")
+
+
+def _holder(cursor: Any) -> str:
+    row = cursor.execute(_HOLDER).fetchone()
+    if row is None:
+        return "it ended just now, so try again"
+    pid, application, since = row
+    return f"server process {pid} (application {application or 'without a name'}), since {since}"
+
+
+def release(cursor: Any) -> None:
+    """Give the database up; a pooled session may live on."""
+    cursor.execute(_RELEASE)
+
+
+def other_sessions(alias: str) -> list[str]:
+    """Return who else is connected to the alias's database."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute(_SESSIONS)
+        return [name for (name,) in cursor.fetchall()]

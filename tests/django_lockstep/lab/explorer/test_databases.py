@@ -1,0 +1,82 @@
+"""Which databases are raced on, by whom, and what is said where they could not be put back."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, explore, replay, write_spec
+from django_lockstep.lab.explorer.databases import _CLAIM, is_test_database
+from tests.django_lockstep.lab.explorer import stories
+from tests.support.sessions import Session, query
+from tests.testapps.shop.models import Seat
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LOCKED = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)
+CLAIMS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+
+# Whose rows
+
+
+@pytest.mark.parametrize("run", [explore, lambda scenario: replay(scenario, "AAABBB"), write_spec])
+def test_a_database_whose_rows_somebody_may_need_is_refused(no_tests: None, run: Any) -> None:
+    with pytest.raises(NotExplorable, match="neither a test database nor a scratch database.*database_is_mine=True"):
+        run(LOCKED)
+    assert not Seat.objects.exists()
+
+
+def test_one_that_is_confirmed_is_not(no_tests: None, settings: Any) -> None:
+    assert explore(LOCKED, database_is_mine=True).verdict == "holds"
+    settings.LOCKSTEP_LAB_DISPOSABLE_DATABASES = ["default"]
+    assert explore(LOCKED).verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "made_for_tests"),
+    [
+        ("test_shop", None, True),
+        ("test_shop_gw1", None, True),
+        ("proof", "proof", True),
+        ("proof_2", "proof", True),
+        ("shop", None, False),
+        ("shop", "proof", False),
+    ],
+)
+def test_test_databases_are_known_by_the_name_that_django_gives(
+    name: str, given: str | None, made_for_tests: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "NAME", name)
+    monkeypatch.setitem(connection.settings_dict["TEST"], "NAME", given)
+    assert is_test_database(connection) is made_for_tests
+
+
+# One at a time
+
+
+def test_the_second_explorer_is_told_who_has_the_database(other: Session) -> None:
+    other.run(query, "SELECT set_config('application_name', 'the first', false)")
+    other.run(query, _CLAIM)
+    with pytest.raises(NotExplorable, match=rf"Another .* 'test_.*': server process {other.pid} \(application the fi"):
+        explore(LOCKED)
+
+
+def test_the_database_is_free_again_afterwards() -> None:
+    explore(LOCKED)
+    explore(LOCKED)
+    assert query(CLAIMS) == 0
+
+
+# Putting back
+
+
+def test_tables_that_could_not_be_put_back_are_named() -> None:
+    Seat.objects.create()
+
+    def cut_off(pk: int) -> bool:
+        query("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+        return True
+
+    cut = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2, invariant=cut_off)
+    with pytest.raises(ExplorerError, match=r"could not be put back, .*shop_seat \(1 rows before the race\)"):
+        explore(cut)
