@@ -35,6 +35,8 @@ _AT_ONCE = 0.00005
 _PAUSE_MAX = 0.01
 _UNWIND = 2.0
 """Seconds that an abandoned actor has to unwind."""
+_PUSH = 0.1
+"""Seconds after which it is interrupted: rarely, as this may come in the middle of what it does to unwind."""
 _ONE_PLAN = "; ".join(f"SET enable_{scan}scan = off" for scan in ("seq", "bitmap", "indexonly"))
 """What is read, in which order, and how much of a table SERIALIZABLE locks, depends on the plan; sizes must not."""
 _KEEPING = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "LOCAL"})
@@ -409,11 +411,12 @@ class Controller:
         deadline = time.monotonic() + _UNWIND
         while unfinished and time.monotonic() < deadline:
             try:
-                index, kind, _ = self.events.get(timeout=0.02)
+                index, kind, _ = self.events.get(timeout=_PUSH)
             except Empty:
                 self._push(unfinished)
                 continue
             if kind == "done":
+                self.actors[index].spare()
                 unfinished.discard(index)
         self._ready.clear()
         self._waiting.clear()

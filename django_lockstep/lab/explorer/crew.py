@@ -8,6 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Literal
 
@@ -85,6 +86,11 @@ class Actor:
         if self.thread.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), ctypes.py_object(Abandoned))
 
+    def spare(self) -> None:
+        """Take back an interrupt that has not arrived: whoever is done by now would lose the next run by it."""
+        if self.thread.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), None)
+
     def stop(self) -> None:
         """End the thread after what it is doing."""
         self._tasks.put(None)
@@ -148,22 +154,29 @@ class Actor:
 
     def _work(self) -> None:
         try:
-            while (task := self._tasks.get()) is not None:
-                try:
-                    self._play(*task)
-                    self._leave()
-                except Abandoned:  # interrupted once more on the way out
-                    self._leave()
-                    raise
-                finally:
-                    self._events.put((self.index, "done", None))
-        except Abandoned:  # or too late, between two tasks
-            self._leave()
+            while self._do_next():
+                pass
         finally:
             for hooks in self.hooks.values():
                 hooks.remove()
             connections.close_all()
             self.error = None  # its traceback holds what the code held, sessions half opened among it
+
+    def _do_next(self) -> bool:
+        """Wait for a task, and do it; False if there is none to come."""
+        try:
+            if (task := self._tasks.get()) is None:
+                return False
+            try:
+                self._play(*task)
+                self._leave()
+            except Abandoned:  # interrupted once more, on the way out
+                self._leave()
+            finally:
+                self._events.put((self.index, "done", None))
+        except Abandoned:  # or too late, between two tasks
+            self._leave()
+        return True
 
     def _play(self, function: Callable[[Any], Any], argument: Any) -> None:
         try:
@@ -184,10 +197,13 @@ class Actor:
         self.session_changed = False
 
     def _close(self, alias: str) -> None:
-        hooks = self.hooks.pop(alias)
+        hooks = self.hooks[alias]
         hooks.remove()
+        hooks.end()  # Django does not end a session that it thinks it has closed, which an interrupt makes it think
         hooks.wrapper.close()
-        del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
+        with suppress(AttributeError):
+            del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
+        del self.hooks[alias]  # last of all, so that who is interrupted here begins again
 
 
 def _end(actor: Actor) -> None:

@@ -70,6 +70,10 @@ class Hooks:
         result = self._driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
 
+    def end(self) -> None:
+        """End the session, as the driver does."""
+        self._driver.close()
+
     def is_alive(self) -> bool:
         """Whether the session still is the connection's, and answers."""
         try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
@@ -179,6 +180,26 @@ def test_who_is_interrupted_once_more_on_the_way_out_has_come_back_too(monkeypat
 
     assert next(late, None) is None
     assert "still wait" not in found.reason
+
+
+def test_who_is_interrupted_while_its_session_is_closed_ends_it_and_plays_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    close, late, ended = BaseDatabaseWrapper.close, iter([Abandoned()]), []
+
+    def interrupted(self: BaseDatabaseWrapper) -> None:
+        if threading.current_thread().name.startswith("race") and (error := next(late, None)):
+            ended.append(self)
+            raise error
+        close(self)
+
+    def leaves_a_transaction_open(pk: int) -> None:
+        connection.set_autocommit(False)
+        stories.computed(pk)
+
+    monkeypatch.setattr(BaseDatabaseWrapper, "close", interrupted)
+    found = explore(beside(leaves_a_transaction_open), warm_up=False)
+
+    assert ended
+    assert found.verdict == "holds", found.reason
 
 
 def test_connecting_may_take_longer_than_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
