@@ -15,6 +15,7 @@ from django_lockstep.lab.explorer.differences import CAUSES
 from django_lockstep.lab.explorer.ends import as_text
 from django_lockstep.lab.explorer.errors import Learned, Nondeterminism, Overtaken, ScheduleError, Stuck
 from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
+from django_lockstep.lab.explorer.measure import counted
 from django_lockstep.lab.explorer.oracle import End
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
@@ -302,13 +303,14 @@ class _Tally:
         if failure is not None:
             return "broken", f"Schedule {failure.schedule}: {failure.reason}"
         if search.left:
-            return "incomplete", f"{self.runs} schedules ended right; at least {search.left} branches were not taken"
+            ended = counted(self.runs, "schedule")
+            return "incomplete", f"{ended} ended right; more are left, at least {search.left}"
         if self.unsteerable:
             return "incomplete", f"{self.unsteerable} times the server alone decided in which order waiters went on"
         if self.vacuity.reason:
             return "vacuous", self.vacuity.reason
         fair = "fair " if self.rests else ""
-        return "holds", f"Every {fair}interleaving was explored, in {self.runs} schedules"
+        return "holds", f"Every {fair}interleaving was explored, in {counted(self.runs, 'schedule')}"
 
     def _outcomes(self) -> list[Outcome]:
         outcomes = [

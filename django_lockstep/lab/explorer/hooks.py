@@ -83,6 +83,7 @@ class Hooks:
         text = sql if isinstance(sql, str) else sql.as_string(self._driver)
         if self._inside or not text:
             return execute(sql, params, many, context)
+        self._require_no_pipeline()
         operation = self._operation(text, params, many=many)
         cursor = context["cursor"].cursor
         return self._pass(operation, lambda: execute(sql, params, many, context), cursor=cursor)
@@ -92,8 +93,17 @@ class Hooks:
         idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
         if self._inside or idle_end or name.startswith("_set_"):
             return self._wait(generator, *args, **kwargs)
+        if name == "_execute_gen":  # not that of executemany(), which is a pipeline by itself
+            self._require_no_pipeline()
         operation = self._operation(*sent_by(generator, self._driver))
         return self._pass(operation, lambda: self._wait(generator, *args, **kwargs))
+
+    def _require_no_pipeline(self) -> None:
+        if self._driver.pgconn.pipeline_status:
+            raise NotExplorable(
+                "An actor uses the pipeline mode of psycopg, in which statements are sent together and cannot be "
+                "scheduled one by one"
+            )
 
     def _operation(self, sql: str, params: Any, *, many: bool = False) -> Operation:
         chosen = self._driver.isolation_level
@@ -111,11 +121,6 @@ class Hooks:
         )
 
     def _pass(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
-        if self._driver.pgconn.pipeline_status:
-            raise NotExplorable(
-                "An actor uses psycopg's pipeline mode, in which statements are sent together and cannot be scheduled "
-                "one by one"
-            )
         self._gate.before(operation)
         self._inside = True
         try:

@@ -174,7 +174,7 @@ def test_an_actor_that_always_raises_raced_nothing() -> None:
 
     assert found.verdict == "vacuous"
     assert "nothing was raced: A raised TypeError" in found.reason
-    assert found.reason.endswith("takes 0 positional arguments but 1 was given in all 1 schedule")
+    assert found.reason.endswith("takes 0 positional arguments but 1 was given in the only schedule")
 
 
 def test_an_error_that_is_meant_is_none() -> None:
@@ -200,7 +200,7 @@ def test_an_actor_that_sends_nothing_raced_nothing() -> None:
 
     assert (found.verdict, found.reason) == (
         "vacuous",
-        "nothing was raced: B sent no statement in any of the 1 schedule",
+        "nothing was raced: B sent no statement in the only schedule",
     )
 
 
