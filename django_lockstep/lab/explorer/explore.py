@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from django.db import DEFAULT_DB_ALIAS
 
@@ -36,7 +36,6 @@ _ATTEMPTS = 5
 """How often a schedule is tried that came out otherwise than before where several waited; more would hide chance."""
 
 Victim = Literal["last", "first"]
-_Result = TypeVar("_Result")
 _Ended = tuple[End, Trace]
 
 
@@ -53,6 +52,7 @@ def explore(
     no_deadlock: bool = False,
     ignore: Collection[str] = (),
     warm_up: bool = True,
+    virtual_sleep: bool = False,
     victim: Victim = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
@@ -67,7 +67,8 @@ def explore(
     A race in which an actor sends nothing, or raises the same in every schedule, is vacuous, unless the error is a
     conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run that has one
     ends wrong. ``ignore`` are columns that do not count, such as ``auth_user.password``; others that differ when the
-    same schedule is run again are found. ``warm_up`` first runs the actors one after the other, to fill caches.
+    same schedule is run again are found. ``warm_up`` first runs the actors one after the other, to fill caches. With
+    ``virtual_sleep`` `time.sleep` in an actor sets its clock on and lets the others go, instead of waiting.
 
     ``victim`` says who loses a deadlock: the ``last`` to wait, which closes it, or the ``first``,
     whose time-out fires first in production. ``patience`` is how many seconds one step may take without waiting for
@@ -79,7 +80,7 @@ def explore(
     if reduction not in ("dpor", "none") or victim not in ("last", "first"):
         raise ValueError(f"reduction is 'dpor' or 'none', victim 'last' or 'first', not {reduction!r} and {victim!r}")
     begun = time.monotonic()
-    terms = {"ignore": ignore, "no_deadlock": no_deadlock}
+    terms = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
     with stage(scenario, database=database, patience=patience, victim=victim, **terms) as place:
 
         def attempt() -> Exploration:
@@ -93,7 +94,7 @@ def explore(
             trouble = _explored(place, search, tally, warm_up=warm_up)
             return tally.exploration(place, search, trouble)
 
-        return _until_nothing_is_learned(place, attempt)
+        return place.settled(attempt)
 
 
 def replay(
@@ -104,6 +105,7 @@ def replay(
     no_deadlock: bool = False,
     ignore: Collection[str] = (),
     warm_up: bool = True,
+    virtual_sleep: bool = False,
     victim: Victim = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
@@ -115,7 +117,7 @@ def replay(
     does not end.
     """
     moves = parse_schedule(schedule, actors=len(scenario.actors))
-    terms = {"ignore": ignore, "no_deadlock": no_deadlock}
+    terms = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
     with stage(scenario, database=database, patience=patience, victim=victim, **terms) as place:
         place.controller.limits = Limits(max_steps=max_steps)
 
@@ -129,16 +131,7 @@ def replay(
                 place.oracle.learn(first, end)
             return place.judged(end, trace)
 
-        return _until_nothing_is_learned(place, attempt)
-
-
-def _until_nothing_is_learned(place: Stage, attempt: Callable[[], _Result]) -> _Result:
-    """Try again until nothing is learned that changes what runs mean: which columns count, which loops poll."""
-    while True:
-        try:
-            return attempt()
-        except Learned:
-            place.controller.abandon()
+        return place.settled(attempt)
 
 
 def _followed(place: Stage, moves: Sequence[int], *, expected: Trace | None = None) -> tuple[End, Trace]:

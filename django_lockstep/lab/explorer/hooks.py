@@ -15,8 +15,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.errors import NotExplorable
-from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.operations import ASLEEP, Operation
 from django_lockstep.lab.explorer.origins import sent_from
+from django_lockstep.lab.explorer.sql import Statement
 from django_lockstep.lab.explorer.wire import sent_by
 
 __all__ = ["Gate", "Hooks"]
@@ -61,6 +62,13 @@ class Hooks:
         vars(self._driver).pop("wait", None)
         if self._executed in self.wrapper.execute_wrappers:
             self.wrapper.execute_wrappers.remove(self._executed)
+
+    def pause(self, seconds: float) -> None:
+        """Pass the gate with a step that sends nothing, in place of sleeping."""
+        if not self._inside:
+            operation = self._operation(f"{ASLEEP}{seconds:g}", None)
+            operation.statement = Statement(kind="LOCAL")
+            self._pass(operation, lambda: None)
 
     def send_aside(self, sql: str) -> bool:
         """Send a statement past the gate, and return whether the server took it."""

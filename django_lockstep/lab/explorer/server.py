@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from django.db import connections
@@ -12,7 +12,7 @@ from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
 from django_lockstep.lab.explorer.catalog import Catalog
-from django_lockstep.lab.explorer.ends import Row
+from django_lockstep.lab.explorer.ends import REMOVED, Row
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.storage import Storage
 
@@ -53,8 +53,8 @@ class Server:
     def __init__(self, alias: str) -> None:
         self.alias = alias
         self._wrapper: BaseDatabaseWrapper = connections[alias].copy()
-        self._saved: dict[str, Any] = {}
-        """What the copied tables held, without what varies between runs."""
+        self._saved: dict[str, int] = {}
+        """How many rows the copied tables held."""
         self._columns: dict[str, list[tuple[str, bool, bool, bool]]] = {}
         self._empty_sql = ""
         self._fill_sql = ""
@@ -135,7 +135,7 @@ class Server:
             self._save(name)
 
     def _save(self, name: str) -> None:
-        table, copy = _quoted(name), _quoted(f"saved {name}"[:63])
+        table, copy = _quoted(name), _copy_of(name)
         asked = _TABLE.format(table=table, name=_literal(table), most=MOST_ROWS)
         ((count, sequences, facts),) = self._cursor().execute(asked.encode()).fetchall()
         self._columns[name] = json.loads(facts)
@@ -150,7 +150,7 @@ class Server:
             ((last, called),) = self._query(f"SELECT last_value, is_called FROM {sequence}")
             self._fill_sql += f"SELECT setval('{sequence}', {last}, {str(called).lower()}); "
         self._storage.add(table, count)
-        self._saved[name] = self._query(self._content_of(name))[0][1] if count else "[]"
+        self._saved[name] = count
 
     def reset(self) -> None:
         """Put every saved table back."""
@@ -173,25 +173,41 @@ class Server:
             raise ExplorerError(f"The tables {', '.join(self._saved)} could not be put back: {error}") from error
 
     def content(self) -> dict[str, list[Row]]:
-        """Return the rows of the changed tables, sorted; numbers with a point as text, exactly as they are.
+        """Return the rows by which the tables differ from what they held, sorted; of those removed apart.
 
-        Without generated keys, times and UUIDs, which differ between runs that come to the same.
+        Without generated keys, times and UUIDs, which differ between runs that come to the same. Numbers with a point
+        are text, exactly as they are.
         """
         if not self._saved:
             return {}
-        parts = [self._content_of(name) for name in sorted(self._saved)]
+        parts = [part for name in sorted(self._saved) for part in self._contents_of(name)]
         rows: dict[str, Any] = dict(self._query(" UNION ALL ".join(parts)))
-        changed = {name: held for name, held in rows.items() if held != self._saved[name]}
         # Django has the driver return jsonb as text.
-        return {name: json.loads(changed[name], parse_float=str) for name in sorted(changed)}
+        return {name: json.loads(rows[name], parse_float=str) for name in sorted(rows) if rows[name] != "[]"}
 
-    def _content_of(self, name: str) -> str:
+    def _contents_of(self, name: str) -> Iterator[str]:
+        """Yield queries for the table's rows that were not there, and for those that are not there any more."""
+        now = self._rows_of(name, _quoted(name))
+        if not self._saved[name]:
+            yield _aggregated(name, now)
+            return
+        before = self._rows_of(name, _copy_of(name))
+        yield _aggregated(name, f"{now} EXCEPT ALL {before}")
+        yield _aggregated(name + REMOVED, f"{before} EXCEPT ALL {now}")
+
+    def _rows_of(self, name: str, table: str) -> str:
         hidden = [column for column, generated, _, varying in self._columns[name] if generated or varying]
-        listed = ", ".join(_literal(column).replace("%", "%%") for column in hidden)
-        row = f"to_jsonb(t) - ARRAY[{listed}]::text[]"
-        literal = _literal(name).replace("%", "%%")
-        table = _quoted(name).replace("%", "%%")
-        return f"SELECT {literal}, coalesce(jsonb_agg({row} ORDER BY {row}), '[]') FROM {table} AS t"
+        listed = ", ".join(map(_literal, hidden))
+        return f"SELECT to_jsonb(t) - ARRAY[{listed}]::text[] FROM {table} AS t"
+
+
+def _aggregated(name: str, rows: str) -> str:
+    query = f"SELECT {_literal(name)}, coalesce(jsonb_agg(held ORDER BY held), '[]') FROM ({rows}) AS found (held)"
+    return query.replace("%", "%%")
+
+
+def _copy_of(name: str) -> str:
+    return _quoted(f"saved {name}"[:63])
 
 
 def _numbers(array: bytes | None) -> list[int]:
