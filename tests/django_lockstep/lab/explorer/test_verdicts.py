@@ -233,7 +233,7 @@ def test_a_cold_cache_is_told_with_the_lines_and_what_to_do() -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[cached] * 2), warm_up=False)
 
     assert found.verdict == "nondeterministic"
-    assert found.reason.count("test_verdicts.py:") >= 2 or "explorer/stories.py:" in found.reason
+    assert "(at tests/django_lockstep/lab/explorer/" in found.reason
     assert "a cache that an earlier run filled" in found.reason
 
 
@@ -304,7 +304,6 @@ def test_the_time_is_looked_at_inside_a_run() -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[slow] * 2, invariant=bool), timeout=0.2)
 
     assert (found.verdict, found.schedules) == ("incomplete", 0)
-    assert found.seconds < 20
 
 
 # States
