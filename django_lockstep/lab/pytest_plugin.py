@@ -68,12 +68,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """List the races that hold, where asked for; the numbers are properties of their tests, in reports, too."""
     if not config.getoption("--race-verbose"):
         return
+    from django_lockstep.lab.explorer.measure import counted
+
     terminalreporter.section("races that hold")
     for report in terminalreporter.stats.get("passed", ()):
-        numbers = [value for name, value in report.user_properties if name in _PROPERTIES]
-        for schedules, outcomes, seconds in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=False):
-            line = f"{report.nodeid}: {schedules} schedules, {outcomes} outcomes, {seconds} s"
-            terminalreporter.write_line(line)
+        values = [value for name, value in report.user_properties if name in _PROPERTIES]
+        for schedules, outcomes, seconds in zip(values[::3], values[1::3], values[2::3], strict=False):
+            numbers = f"{counted(schedules, 'schedule')}, {counted(outcomes, 'outcome')}, {seconds} s"
+            terminalreporter.write_line(f"{report.nodeid}: {numbers}")
 
 
 class RaceFixture:

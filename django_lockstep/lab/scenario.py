@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
+from types import MappingProxyType
 from typing import Any
 
 __all__ = ["Scenario"]
@@ -12,6 +15,7 @@ __all__ = ["Scenario"]
 
 Step = Callable[[Any], Any]
 Invariant = Callable[..., bool | None]
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -50,3 +54,32 @@ class Scenario:
         values = {"set_up": set_up, "actors": named, "invariant": invariant, "observe": observe}
         for name, value in values.items():
             object.__setattr__(self, name, value)  # frozen
+
+    def objection(
+        self, made: Any, results: Mapping[str, Any] = _NOTHING, errors: Mapping[str, BaseException] = _NOTHING
+    ) -> str:
+        """Return what the invariant has against the end, or nothing; nothing without an invariant."""
+        if self.invariant is None:
+            return ""
+        given = (made, results, errors) if _takes_three(self.invariant) else (made,)
+        try:
+            held = self.invariant(*given)
+        except AssertionError as error:
+            return f"The invariant does not hold: {_message(error)}"
+        return "" if held is None or held else "The invariant does not hold"
+
+
+def _takes_three(invariant: Invariant) -> bool:
+    try:
+        parameters = inspect.signature(invariant).parameters.values()
+    except ValueError:  # written in C, such as bool
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    # Parameters with defaults often carry what a loop has bound.
+    return sum(each.kind in positional and each.default is each.empty for each in parameters) == 3
+
+
+def _message(error: AssertionError) -> str:
+    """Return what the assertion says; of a bare one, the line on which it stands."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return str(error) or frame.line or type(error).__name__

@@ -12,7 +12,7 @@ from django_lockstep.lab.explorer.errors import (
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import explore, replay
 from django_lockstep.lab.explorer.kept import close_idle_sessions
-from django_lockstep.lab.explorer.results import Deadlock, Exploration, Outcome, Run, Step
+from django_lockstep.lab.explorer.results import Deadlock, Exploration, Outcome, Raised, Run, Step
 from django_lockstep.lab.explorer.specs import Spec, write_spec
 from django_lockstep.lab.explorer.timelines import timeline
 from django_lockstep.lab.scenario import Scenario
@@ -25,6 +25,7 @@ __all__ = [
     "NotExplorable",
     "NotWritable",
     "Outcome",
+    "Raised",
     "Run",
     "Scenario",
     "ScheduleError",

@@ -142,6 +142,11 @@ class Actor:
         if not operation.sql.startswith("ROLLBACK"):
             raise Abandoned
 
+    def pause(self, seconds: float) -> None:
+        """Let others go on, in place of sleeping."""
+        for hooks in list(self.hooks.values())[:1]:
+            hooks.pause(seconds)
+
     def after(self, operation: Operation) -> None:
         """Hold if the step had to wait, so that woken actors go on one after another."""
         self.ended.append(operation)

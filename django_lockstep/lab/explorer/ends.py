@@ -8,12 +8,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = ["Row", "State", "as_text", "compared", "difference", "differing", "without"]
+__all__ = ["REMOVED", "Row", "State", "as_text", "compared", "difference", "differing", "without"]
 
 Row = Mapping[str, Any]
 State = str | Mapping[str, Sequence[Row]]
-"""What ``observe`` returned, as text; without it the rows of each table that the run changed."""
+"""What ``observe`` returned, as text; without it the rows of each table by which it differs from before."""
 
+REMOVED = ", removed"
+"""Stands behind the name of a table for those of its rows that were there before, and are not any more."""
 _MOST_ROWS = 6
 """Rows of a table that a text shows."""
 
@@ -38,21 +40,25 @@ def _kept(table: str, row: Row, columns: Collection[str]) -> Row:
     return {
         name: value
         for name, value in row.items()
-        if not any(fnmatchcase(f"{table}.{name}", column) for column in columns)
+        if not any(fnmatchcase(_column(table, name), column) for column in columns)
     }
+
+
+def _column(table: str, name: str) -> str:
+    return f"{table.removesuffix(REMOVED)}.{name}"
 
 
 def differing(one: State, other: State) -> set[str]:
     """Return the columns that hold other values in the one end than in the other.
 
-    Nothing where the ends have other tables or other numbers of rows: what then differs is no column.
+    Nothing where the ends have other tables or other numbers of rows: what then differs is not a column.
     """
     if isinstance(one, str) or isinstance(other, str) or one.keys() != other.keys():
         return set()
     if any(len(one[table]) != len(other[table]) for table in one):
         return set()
     return {
-        f"{table}.{name}"
+        _column(table, name)
         for table, rows in one.items()
         for name in {name for row in rows for name in row}
         if _values(rows, name) != _values(other[table], name)
@@ -73,7 +79,7 @@ def as_text(state: State) -> str:
 def _rows(rows: Sequence[Row]) -> str:
     shown = [_row(row) for row in rows[:_MOST_ROWS]]
     more = [f"and {len(rows) - _MOST_ROWS} more rows"] if len(rows) > _MOST_ROWS else []
-    return " | ".join([*shown, *more]) or "no rows"
+    return " | ".join([*shown, *more])
 
 
 def _row(row: Row) -> str:
@@ -91,15 +97,11 @@ def difference(found: State, expected: State) -> list[str]:
     return [
         f"{table}: {text}"
         for table in sorted(found.keys() | expected.keys())
-        for text in _table_difference(found.get(table), expected.get(table))
+        for text in _table_difference(found.get(table, ()), expected.get(table, ()))
     ]
 
 
-def _table_difference(found: Sequence[Row] | None, expected: Sequence[Row] | None) -> Iterator[str]:
-    if found is None or expected is None:
-        if found != expected:
-            yield f"{_rows(found)}, not as before" if found is not None else "as before"
-        return
+def _table_difference(found: Sequence[Row], expected: Sequence[Row]) -> Iterator[str]:
     surplus, missing = _only_in(found, expected), _only_in(expected, found)
     while surplus and missing:
         ours, theirs = min(((one, other) for one in surplus for other in missing), key=lambda pair: len(_unlike(*pair)))

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from django.db import DEFAULT_DB_ALIAS
 
@@ -15,6 +15,7 @@ from django_lockstep.lab.explorer.differences import CAUSES
 from django_lockstep.lab.explorer.ends import as_text
 from django_lockstep.lab.explorer.errors import Learned, Nondeterminism, Overtaken, ScheduleError, Stuck
 from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
+from django_lockstep.lab.explorer.measure import counted
 from django_lockstep.lab.explorer.oracle import End
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
@@ -35,7 +36,6 @@ _ATTEMPTS = 5
 """How often a schedule is tried that came out otherwise than before where several waited; more would hide chance."""
 
 Victim = Literal["last", "first"]
-_Result = TypeVar("_Result")
 _Ended = tuple[End, Trace]
 
 
@@ -52,6 +52,7 @@ def explore(
     no_deadlock: bool = False,
     ignore: Collection[str] = (),
     warm_up: bool = True,
+    virtual_sleep: bool = False,
     victim: Victim = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
@@ -67,7 +68,8 @@ def explore(
     A race in which an actor sends nothing, or raises the same in every schedule, is vacuous, unless the error is a
     conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run that has one
     ends wrong. ``ignore`` are columns that do not count, such as ``auth_user.password``; others that differ when the
-    same schedule is run again are found. ``warm_up`` first runs the actors one after the other, to fill caches.
+    same schedule is run again are found. ``warm_up`` first runs the actors one after the other, to fill caches. With
+    ``virtual_sleep`` `time.sleep` in an actor sets its clock on and lets the others go, instead of waiting.
 
     ``victim`` says who loses a deadlock: the ``last`` to wait, which closes it, or the ``first``,
     whose time-out fires first in production. ``patience`` is how many seconds one step may take without waiting for
@@ -81,7 +83,8 @@ def explore(
     if reduction not in ("dpor", "none") or victim not in ("last", "first"):
         raise ValueError(f"reduction is 'dpor' or 'none', victim 'last' or 'first', not {reduction!r} and {victim!r}")
     begun = time.monotonic()
-    terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "database_is_mine": database_is_mine}
+    terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
+    terms["database_is_mine"] = database_is_mine
     with stage(scenario, database=database, patience=patience, victim=victim, **terms) as place:
 
         def attempt() -> Exploration:
@@ -95,7 +98,7 @@ def explore(
             trouble = _explored(place, search, tally, warm_up=warm_up)
             return tally.exploration(place, search, trouble)
 
-        return _until_nothing_is_learned(place, attempt)
+        return place.settled(attempt)
 
 
 def replay(
@@ -106,6 +109,7 @@ def replay(
     no_deadlock: bool = False,
     ignore: Collection[str] = (),
     warm_up: bool = True,
+    virtual_sleep: bool = False,
     victim: Victim = "last",
     patience: float = PATIENCE,
     database: str = DEFAULT_DB_ALIAS,
@@ -118,7 +122,8 @@ def replay(
     does not end.
     """
     moves = parse_schedule(schedule, actors=len(scenario.actors))
-    terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "database_is_mine": database_is_mine}
+    terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
+    terms["database_is_mine"] = database_is_mine
     with stage(scenario, database=database, patience=patience, victim=victim, **terms) as place:
         place.controller.limits = Limits(max_steps=max_steps)
 
@@ -132,16 +137,7 @@ def replay(
                 place.oracle.learn(first, end)
             return place.judged(end, trace)
 
-        return _until_nothing_is_learned(place, attempt)
-
-
-def _until_nothing_is_learned(place: Stage, attempt: Callable[[], _Result]) -> _Result:
-    """Try again until nothing is learned that changes what runs mean: which columns count, which loops poll."""
-    while True:
-        try:
-            return attempt()
-        except Learned:
-            place.controller.abandon()
+        return place.settled(attempt)
 
 
 def _followed(place: Stage, moves: Sequence[int], *, expected: Trace | None = None) -> tuple[End, Trace]:
@@ -328,13 +324,14 @@ class _Tally:
         if failure is not None:
             return "broken", f"Schedule {failure.schedule}: {failure.reason}"
         if search.left:
-            return "incomplete", f"{self.runs} schedules ended right; at least {search.left} branches were not taken"
+            ended = counted(self.runs, "schedule")
+            return "incomplete", f"{ended} ended right; more are left, at least {search.left}"
         if self.unsteerable:
             return "incomplete", f"{self.unsteerable} times the server alone decided in which order waiters went on"
         if self.vacuity.reason:
             return "vacuous", self.vacuity.reason
         fair = "fair " if self.rests else ""
-        return "holds", f"Every {fair}interleaving was explored, in {self.runs} schedules"
+        return "holds", f"Every {fair}interleaving was explored, in {counted(self.runs, 'schedule')}"
 
     def _outcomes(self) -> list[Outcome]:
         outcomes = [

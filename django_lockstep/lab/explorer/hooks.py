@@ -16,8 +16,9 @@ from psycopg import Error as DriverError
 from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.errors import NotExplorable
-from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.operations import ASLEEP, Operation
 from django_lockstep.lab.explorer.origins import sent_from
+from django_lockstep.lab.explorer.sql import Statement
 from django_lockstep.lab.explorer.wire import sent_by
 
 __all__ = ["Gate", "Hooks"]
@@ -63,6 +64,13 @@ class Hooks:
         if self._executed in self.wrapper.execute_wrappers:
             self.wrapper.execute_wrappers.remove(self._executed)
 
+    def pause(self, seconds: float) -> None:
+        """Pass the gate with a step that sends nothing, in place of sleeping."""
+        if not self._inside:
+            operation = self._operation(f"{ASLEEP}{seconds:g}", None)
+            operation.statement = Statement(kind="LOCAL")
+            self._pass(operation, lambda: None)
+
     def send_aside(self, sql: str) -> bool:
         """Send a statement past the gate, and return whether the server took it."""
         if self._driver.closed:
@@ -95,6 +103,7 @@ class Hooks:
         text = sql if isinstance(sql, str) else sql.as_string(self._driver)
         if self._inside or not text:
             return execute(sql, params, many, context)
+        self._require_no_pipeline()
         operation = self._operation(text, params, many=many)
         cursor = context["cursor"].cursor
         return self._pass(operation, lambda: execute(sql, params, many, context), cursor=cursor)
@@ -104,8 +113,17 @@ class Hooks:
         idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
         if self._inside or idle_end or name.startswith("_set_"):
             return self._wait(generator, *args, **kwargs)
+        if name == "_execute_gen":  # not that of executemany(), which is a pipeline by itself
+            self._require_no_pipeline()
         operation = self._operation(*sent_by(generator, self._driver))
         return self._pass(operation, lambda: self._wait(generator, *args, **kwargs))
+
+    def _require_no_pipeline(self) -> None:
+        if self._driver.pgconn.pipeline_status:
+            raise NotExplorable(
+                "An actor uses the pipeline mode of psycopg, in which statements are sent together and cannot be "
+                "scheduled one by one"
+            )
 
     def _operation(self, sql: str, params: Any, *, many: bool = False) -> Operation:
         chosen = self._driver.isolation_level
@@ -123,11 +141,6 @@ class Hooks:
         )
 
     def _pass(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
-        if self._driver.pgconn.pipeline_status:
-            raise NotExplorable(
-                "An actor uses psycopg's pipeline mode, in which statements are sent together and cannot be scheduled "
-                "one by one"
-            )
         self._gate.before(operation)
         self._inside = True
         try:

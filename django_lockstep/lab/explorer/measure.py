@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["clean", "cut", "wide", "wrapped"]
+__all__ = ["clean", "counted", "cut", "wide", "wrapped"]
 
 _ONE_COLUMN = 0x0530
 """Latin, Greek and Cyrillic end here; fonts of other scripts may be as wide as two columns."""
 _LINES = {"\u2190", "\u2192", "\u25b2", "\u2026", "\u2502", "\u2506", "\u250c", "\u2514"}
 _MISREAD = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", "\ufffe", "\uffff"}
 """Turns of the writing direction, which would let text stand for another one, and what is no character."""
+
+
+def counted(number: int, what: str) -> str:
+    """Return the number with the noun, which gets an s unless it is one."""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def clean(text: str) -> str:

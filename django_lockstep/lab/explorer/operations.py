@@ -9,9 +9,11 @@ from typing import Any
 
 from django_lockstep.lab.explorer.origins import Origin
 
-__all__ = ["Operation"]
+__all__ = ["ASLEEP", "Operation"]
 
 _SAVEPOINT_NAME = re.compile(r'"?s\d+_x\d+"?')
+ASLEEP = "sleep "
+"""How the text of a step begins that sends nothing."""
 _SPACE = re.compile(r"\s+")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import re
-import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -110,11 +108,7 @@ class Oracle:
         """Return what is wrong with the end, or nothing."""
         if self._scenario.invariant is None:
             return self._serial_objection(end)
-        try:
-            held = _called(self._scenario.invariant, end)
-        except AssertionError as error:
-            return f"The invariant does not hold: {_message(error)}"
-        return "" if held is None or held else "The invariant does not hold"
+        return self._scenario.objection(end.made, end.results, end.errors)
 
     def _serial_objection(self, end: End) -> str:
         mine = self._compared(end)
@@ -167,24 +161,3 @@ def plain_results(results: Mapping[str, Any]) -> dict[str, str]:
 def error_name(error: BaseException) -> str:
     """Return the SQLSTATE, or the class of errors that have none."""
     return sqlstate_of(error) or type(error).__name__
-
-
-def _called(invariant: Callable[..., Any], end: End) -> Any:
-    """Call the invariant with what it takes: what was made, or that with results and errors."""
-    return invariant(end.made, end.results, end.errors) if _takes_three(invariant) else invariant(end.made)
-
-
-def _takes_three(invariant: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(invariant).parameters.values()
-    except ValueError:  # written in C, such as bool
-        return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    # Parameters with defaults often carry what a loop has bound.
-    return sum(each.kind in positional and each.default is each.empty for each in parameters) == 3
-
-
-def _message(error: AssertionError) -> str:
-    """Return what the assertion says; of a bare one, the line on which it stands."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return str(error) or frame.line or type(error).__name__

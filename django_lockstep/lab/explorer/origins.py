@@ -11,14 +11,13 @@ import asgiref
 import django
 import psycopg
 
-import django_lockstep
-
 __all__ = ["Origin", "line_of", "raised_at", "sent_from"]
 
 Origin = tuple[CodeType, int]
 """A place in the code: cheap to note, put into words by `line_of`."""
 
-_OURS = tuple(f"{Path(package.__path__[0])}/" for package in (django, psycopg, asgiref, django_lockstep))
+_LIBRARY = Path(__file__).parents[2]
+_OURS = tuple(f"{path}/" for path in (_LIBRARY, *(Path(package.__path__[0]) for package in (django, psycopg, asgiref))))
 _PYTHON = sysconfig.get_paths()["stdlib"] + "/"
 _INSTALLED = tuple(f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib"))
 

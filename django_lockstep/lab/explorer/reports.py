@@ -17,12 +17,12 @@ from django_lockstep.lab.explorer.drawing.svg import STYLE
 from django_lockstep.lab.explorer.errors import ExplorerError
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import replay
-from django_lockstep.lab.explorer.measure import cut
+from django_lockstep.lab.explorer.measure import counted, cut
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run
 from django_lockstep.lab.explorer.timelines import fitting, timeline
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["FORMATS", "Chapter", "as_html", "as_json", "as_text", "chosen_runs", "counted", "run_data", "summary"]
+__all__ = ["FORMATS", "Chapter", "as_html", "as_json", "as_text", "chosen_runs", "run_data", "summary"]
 
 _ROOM = Path(__file__).parents[1]
 _MOST_RUNS = 4
@@ -96,25 +96,23 @@ def _data(found: Exploration | None) -> dict[str, Any] | None:
     return {**found.to_dict(), "failure": run_data(found.failure) if found.failure else None}
 
 
-def counted(number: int, what: str) -> str:
-    """Return the number with the noun, which gets an s unless it is one."""
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
 def summary(found: Exploration) -> list[str]:
     """Return what came of exploring in a line, and, where it is broken, a line for each way to end wrong."""
     wrong = [outcome for outcome in found.outcomes if not outcome.holds]
-    compared = [f"not compared: {', '.join(found.not_compared)}"] if found.not_compared else []
     if found.verdict != "broken":
-        return [found.reason, *compared]
+        return [found.reason, *_compared(found)]
     count, ways = sum(outcome.count for outcome in wrong), counted(len(wrong), "way")
     more = [f"  and {len(wrong) - _MOST_WAYS} more"] if len(wrong) > _MOST_WAYS else []
     return [
         f"{count} of {counted(found.schedules, 'schedule')} end wrong, in {ways}:",
         *map(_way, wrong[:_MOST_WAYS]),
         *more,
-        *compared,
+        *_compared(found),
     ]
+
+
+def _compared(found: Exploration) -> list[str]:
+    return [f"not compared: {', '.join(found.not_compared)}"] if found.not_compared else []
 
 
 def _way(outcome: Outcome) -> str:
@@ -133,10 +131,9 @@ def _lines(chapter: Chapter, columns: int) -> Iterator[str]:
     if found is None:
         yield from (timeline(run, width=fitting(columns, run)) for run in chapter.runs)
         return
-    counts = f"{found.schedules} schedules, {found.seconds:.2f} s, {found.deadlocks} with deadlocks"
+    counts = f"{counted(found.schedules, 'schedule')}, {found.seconds:.2f} s, {found.deadlocks} with deadlocks"
     yield f"{chapter.name}: {found.verdict} ({counts})"
-    if found.verdict != "holds":
-        yield from summary(found)
+    yield from _compared(found) if found.verdict == "holds" else summary(found)
     if found.failure is not None:
         yield timeline(found.failure, width=fitting(columns, found.failure))
     yield from (f"depends on everything: {sentence}" for sentence in found.opaque)

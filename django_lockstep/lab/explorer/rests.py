@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.errors import Learned
-from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.operations import ASLEEP, Operation
 
 __all__ = ["Rests"]
 
@@ -20,7 +20,7 @@ Question = tuple[str, tuple[str, ...]]
 
 
 class Rests:
-    """Keeps loops from having endless schedules: an actor refused twice, or polling, rests until another one moves.
+    """Keeps loops from having endless schedules: who is refused twice, polls or sleeps rests until another one moves.
 
     After M. Musuvathi, S. Qadeer, "Fair stateless model checking", PLDI 2008. ``polling`` holds the statements of
     loops that poll, over all runs.
@@ -45,6 +45,7 @@ class Rests:
         self._refused = {other: sql for other, sql in self._refused.items() if other == actor}
         self._asked = {actor: self._asked.get(actor, Counter())}
         again = self._is_refused_again(actor, operation) or self._polls(actor, operation)
+        again = again or operation.sql.startswith(ASLEEP)
         if again:
             self._resting.add(actor)
         return again

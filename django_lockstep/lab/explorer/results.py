@@ -154,7 +154,8 @@ class Exploration:
     verdict: Verdict
     """``holds`` only if every interleaving, up to the order of independent steps, was run and ended right.
 
-    Where ``rests`` is not 0: every fair one, in which nobody asks a third time for a lock while nobody else moves.
+    Where ``rests`` is not 0: every fair one, in which nobody asks for a lock or polls again and again while nobody else
+    moves.
     """
     reason: str
     """The verdict in a sentence."""
@@ -167,7 +168,7 @@ class Exploration:
     unsteerable: int
     """Moves whose order of woken actors was left to the server although it may matter."""
     rests: int
-    """How often an actor that was refused the same lock twice had to let somebody else go first."""
+    """How often an actor that was refused the same lock twice, polls or sleeps had to let another one go first."""
     left: int
     """Branches known and not taken; each may lead to more."""
     outcomes: tuple[Outcome, ...]

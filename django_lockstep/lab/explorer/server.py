@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,7 @@ from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
 from django_lockstep.lab.explorer.databases import claim, release
-from django_lockstep.lab.explorer.ends import Row
+from django_lockstep.lab.explorer.ends import REMOVED, Row
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.outside import BLOCKED, catalog_of, outside_session
 from django_lockstep.lab.explorer.storage import Storage
@@ -51,9 +51,8 @@ class Server:
         self.alias = alias
         self._session = outside_session(alias)
         self._driver = self._session.driver
-        self._saved: dict[str, Any] = {}
-        """What the copied tables held, without what varies between runs."""
-        self._counts: dict[str, int] = {}
+        self._saved: dict[str, int] = {}
+        """How many rows the copied tables held."""
         self._columns: dict[str, list[tuple[str, bool, bool, bool]]] = {}
         self._sequences: set[str] = set()
         """Those that are put back; one may number several tables."""
@@ -149,11 +148,10 @@ class Server:
             self._fill_sql += f"SELECT setval('{sequence}', {last}, {str(called).lower()}); "
 
     def _save(self, name: str) -> None:
-        table, copy = _quoted(name), _quoted(f"saved {name}"[:63])
+        table, copy = _quoted(name), _copy_of(name)
         asked = _TABLE.format(table=table, name=_literal(table), most=MOST_ROWS)
         ((count, facts),) = self._cursor().execute(asked.encode()).fetchall()
         self._columns[name] = json.loads(facts)
-        self._counts[name] = count
         if count > MOST_ROWS:
             raise NotExplorable(f"Table {name} has more than {MOST_ROWS} rows, too many to put back for every schedule")
         columns = ", ".join(_quoted(column) for column, _, stored, _ in self._columns[name] if stored)
@@ -164,7 +162,7 @@ class Server:
         if (known := self.catalog.get(name)) is not None:
             self._save_sequences(known.sequences)
         self._storage.add(table, count)
-        self._saved[name] = self._query(self._content_of(name))[0][1] if count else "[]"
+        self._saved[name] = count
 
     def reset(self) -> None:
         """Put every saved table back."""
@@ -185,31 +183,47 @@ class Server:
         except DriverError as error:
             with suppress(OperationalError):  # the server may be gone
                 self._driver.rollback()
-            tables = ", ".join(f"{name} ({count} rows before the race)" for name, count in self._counts.items())
+            tables = ", ".join(f"{name} ({count} rows before the race)" for name, count in self._saved.items())
             raise ExplorerError(
                 f"These tables could not be put back, so that rows of the race may be left in them: {tables}: {error}"
             ) from error
 
     def content(self) -> dict[str, list[Row]]:
-        """Return the rows of the changed tables, sorted; numbers with a point as text, exactly as they are.
+        """Return the rows by which the tables differ from what they held, sorted; of those removed apart.
 
-        Without generated keys, times and UUIDs, which differ between runs that come to the same.
+        Without generated keys, times and UUIDs, which differ between runs that come to the same. Numbers with a point
+        are text, exactly as they are.
         """
         if not self._saved:
             return {}
-        parts = [self._content_of(name) for name in sorted(self._saved)]
+        parts = [part for name in sorted(self._saved) for part in self._contents_of(name)]
         rows: dict[str, Any] = dict(self._query(" UNION ALL ".join(parts)))
-        changed = {name: held for name, held in rows.items() if held != self._saved[name]}
         # Django has the driver return jsonb as text.
-        return {name: json.loads(changed[name], parse_float=str) for name in sorted(changed)}
+        return {name: json.loads(rows[name], parse_float=str) for name in sorted(rows) if rows[name] != "[]"}
 
-    def _content_of(self, name: str) -> str:
+    def _contents_of(self, name: str) -> Iterator[str]:
+        """Yield queries for the table's rows that were not there, and for those that are not there any more."""
+        now = self._rows_of(name, _quoted(name))
+        if not self._saved[name]:
+            yield _aggregated(name, now)
+            return
+        before = self._rows_of(name, _copy_of(name))
+        yield _aggregated(name, f"{now} EXCEPT ALL {before}")
+        yield _aggregated(name + REMOVED, f"{before} EXCEPT ALL {now}")
+
+    def _rows_of(self, name: str, table: str) -> str:
         hidden = [column for column, generated, _, varying in self._columns[name] if generated or varying]
-        listed = ", ".join(_literal(column).replace("%", "%%") for column in hidden)
-        row = f"to_jsonb(t) - ARRAY[{listed}]::text[]"
-        literal = _literal(name).replace("%", "%%")
-        table = _quoted(name).replace("%", "%%")
-        return f"SELECT {literal}, coalesce(jsonb_agg({row} ORDER BY {row}), '[]') FROM {table} AS t"
+        listed = ", ".join(map(_literal, hidden))
+        return f"SELECT to_jsonb(t) - ARRAY[{listed}]::text[] FROM {table} AS t"
+
+
+def _aggregated(name: str, rows: str) -> str:
+    query = f"SELECT {_literal(name)}, coalesce(jsonb_agg(held ORDER BY held), '[]') FROM ({rows}) AS found (held)"
+    return query.replace("%", "%%")
+
+
+def _copy_of(name: str) -> str:
+    return _quoted(f"saved {name}"[:63])
 
 
 def _numbers(array: bytes | None) -> list[int]:

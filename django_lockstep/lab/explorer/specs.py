@@ -98,25 +98,22 @@ class _Recorder:
             victim=victim,
             database_is_mine=self._database_is_mine,
         ) as place:
-            place.warm_up()
-            _, trace = place.play(chooser)
-            self._tables.update(self._touched(place, [begun.operation for begun in trace.steps]))
-            self._words.update(word for begun in trace.steps for word in _words(begun.operation))
-            place.keep_values()
-            made, trace = place.play(Follow(trace.actors))
-            setup = ";\n".join(self._dump.statements())
-            permutation = Permutation(trace, place.names, connection=self._connection)
-            shown = self._shown(place.server(self._database).catalog, [begun.operation for begun in trace.steps])
-            run = place.judged(place.end(made, trace), trace)
-        return Spec(
-            text="\n\n".join(
-                [*_head(run), *([block("setup", setup)] if setup else []), _TEARDOWN, *permutation.parts(shown)]
-            )
-            + "\n",
-            run=run,
-            steps=tuple(permutation.names),
-            ends=shown,
-        )
+            return place.settled(lambda: self._recorded(place, chooser))
+
+    def _recorded(self, place: Stage, chooser: Chooser) -> Spec:
+        place.warm_up()
+        _, trace = place.play(chooser)
+        self._tables.update(self._touched(place, [begun.operation for begun in trace.steps]))
+        self._words.update(word for begun in trace.steps for word in _words(begun.operation))
+        place.keep_values()
+        made, trace = place.play(Follow(trace.actors))
+        setup = ";\n".join(self._dump.statements())
+        permutation = Permutation(trace, place.names, connection=self._connection)
+        shown = self._shown(place.server(self._database).catalog, [begun.operation for begun in trace.steps])
+        run = place.judged(place.end(made, trace), trace)
+        head = [*_head(run), *([block("setup", setup)] if setup else []), _TEARDOWN]
+        text = "\n\n".join([*head, *permutation.parts(shown)]) + "\n"
+        return Spec(text=text, run=run, steps=tuple(permutation.names), ends=shown)
 
     def _set_up(self) -> Any:
         made = self._scenario.set_up()

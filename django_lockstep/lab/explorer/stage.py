@@ -6,17 +6,18 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from django_lockstep.lab.explorer.caches import RowCaches
+from django_lockstep.lab.explorer.clock import VirtualClock
 from django_lockstep.lab.explorer.controller import Chooser, Controller
 from django_lockstep.lab.explorer.databases import require_disposable
 from django_lockstep.lab.explorer.ends import State
-from django_lockstep.lab.explorer.errors import Endless, Nondeterminism, NotExplorable
+from django_lockstep.lab.explorer.errors import Endless, Learned, Nondeterminism, NotExplorable
 from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.oracle import End, Oracle, error_name
 from django_lockstep.lab.explorer.outside import database_key
@@ -31,6 +32,7 @@ from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["PATIENCE", "Stage", "stage"]
 
+_Result = TypeVar("_Result")
 _OTHERS = 3
 """Connections beside the actors': that of the thread that explores, the server's view, and a snapshot."""
 PATIENCE = 10.0
@@ -40,7 +42,8 @@ PATIENCE = 10.0
 class Stage:
     """Runs a scenario under one schedule after another; made by `stage`.
 
-    ``ignore`` are columns that do not count, ``no_deadlock`` says that a run with a deadlock ends wrong.
+    ``ignore`` are columns that do not count, ``no_deadlock`` says that a run with a deadlock ends wrong,
+    ``virtual_sleep`` that actors do not really sleep.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Stage:
         victim: str,
         ignore: Collection[str] = (),
         no_deadlock: bool = False,
+        virtual_sleep: bool = False,
     ) -> None:
         self.scenario = scenario
         self.oracle = Oracle(scenario, ignore=ignore, alone=self._alone)
@@ -67,6 +71,8 @@ class Stage:
         )
         self.watch: Watch | None = None
         self._actors = {actor.thread: actor for actor in self.controller.actors}
+        self.clock = VirtualClock({thread: actor.pause for thread, actor in self._actors.items()})
+        self.virtual_sleep = virtual_sleep
         self._thread = threading.current_thread()
         self._known = frozenset(threading.enumerate())
         self._strangers: list[str] = []
@@ -121,11 +127,20 @@ class Stage:
                 raise actor.error
         return made, trace
 
+    def settled(self, attempt: Callable[[], _Result]) -> _Result:
+        """Try again until nothing is learned that changes what runs mean: which columns count, which loops poll."""
+        while True:
+            try:
+                return attempt()
+            except Learned:
+                self.controller.abandon()
+
     def set_up(self) -> Any:
         """Put everything back, and return what the scenario's set-up makes."""
         self.reset()
         if self.caches is not None:
             self.caches.restore()
+        self.clock.reset()
         return self.scenario.set_up()
 
     def warm_up(self) -> tuple[End, Trace]:
@@ -277,6 +292,8 @@ def stage(
         place.controller.patience = patience
         place.caches = RowCaches(database, place.server(database).catalog)
         stack.callback(place.caches.close)
+        if place.virtual_sleep:
+            stack.enter_context(place.clock)
         yield place
 
 

@@ -9,7 +9,7 @@ from django_lockstep.lab.explorer.measure import clean, cut, wide, wrapped
 from django_lockstep.lab.explorer.results import Run, Step
 from django_lockstep.lab.explorer.statements import in_parts, told
 
-__all__ = ["actors_of", "endings", "fitting", "ground", "timeline", "transactions"]
+__all__ = ["actors_of", "endings", "fitting", "ground", "timeline", "titled", "transactions"]
 
 _WIDTH = 44
 _MARGIN = 6
@@ -26,7 +26,7 @@ def timeline(run: Run, *, width: int = _WIDTH) -> str:
     """
     names, why = actors_of(run), explanation(run)
     lines = [f"schedule {run.schedule}, {'right' if run.holds else 'WRONG'}"]
-    lines.append("step  " + "".join(_filled(_titled(name, run), width) for name in names).rstrip())
+    lines.append("step  " + "".join(_filled(titled(name, run), width) for name in names).rstrip())
     lines.append("----  " + "".join(_filled("-" * (width - 2), width) for _ in names).rstrip())
     for move in range(len(run.schedule)):
         cells = {name: list(_folded(_Cell(run, name, move, why).lines(), width)) for name in names}
@@ -68,7 +68,7 @@ def _lines_of_code(run: Run) -> Iterator[str]:
         yield from (f"{name} in {path}: step {', '.join(steps)}" for path, steps in sent.items())
 
 
-def _titled(name: str, run: Run) -> str:
+def titled(name: str, run: Run) -> str:
     """Return the actor's name, behind its letter in schedules where that is another one."""
     letter = next(run.schedule[step.begun] for step in run.steps if step.actor == name)
     return name if name == letter else f"{letter}: {name}"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
+from django_lockstep.lab.explorer.measure import counted
 from django_lockstep.lab.explorer.trace import Begun
 
 __all__ = ["Vacuity"]
@@ -44,16 +45,20 @@ class Vacuity:
     @property
     def reason(self) -> str:
         """Why nothing was raced, in a sentence; empty where something was."""
-        schedules = f"{self._ended} schedule{'s' * (self._ended != 1)}"
+        schedules = counted(self._ended, "schedule")
         for index, name in enumerate(self._names):
             error = self._first.get(name)
             if error is not None and self._raised[name][type(error)] == self._ended:
-                return f"nothing was raced: {name} raised {_in_words(error)} in all {schedules}"
+                return f"nothing was raced: {name} raised {_in_words(error)} in {_all(schedules)}"
             if index not in self._active:
-                return f"nothing was raced: {name} sent no statement in any of the {schedules}"
+                return f"nothing was raced: {name} sent no statement in {_all(schedules)}"
         if not self._changed:
             return "nothing was raced: no actor wrote or locked anything"
         return ""
+
+
+def _all(schedules: str) -> str:
+    return "the only schedule" if schedules.startswith("1 ") else f"all {schedules}"
 
 
 def _may_change(begun: Begun) -> bool:

@@ -158,7 +158,7 @@ def _row_of(cast: Cast, finish: Finish, *, stages: Sequence[Any], cut_short: boo
     told = list(zip(*(notes[1:] for notes in finish.notes), strict=False))
     endings: Counter[tuple[str, tuple[str, ...], bool]] = Counter()
     for stage, outcomes in zip(stages, told, strict=False):
-        kept = cast.scenario.invariant is None or bool(cast.scenario.invariant(stage))
+        kept = not cast.scenario.objection(stage)
         observed = "" if cast.scenario.observe is None else str(cast.scenario.observe(stage))
         endings[observed, outcomes, not kept] += 1
     broken = sum(count for (_, _, wrong), count in endings.items() if wrong)

@@ -13,7 +13,7 @@ from django_lockstep.lab.explorer.explanations import Explanation, explanation
 from django_lockstep.lab.explorer.measure import cut, wrapped
 from django_lockstep.lab.explorer.results import Run, Step
 from django_lockstep.lab.explorer.statements import read, short, told
-from django_lockstep.lab.explorer.timelines import actors_of, endings, ground, transactions
+from django_lockstep.lab.explorer.timelines import actors_of, endings, ground, titled, transactions
 
 __all__ = ["LINE", "PAD", "Bar", "Box", "Layout", "Line"]
 
@@ -116,7 +116,7 @@ class Layout:
 
     def name(self, actor: str) -> str:
         """Return the actor's name, cut to the lane's width."""
-        return cut(actor, int(self.lane_width / _BOLD_COLUMN))
+        return cut(titled(actor, self.run), int(self.lane_width / _BOLD_COLUMN))
 
     def lane(self, actor: str) -> float:
         """Return the left edge of the actor's lane."""

@@ -77,6 +77,7 @@ def _rows(lines: list[str]) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")] for line in lines[ruler + 1 : end]]
 
 
+_BOOLEANS = {"True": "t", "False": "f"}
 _MESSAGES = {
     "22003": "numeric field overflow",
     "23503": "violates foreign key constraint",
@@ -99,7 +100,7 @@ def disagreements(spec: Spec) -> Iterator[str]:
             yield f"{name}: waited for {ours.waited_for} in the lab, and {it.waited}"
         if (not it.error) != (ours.sqlstate is None) or _MESSAGES.get(ours.sqlstate or "", "") not in it.error:
             yield f"{name}: {ours.sqlstate} in the lab, and {it.error!r}"
-        values = [[(value or "").strip() for value in row.values()] for row in ours.values]
+        values = [[_BOOLEANS.get(value or "", (value or "").strip()) for value in row.values()] for row in ours.values]
         if values != it.rows[: len(values)] or (
             ours.sql.startswith("SELECT") and ours.rows not in (None, len(it.rows))
         ):

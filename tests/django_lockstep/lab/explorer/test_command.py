@@ -61,7 +61,7 @@ def test_own_scenarios_have_to_hold() -> None:
 
 
 def test_a_race_that_has_to_break_and_does_not_is_not_fine() -> None:
-    why = "Not as expected: lost-update:naive: 1 schedules ended right; at least"
+    why = "Not as expected: lost-update:naive: 1 schedule ended right; more are left"
     with pytest.raises(CommandError, match=why) as refused:
         run("lost-update:naive", "--max-schedules", "1", "--format", "json")
     assert refused.value.returncode == 1

@@ -211,7 +211,7 @@ def test_a_flag_that_nobody_changes_is_no_lost_update() -> None:
 
 
 def test_columns_written_as_they_were_read_are_left_out() -> None:
-    drawn = timeline(replay(race(greet, greet, set_up=one_user), "ABAB")).partition("end:")[0]
+    drawn = timeline(replay(race(greet, greet, set_up=one_user), "ABAB"), width=80).partition("end:")[0]
 
     assert ": first_name=Ada!" in drawn
     assert "→ first_name=Ada" in drawn

@@ -7,7 +7,7 @@ import pytest
 from django.db import IntegrityError, connection, connections, transaction
 from django.db.models import F
 
-from django_lockstep.lab.explorer import Run, Scenario, explore, replay
+from django_lockstep.lab.explorer import NotExplorable, Run, Scenario, explore, replay
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.testapps.shop.models import Seat, Ticket
@@ -253,6 +253,37 @@ def test_a_row_fetched_for_update_is_waited_for_at_the_fetch() -> None:
 
     (waited,) = [step for step in run.steps if step.waited_for]
     assert (waited.sql.split()[0], waited.waited_for) == ("FETCH", ("A",))
+
+
+def pipelined(pk: int) -> None:
+    with driver().pipeline():
+        driver().execute(RAISE, [pk])
+
+
+def pipelined_through_django(pk: int) -> None:
+    with driver().pipeline():
+        raise_price(pk)
+
+
+@pytest.mark.parametrize("actor", [pipelined, pipelined_through_django])
+def test_pipeline_mode_is_refused(actor: stories.Step) -> None:
+    with pytest.raises(NotExplorable, match="pipeline mode of psycopg"):
+        explore(Scenario(set_up=stories.one_seat, actors=[actor, raise_price]))
+
+
+def test_many_statements_of_the_driver_are_no_pipeline_mode() -> None:
+    def many_by_the_driver(pk: int) -> None:
+        driver().cursor().executemany(RAISE, [(pk,), (pk,)])
+
+    assert alone(many_by_the_driver).errors == {}
+
+
+@pytest.mark.parametrize("pool", [True, {"max_size": 4}])
+def test_a_pool_that_is_too_small_is_refused_with_the_size_it_needs(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "pool", pool)
+
+    with pytest.raises(NotExplorable, match="has 4 connections; a race of 2 actors needs 5"):
+        explore(Scenario(set_up=stories.one_seat, actors=[raise_price] * 2))
 
 
 # Other databases

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from _pytest.outcomes import Failed
 from django.db import transaction
 from django.db.models import F
 
-from django_lockstep.lab.pytest_plugin import RaceFixture
+from django_lockstep.lab.pytest_plugin import RaceFixture, pytest_terminal_summary
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
 
@@ -77,6 +78,30 @@ def test_the_numbers_of_a_race_are_recorded() -> None:
 
     assert list(recorded) == ["race_schedules", "race_outcomes", "race_seconds"]
     assert recorded["race_outcomes"] == 1
+
+
+class Lines(list[str]):
+    """A terminal's reporter that keeps what it is told."""
+
+    def __init__(self, *properties: tuple[str, object]) -> None:
+        self.stats = {"passed": [SimpleNamespace(nodeid="test_it", user_properties=list(properties))]}
+
+    def section(self, title: str) -> None:
+        self.append(title)
+
+    write_line = section
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines"), [(False, []), (True, ["races that hold", "test_it: 6 schedules, 1 outcome, 0.5 s"])]
+)
+def test_races_that_hold_are_listed_where_asked_for(asked: bool, lines: list[str]) -> None:
+    reporter = Lines(("other", 1), ("race_schedules", 6), ("race_outcomes", 1), ("race_seconds", 0.5))
+    config: Any = SimpleNamespace(getoption=lambda name: asked)
+
+    pytest_terminal_summary(reporter, config)
+
+    assert reporter == lines
 
 
 @committed
