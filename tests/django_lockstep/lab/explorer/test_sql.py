@@ -143,6 +143,7 @@ def test_what_the_schema_does_is_said() -> None:
         ("CREATE TEMP TABLE seat (id int)", True),
         ("SELECT set_config('role', 'somebody', true)", True),
         ("SET lock_timeout = 1", False),
+        ("SET TIME ZONE 'UTC'", False),
         ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 5; SELECT f()", False),
         ("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SELECT f()", True),
         ("LOCK TABLE seat", False),
@@ -173,6 +174,15 @@ def test_a_row_that_refers_to_another_table_s_rows_is_read_with_them() -> None:
 )  # fmt: skip
 def test_a_key_that_is_set_makes_any_row_meant(assignments: str, every: bool) -> None:
     assert read(f"UPDATE seat SET {assignments} WHERE id = 3").writes == {("seat", None if every else 3)}
+
+
+def test_once_keys_change_they_tell_no_rows_of_the_table_apart() -> None:
+    catalog = Catalog(TABLES)
+    plain = "SELECT price FROM seat WHERE id = 3"
+    before = understand(plain, None, catalog=catalog)
+    understand("UPDATE seat SET id = 4 WHERE id = 3", None, catalog=catalog)
+
+    assert (before.reads, understand(plain, None, catalog=catalog).reads) == ({("seat", 3)}, {("seat", None)})
 
 
 def test_rows_given_as_arrays_are_inserted_as_any() -> None:
