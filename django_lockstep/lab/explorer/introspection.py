@@ -103,16 +103,16 @@ class Facts:
         self.all_sequences: frozenset[str] = frozenset()
         """All sequences, also those that no table's rows are numbered by."""
 
-    def note_opaque(self, table: str, verbs: Collection[str], sentence: str) -> None:
+    def note_opaque(self, table: str, verbs: Collection[str], *, sentence: str) -> None:
         """Note that these verbs do more to the table than the statement says."""
         for verb in verbs:
             self.opaque[table][verb].add(f"table {table}: its {sentence}")
 
-    def note_body(self, table: str, name: str, verbs: Collection[str], *, body: Body) -> None:
+    def note_body(self, table: str, name: str, *, verbs: Collection[str], body: Body) -> None:
         """Note what a trigger does."""
         self.assigned[table] |= body.assigned
         if body.does:
-            self.note_opaque(table, verbs, f"trigger {name} {body.does}")
+            self.note_opaque(table, verbs, sentence=f"trigger {name} {body.does}")
 
 
 def read_facts(cursor: Any) -> Facts:
@@ -120,7 +120,7 @@ def read_facts(cursor: Any) -> Facts:
     facts = Facts()
     facts.own_functions = frozenset(name for (name,) in _rows(cursor, _OWN_FUNCTIONS))
     for table, source, verbs, function in _rows(cursor, _CALLS):
-        facts.note_opaque(table, verbs, f"{source} calls {function}()")
+        facts.note_opaque(table, verbs, sentence=f"{source} calls {function}()")
     _read_triggers(facts, cursor)
     for table, sequence in _rows(cursor, _SEQUENCES):
         facts.sequences[table].add(sequence)
@@ -136,7 +136,7 @@ def _read_triggers(facts: Facts, cursor: Any) -> None:
     for (table, name, verbs, language), source in triggers:
         plain = language == "plpgsql"
         body = read_body(source, harmful=harmful) if plain else Body(does=f"is written in {language}")
-        facts.note_body(table, name, verbs, body=body)
+        facts.note_body(table, name, verbs=verbs, body=body)
 
 
 def _rows(cursor: Any, sql: str, params: Sequence[Any] | None = None) -> Iterator[Any]:
