@@ -155,9 +155,9 @@ class Catalog:
                 done.add(step)
                 opaque |= table.opaque.get(step[1], frozenset())
                 waiting += [(child, there) for here, child, there in table.actions if here == step[1]]
-        return self._summed(done, (name, verb), opaque)
+        return self._summed(done, first=(name, verb), opaque=opaque)
 
-    def _summed(self, done: set[tuple[str, str]], first: tuple[str, str], opaque: set[str]) -> Consequences:
+    def _summed(self, done: set[tuple[str, str]], *, first: tuple[str, str], opaque: set[str]) -> Consequences:
         further = {step for step in done if step != first}
         tables = {(self._tables[name], verb) for name, verb in done}
         updated = {name for name, verb in further if verb in {"UPDATE", "INSERT"}}

@@ -7,10 +7,10 @@ indexes, policies, domains and WHEN clauses of triggers. A function is harmless 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from django_lockstep.lab.explorer.plpgsql import read_body
+from django_lockstep.lab.explorer.plpgsql import Body, called_names, read_body
 
 __all__ = ["Facts", "read_facts"]
 
@@ -24,10 +24,11 @@ _HARMLESS = """(CASE WHEN p.pronamespace = 'pg_catalog'::regnamespace
              SELECT FROM pg_depend x WHERE x.classid = 'pg_proc'::regclass AND x.objid = p.oid AND x.deptype = 'e'))
 END)"""
 """Extensions' functions count where they are immutable; those of a project may lie about it."""
-_FUNCTIONS = f"""
-SELECT p.proname, bool_or(p.pronamespace <> 'pg_catalog'::regnamespace) FROM pg_proc p
-WHERE NOT {_HARMLESS} GROUP BY p.proname
+_OWN_FUNCTIONS = f"""
+SELECT DISTINCT p.proname FROM pg_proc p
+WHERE p.pronamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace) AND NOT {_HARMLESS}
 """
+_HARMFUL = f"SELECT p.proname FROM pg_proc p WHERE p.proname = ANY (%s) AND NOT {_HARMLESS}"
 _NAME = "CASE WHEN pg_table_is_visible(c.oid) THEN c.relname::text ELSE c.oid::regclass::text END"
 """As tables are named where they need no schema."""
 _OURS = "c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)"
@@ -36,7 +37,7 @@ WITH RECURSIVE domains (type, source, tree, classid, objid) AS (
     SELECT contypid, 'domain ' || contypid::regtype, conbin::text, 'pg_constraint'::regclass, oid
     FROM pg_constraint WHERE contypid <> 0 AND connamespace <> 'information_schema'::regnamespace
     UNION SELECT oid, 'domain ' || oid::regtype, typdefaultbin::text, 'pg_type'::regclass, oid
-    FROM pg_type WHERE typdefaultbin IS NOT NULL
+    FROM pg_type WHERE typdefaultbin IS NOT NULL AND typnamespace <> 'information_schema'::regnamespace
     UNION SELECT t.oid, d.source, d.tree, d.classid, d.objid FROM domains d JOIN pg_type t
     ON d.type IN (t.typbasetype, t.typelem)
     OR EXISTS (SELECT FROM pg_attribute a WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.atttypid = d.type)
@@ -55,16 +56,15 @@ WITH RECURSIVE domains (type, source, tree, classid, objid) AS (
     FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgqual IS NOT NULL
     UNION ALL SELECT attrelid, d.source, '{{INSERT,UPDATE}}', d.tree, d.classid, d.objid
     FROM domains d JOIN pg_attribute a ON a.atttypid = d.type AND a.attnum > 0
-), calls AS (
-    SELECT e.*, found[1]::oid AS called FROM expressions e, regexp_matches(tree, ':(?:op)?funcid (\d+)', 'g') AS found
-    UNION SELECT e.*, refobjid FROM expressions e JOIN pg_depend d
-    ON (d.classid, d.objid, d.refclassid) = (e.classid, e.objid, 'pg_proc'::regclass)
-    UNION SELECT e.*, oprcode FROM expressions e JOIN pg_depend d
-    ON (d.classid, d.objid, d.refclassid) = (e.classid, e.objid, 'pg_operator'::regclass)
-    JOIN pg_operator o ON o.oid = d.refobjid
 )
-SELECT {_NAME}, e.source, e.verbs, p.proname FROM calls e JOIN pg_class c ON c.oid = e.relid
-JOIN pg_proc p ON p.oid = e.called
+SELECT {_NAME}, e.source, e.verbs, p.proname FROM expressions e JOIN pg_class c ON c.oid = e.relid,
+LATERAL (
+    SELECT found[1]::oid FROM regexp_matches(tree, ':(?:op)?funcid (\d+)', 'g') AS found
+    UNION SELECT refobjid FROM pg_depend d
+    WHERE (d.classid, d.objid, d.refclassid) = (e.classid, e.objid, 'pg_proc'::regclass)
+    UNION SELECT oprcode FROM pg_depend d JOIN pg_operator o ON o.oid = d.refobjid
+    WHERE (d.classid, d.objid, d.refclassid) = (e.classid, e.objid, 'pg_operator'::regclass)
+) AS called (oid), LATERAL (SELECT * FROM pg_proc WHERE pg_proc.oid = called.oid OFFSET 0) AS p
 WHERE {_OURS} AND NOT {_HARMLESS} AND NOT (p.proname = 'nextval' AND e.classid = 'pg_attrdef'::regclass AND EXISTS (
     SELECT FROM pg_depend d JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
     WHERE d.classid = e.classid AND d.objid = e.objid AND d.refclassid = 'pg_class'::regclass))
@@ -91,12 +91,9 @@ _ALL_SEQUENCES = f"SELECT c.oid::regclass::text FROM pg_class c WHERE c.relkind 
 class Facts:
     """What is found about all tables, by their names."""
 
-    def __init__(self, functions: Iterable[tuple[str, bool]]) -> None:
-        found = dict(functions)
-        self.harmful = found.keys() | {"nextval"}
-        """Names of functions that may do anything."""
-        self.own_functions = frozenset(name for name, ours in found.items() if ours)
-        """Those of them that are not the server's."""
+    def __init__(self) -> None:
+        self.own_functions: frozenset[str] = frozenset()
+        """Names of functions of the database's own that may do anything."""
         self.opaque: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         """Sentences on what else a write may do, by table and verb."""
         self.assigned: defaultdict[str, set[str]] = defaultdict(set)
@@ -106,37 +103,42 @@ class Facts:
         self.all_sequences: frozenset[str] = frozenset()
         """All sequences, also those that no table's rows are numbered by."""
 
-    def note_opaque(self, table: str, verbs: Collection[str], sentence: str) -> None:
+    def note_opaque(self, table: str, verbs: Collection[str], *, sentence: str) -> None:
         """Note that these verbs do more to the table than the statement says."""
         for verb in verbs:
             self.opaque[table][verb].add(f"table {table}: its {sentence}")
 
-    def note_trigger(self, table: str, name: str, verbs: Collection[str], **function: Any) -> None:
+    def note_body(self, table: str, name: str, *, verbs: Collection[str], body: Body) -> None:
         """Note what a trigger does."""
-        if function["harmless"]:
-            return
-        if function["language"] != "plpgsql":
-            self.note_opaque(table, verbs, f"trigger {name} is written in {function['language']}")
-            return
-        body = read_body(function["source"], harmful=self.harmful)
         self.assigned[table] |= body.assigned
         if body.does:
-            self.note_opaque(table, verbs, f"trigger {name} {body.does}")
+            self.note_opaque(table, verbs, sentence=f"trigger {name} {body.does}")
 
 
 def read_facts(cursor: Any) -> Facts:
     """Ask the server."""
-    facts = Facts(_rows(cursor, _FUNCTIONS))
+    facts = Facts()
+    facts.own_functions = frozenset(name for (name,) in _rows(cursor, _OWN_FUNCTIONS))
     for table, source, verbs, function in _rows(cursor, _CALLS):
-        facts.note_opaque(table, verbs, f"{source} calls {function}()")
-    for table, name, verbs, language, source, harmless in _rows(cursor, _TRIGGERS):
-        facts.note_trigger(table, name, verbs, language=language, source=source, harmless=harmless)
+        facts.note_opaque(table, verbs, sentence=f"{source} calls {function}()")
+    _read_triggers(facts, cursor)
     for table, sequence in _rows(cursor, _SEQUENCES):
         facts.sequences[table].add(sequence)
     facts.all_sequences = frozenset(sequence for (sequence,) in _rows(cursor, _ALL_SEQUENCES))
     return facts
 
 
-def _rows(cursor: Any, sql: str) -> Iterator[Any]:
-    cursor.execute(sql)
+def _read_triggers(facts: Facts, cursor: Any) -> None:
+    triggers = [(each, source) for *each, source, harmless in _rows(cursor, _TRIGGERS) if not harmless]
+    called = sorted({name for _, source in triggers for name in called_names(source)})
+    # What numbers a row of another table is known of defaults only.
+    harmful = {name for (name,) in _rows(cursor, _HARMFUL, [called])} | {"nextval"} if called else set()
+    for (table, name, verbs, language), source in triggers:
+        plain = language == "plpgsql"
+        body = read_body(source, harmful=harmful) if plain else Body(does=f"is written in {language}")
+        facts.note_body(table, name, verbs=verbs, body=body)
+
+
+def _rows(cursor: Any, sql: str, params: Sequence[Any] | None = None) -> Iterator[Any]:
+    cursor.execute(sql, params)
     yield from cursor.fetchall()

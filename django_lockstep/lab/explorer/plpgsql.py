@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-__all__ = ["EVERY_COLUMN", "Body", "read_body"]
+__all__ = ["EVERY_COLUMN", "Body", "called_names", "read_body"]
 
 EVERY_COLUMN = "*"
 """Stands for all columns of a row."""
@@ -39,17 +39,25 @@ class Body:
 
 def read_body(source: str, *, harmful: Collection[str]) -> Body:
     """Return what a body does; ``harmful`` are the names of functions that may do anything."""
-    text = _NO_SQL.sub("", _TOKEN.sub(_without_text, source))
+    text = _code(source)
     if "\\" in source or re.search(r"\$\w*\$", source):
         return Body(does="holds strings that are not understood")
     if found := _SQL.search(text):
         return Body(does=f"runs SQL of its own ({found[1].upper()})")
-    called = {quoted or bare.lower() for quoted, bare in _CALL.findall(text)}
-    if others := sorted(called & set(harmful)):
+    if others := sorted(called_names(source) & set(harmful)):
         return Body(does=f"calls {others[0]}()")
     if _WHOLE_ROW.search(text):
         return Body(assigned=frozenset({EVERY_COLUMN}))
     return Body(assigned=frozenset(quoted or bare.lower() for quoted, bare in _ASSIGNED.findall(text)))
+
+
+def called_names(source: str) -> set[str]:
+    """Return what stands before parentheses: functions, and words of the language."""
+    return {quoted or bare.lower() for quoted, bare in _CALL.findall(_code(source))}
+
+
+def _code(source: str) -> str:
+    return _NO_SQL.sub("", _TOKEN.sub(_without_text, source))
 
 
 def _without_text(found: re.Match[str]) -> str:

@@ -20,6 +20,7 @@ _HARMLESS = frozenset(
     [
         "application_name",
         "client_min_messages",
+        "datestyle",
         "deadlock_timeout",
         "idle_in_transaction_session_timeout",
         "jit",
@@ -27,6 +28,7 @@ _HARMLESS = frozenset(
         "maintenance_work_mem",
         "statement_timeout",
         "synchronous_commit",
+        "time",  # TIME ZONE
         "timezone",
         "transaction_timeout",
         "work_mem",

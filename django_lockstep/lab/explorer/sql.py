@@ -285,7 +285,8 @@ def _plain(word: str, text: str, params: Any, *, catalog: Catalog, many: bool) -
     target = known[0]
     keys = _keys(text, params, target, catalog) if len(known) == 1 and not many else {None}
     others = frozenset((table.name, None) for table in known[1:])
-    return _WRITES[word](text, target, frozenset((target.name, key) for key in keys), others, catalog)
+    rows = frozenset((target.name, key) for key in keys)
+    return _WRITES[word](text, target, rows=rows, others=others, catalog=catalog)
 
 
 def _named_tables(word: str, text: str) -> list[tuple[str, str]]:

@@ -14,6 +14,8 @@ from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
 
 __all__ = ["UNKNOWN", "Statement", "delete", "insert", "together", "update"]
 
+Rows = frozenset[Key]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
@@ -61,7 +63,7 @@ def together(kind: str, found: Iterable[Statement]) -> Statement:
     )
 
 
-def insert(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
+def insert(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     """Return what an INSERT touches."""
     whole: Key = (table.name, None)
     new = Statement(
@@ -72,32 +74,31 @@ def insert(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key]
         meets=frozenset({(whole, Mode.SHARE)}),
         deferred=_deferred(table),
     )
-    parts = [new, _along(table, "INSERT", catalog)]
+    parts = [new, _along(table, "INSERT", catalog=catalog)]
     if re.search(r"\bON CONFLICT\b", text, re.IGNORECASE):
         parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
     if re.search(r"\bDO UPDATE\b", text, re.IGNORECASE):
-        parts.append(update(text, table, frozenset({whole}), others, catalog))
+        parts.append(update(text, table, rows=frozenset({whole}), others=others, catalog=catalog))
     return together("INSERT", parts)
 
 
-def update(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
+def update(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     """Return what an UPDATE touches."""
     columns = (set_columns(text) or {EVERY_COLUMN}) | table.assigned
     takes_default = re.search(r"\bDEFAULT\b", text, re.IGNORECASE) is not None
     if EVERY_COLUMN in columns or columns & table.unique or takes_default:
-        return _update_keys(table, rows, others, catalog, changes_pk=bool(columns & {EVERY_COLUMN, table.pk}))
+        changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
+        return _update_keys(table, catalog, rows=rows, others=others, changes_pk=changes_pk)
     locks = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows) | _parents(table)
     because = table.opaque.get("UPDATE", frozenset())
     plain = Statement(kind="UPDATE", reads=rows | others, locks=locks, writes=rows)
     return replace(UNKNOWN, because=because) if because else plain
 
 
-def _update_keys(
-    table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog, *, changes_pk: bool
-) -> Statement:
+def _update_keys(table: Table, catalog: Catalog, *, rows: Rows, others: Rows, changes_pk: bool) -> Statement:
     """Return what an UPDATE of unique columns touches: it is much like an INSERT, and may change other tables."""
     whole: Key = (table.name, None)
-    along = _along(table, "UPDATE", catalog)
+    along = _along(table, "UPDATE", catalog=catalog)
     if changes_pk:
         catalog.note_rekeyed({table.name})
         rows = frozenset({whole})
@@ -113,7 +114,7 @@ def _update_keys(
     return together("UPDATE", [own, along])
 
 
-def delete(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key], catalog: Catalog) -> Statement:
+def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     """Return what a DELETE touches."""
     own = Statement(
         kind="DELETE",
@@ -121,10 +122,10 @@ def delete(text: str, table: Table, rows: frozenset[Key], others: frozenset[Key]
         locks=frozenset((key, Mode.UPDATE) for key in rows),
         writes=rows,
     )
-    return together("DELETE", [own, _along(table, "DELETE", catalog)])
+    return together("DELETE", [own, _along(table, "DELETE", catalog=catalog)])
 
 
-def _along(table: Table, verb: str, catalog: Catalog) -> Statement:
+def _along(table: Table, verb: str, *, catalog: Catalog) -> Statement:
     """Return what the server touches in other tables: what it changes along with the rows, and what it checks."""
     found = catalog.consequences(table.name, verb)
     if found.opaque:

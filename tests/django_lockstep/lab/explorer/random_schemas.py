@@ -59,7 +59,7 @@ TRIGGERS = (
     ("AFTER", "RETURN NULL;"),
 )
 CALLS = ("made_next", "made_seen", "made_half", "UPDATE made_counter SET n = NEW", "::text")
-EVENTS = ("INSERT", "UPDATE", "INSERT OR UPDATE")
+EVENTS = ("INSERT", "UPDATE", "INSERT OR UPDATE", "DELETE")
 STATEMENTS = (
     "UPDATE {t} SET v = {n} WHERE id = {k}",
     "UPDATE {t} SET v = v + 1 WHERE id = {k}",
@@ -70,8 +70,8 @@ STATEMENTS = (
     "UPDATE {t} SET v = 5 WHERE id = {m}",
     "UPDATE {t} SET v = 6 WHERE u = {n}",
     "UPDATE {t} SET v = o.v FROM {o} o WHERE o.id = {k} AND {t}.id = {k}",
-    "UPDATE made_b SET r = {k} WHERE id = {k}",
-    "UPDATE made_b SET r = NULL WHERE id = {k}",
+    "UPDATE {c} SET r = {k} WHERE id = {k}",
+    "UPDATE {c} SET r = NULL WHERE id = {k}",
     "UPDATE made_counter SET n = {n}",
     "DELETE FROM {t} WHERE id = {k}",
     "DELETE FROM {t} WHERE u = {n}",
@@ -81,7 +81,8 @@ STATEMENTS = (
     "INSERT INTO {t} (id, u) VALUES ({k}, {n})",
     "INSERT INTO {t} (id, u) VALUES ({m}, {n}) ON CONFLICT DO NOTHING",
     "INSERT INTO {t} (id, u) VALUES ({k}, {n}) ON CONFLICT (id) DO UPDATE SET v = 8",
-    "INSERT INTO made_b (id, u, v, r) VALUES ({m}, {n}, 1, {k})",
+    "INSERT INTO {t} (id, u) VALUES ({k}, {n}) ON CONFLICT (id) DO UPDATE SET id = {m}, u = 4",
+    "INSERT INTO {c} (id, u, v, r) VALUES ({m}, {n}, 1, {k})",
     "SELECT v FROM {t} WHERE id = {k}",
     "SELECT sum(v) FROM {t}",
     "SELECT count(*) FROM {t} JOIN {o} o ON o.u = {t}.u",
@@ -95,17 +96,23 @@ STATEMENTS = (
 class Drawing:
     """What a seed comes to: a schema, its rows, and two programs."""
 
-    tables = ("made_a", "made_b", "made_counter")
+    tables = ("made_a", "made_b", "made_c", "made_counter")
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
         self._calls = self._random.random() < 0.3
         self.seed = seed
-        self.schema = (*FUNCTIONS, *self._table("made_a"), *self._table("made_b", parent="made_a"))
+        self.schema = (
+            *FUNCTIONS,
+            *self._table("made_a"),
+            *self._table("made_b", parent="made_a"),
+            *self._table("made_c", parent=self._pick("made_a", "made_b")),
+        )
         self.rows = (
             "INSERT INTO made_counter VALUES (1, 3)",
             "INSERT INTO made_a (id, v, u) VALUES (1, 1, 10), (2, 2, 20), (3, 0, 30)",
             "INSERT INTO made_b (id, v, u, r) VALUES (1, 1, 10, 1), (2, 2, 20, 2)",
+            "INSERT INTO made_c (id, v, u, r) VALUES (1, 1, 10, 1), (2, 2, 20, 2)",
         )
         self.programs = (self._statements(), self._statements())
 
@@ -147,16 +154,22 @@ class Drawing:
         when, body = self._pick(*TRIGGERS)
         function = f"{table}_does"
         condition = self._pick("", "", "WHEN (NEW.v > 2)", "WHEN (made_seen() > 3)")
-        events = f"{when} {self._pick(*EVENTS)} ON {table} FOR EACH ROW {condition}"
+        late = when == "AFTER" and self._random.random() < 0.4
+        event, deferred = self._pick(*EVENTS), "DEFERRABLE INITIALLY DEFERRED" if late else ""
+        events = f"{when} {event} ON {table} {deferred} FOR EACH ROW {condition}"
         return [
             f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$",
-            f"CREATE TRIGGER t {events} EXECUTE FUNCTION {function}()",
+            f"CREATE {'CONSTRAINT ' if late else ''}TRIGGER t {events} EXECUTE FUNCTION {function}()",
         ]
 
     def _statements(self) -> list[str]:
-        return [self._statement() for _ in range(self._pick(1, 2, 2))]
+        first = self._pick(*["" for _ in range(7)], "SET LOCAL transaction_isolation TO 'repeatable read'")
+        statements = [self._statement() for _ in range(self._pick(1, 2, 2))]
+        if self._random.random() < 0.1:
+            statements[:1] = ["SAVEPOINT s", statements[0], "ROLLBACK TO SAVEPOINT s"]
+        return [*([first] if first else []), *statements]
 
     def _statement(self) -> str:
-        tables = self._pick(("made_a", "made_b"), ("made_b", "made_a"))
+        names = self._random.sample(self.tables[:3], 2)
         chosen = {"k": self._pick(1, 2, 3), "m": self._pick(1, 4, 5), "n": self._pick(4, 5, 10, 20, 21)}
-        return str(self._pick(*STATEMENTS)).format(t=tables[0], o=tables[1], **chosen)
+        return str(self._pick(*STATEMENTS)).format(t=names[0], o=names[1], c=self._pick("made_b", "made_c"), **chosen)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from django_lockstep.lab.explorer import Exploration, explore
+from django_lockstep.lab.explorer.reports import Chapter, as_html, as_text
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.django_lockstep.lab.explorer.schemas import made, program, race_on
 
@@ -196,6 +197,46 @@ CASES = {
         other=("INSERT INTO made_b (v) VALUES (1)",),
         told="table made_a: its default of id calls nextval()",
     ),
+    "USING": Case(
+        schema=(PLAIN, "CREATE TABLE made_b (id int PRIMARY KEY, v int)"),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)", "INSERT INTO made_b VALUES (1, 1)"),
+        one=("DELETE FROM made_a USING made_b b WHERE b.id = made_a.id AND b.v = 1",),
+        other=("UPDATE made_b SET v = 2 WHERE id = 1",),
+    ),
+    "comma after a join": Case(
+        schema=(PLAIN, "CREATE TABLE made_b (id int PRIMARY KEY, v int)"),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)", "INSERT INTO made_b VALUES (1, 1)"),
+        one=("SELECT sum(made_b.v) FROM made_a JOIN made_a x ON x.id = made_a.id, made_b",),
+        other=("UPDATE made_b SET v = 2 WHERE id = 1",),
+    ),
+    "computed key": Case(
+        schema=(PLAIN,),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)",),
+        one=("SELECT v FROM made_a WHERE id = 1::int + 1",),
+        other=("UPDATE made_a SET v = 2 WHERE id = 2",),
+    ),
+    "shifted key": Case(
+        schema=(PLAIN,),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)",),
+        one=("SELECT v FROM made_a WHERE id = 1<<1",),
+        other=("UPDATE made_a SET v = 2 WHERE id = 2",),
+    ),
+    "level set by its name": Case(
+        schema=(PLAIN, "CREATE TABLE made_b (id int PRIMARY KEY, v int)"),
+        rows=("INSERT INTO made_a VALUES (1, 0)", "INSERT INTO made_b VALUES (1, 1)"),
+        one=(
+            "SET LOCAL transaction_isolation TO 'repeatable read'",
+            "SELECT v FROM made_b WHERE id = 1",
+            "SELECT v FROM made_a WHERE id = 1",
+        ),
+        other=("UPDATE made_a SET v = 2 WHERE id = 1",),
+    ),
+    "a waiter that holds a row under its new key": Case(
+        schema=(PLAIN,),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)",),
+        one=("UPDATE made_a SET id = 5 WHERE id = 1", "UPDATE made_a SET v = 3 WHERE id = 2"),
+        other=("UPDATE made_a SET v = 1 WHERE id = 1", "UPDATE made_a SET v = 4 WHERE id = 5"),
+    ),
 }
 
 
@@ -216,3 +257,13 @@ def test_what_the_database_does_by_itself_is_not_left_out(name: str) -> None:
     assert len(ends(full)) > 1, "this case would be the same without the reduction"
     assert bool(reduced.deadlocks) == bool(full.deadlocks)
     assert reduced.opaque == ((CASES[name].told,) if CASES[name].told else ())
+
+
+def test_reports_name_what_depends_on_everything() -> None:
+    case = CASES["default"]
+    found, _ = both(case)
+    chapter = Chapter(name="numbers", exploration=found)
+
+    assert f"depends on everything: {case.told}" in as_text([chapter])
+    assert f"Depends on everything: {case.told}" in as_html([chapter])
+    assert found.to_dict()["opaque"] == (case.told,)

@@ -24,7 +24,7 @@ TABLES = [
 
 
 def read(sql: str, *params: Any) -> Statement:
-    return understand(sql, params, catalog=Catalog(TABLES))
+    return understand(sql, params, catalog=Catalog(TABLES, own_functions=["lower"]))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,13 @@ def read(sql: str, *params: Any) -> Statement:
         ('SELECT 1 FROM "seat" INNER JOIN "ticket" ON ("seat"."id" = "ticket"."seat_id") WHERE "seat"."id" = %s', [1],
          {("seat", None), ("ticket", None)}),
         ("SELECT 1", [], set()),
+        ("SELECT 1 FROM seat WHERE id = 1::int", [], {("seat", 1)}),
+        ("SELECT 1 FROM seat WHERE id = 1::int + 1", [], {("seat", None)}),
+        ("SELECT 1 FROM seat WHERE id = 1<<1", [], {("seat", None)}),
+        ("SELECT 1 FROM seat WHERE id = 1 IS NOT TRUE", [], {("seat", None)}),
+        ("SELECT 1 FROM seat WHERE CASE WHEN true AND id = 1 AND true THEN true END", [], {("seat", None)}),
+        ("SELECT 1 FROM seat WHERE price %% 2 = 0 AND id = %s ORDER BY id", [3], {("seat", 3)}),
+        ("SELECT 1 FROM seat WHERE id = %s", [True], {("seat", None)}),
     ],
 )  # fmt: skip
 def test_what_a_select_reads(sql: str, params: list[Any], reads: set[Key]) -> None:
@@ -99,10 +106,83 @@ def test_what_writes_lock_and_change() -> None:
         "SET lock_timeout = 1",
         "DO $$ BEGIN END $$",
         "fetch",
+        "COMMIT AND CHAIN",
+        "COMMIT PREPARED 'x'",
+        "SET LOCAL search_path = other",
+        "SET LOCAL transaction_isolation TO DEFAULT",
+        "SELECT set_config('search_path', 'other', true)",
+        'SELECT * FROM "seat" JOIN "ticket" ON true, "audited"',
+        'DELETE FROM "seat" USING other.ticket',
+        'SELECT "my_function"(1)',
+        "SELECT lower(row) FROM seat",
+        "SELECT 1 FROM seat WHERE EXISTS (TABLE ticket)",
+        "SELECT E'it\\'s' FROM seat",
+        "SELECT $a$ it's $a$ FROM seat",
+        'SELECT "from x" FROM seat',
+        "SELECT 1 FROM seat WHERE row = '%s' AND id = %s",
     ],
 )
 def test_what_is_not_certainly_understood_is_unknown(sql: str) -> None:
     assert read(sql).kind == "UNKNOWN"
+
+
+def test_what_the_schema_does_is_said() -> None:
+    assert read('UPDATE "audited" SET "x" = 1').because == AUDITED
+    assert read('DELETE FROM "audited"').kind == "DELETE"
+    assert read("SELECT my_function(1)").because == set()
+
+
+@pytest.mark.parametrize(
+    ("sql", "unsettles"),
+    [
+        ("SET search_path = other", True),
+        ("SET ROLE somebody", True),
+        ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED", True),
+        ("SET default_transaction_isolation = 'serializable'", True),
+        ("RESET ALL", True),
+        ("CREATE TEMP TABLE seat (id int)", True),
+        ("SELECT set_config('role', 'somebody', true)", True),
+        ("SET lock_timeout = 1", False),
+        ("SET TIME ZONE 'UTC'", False),
+        ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 5; SELECT f()", False),
+        ("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SELECT f()", True),
+        ("LOCK TABLE seat", False),
+    ],
+)
+def test_what_changes_the_session_makes_all_that_follows_unknown(sql: str, unsettles: bool) -> None:
+    found = read(sql)
+
+    assert (found.kind, found.unsettles) == ("UNKNOWN", unsettles)
+
+
+@pytest.mark.parametrize("name", ["lockstep.edit_token", "lock_timeout"])
+def test_harmless_settings_of_a_transaction_change_nothing(name: str) -> None:
+    assert read("SELECT set_config(%s, %s, true)", name, "5").kind == "SELECT"
+    assert read(f"SET LOCAL {name} = 5").kind == "LOCAL"
+
+
+def test_a_row_that_refers_to_another_table_s_rows_is_read_with_them() -> None:
+    gone = read("DELETE FROM seat USING ticket t WHERE t.seat_id = seat.id")
+
+    assert gone.reads == {("seat", None), ("ticket", None)}
+
+
+@pytest.mark.parametrize(
+    ("assignments", "every"),
+    [('"price" = 1, "row" = 2', False), ("price = (id + 1), row = 2", False), ('"price" = 1, "id" = 2', True),
+     ("(price, id) = (1, 2), row = 3", True), ("price = row IS DISTINCT FROM 'A', id = 3", True)],
+)  # fmt: skip
+def test_a_key_that_is_set_makes_any_row_meant(assignments: str, every: bool) -> None:
+    assert read(f"UPDATE seat SET {assignments} WHERE id = 3").writes == {("seat", None if every else 3)}
+
+
+def test_once_keys_change_they_tell_no_rows_of_the_table_apart() -> None:
+    catalog = Catalog(TABLES)
+    plain = "SELECT price FROM seat WHERE id = 3"
+    before = understand(plain, None, catalog=catalog)
+    understand("UPDATE seat SET id = 4 WHERE id = 3", None, catalog=catalog)
+
+    assert (before.reads, understand(plain, None, catalog=catalog).reads) == ({("seat", 3)}, {("seat", None)})
 
 
 def test_rows_given_as_arrays_are_inserted_as_any() -> None:
@@ -173,6 +253,8 @@ def test_what_nobody_else_can_notice_is_local(sql: str) -> None:
 
 def test_the_isolation_level_is_noticed() -> None:
     assert read("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY").isolation == "serializable"
+    assert read("set local transaction_isolation to 'repeatable read'").isolation == "repeatable read"
+    assert read("begin isolation level repeatable read").isolation == "repeatable read"
 
 
 # Dependence
