@@ -34,7 +34,7 @@ class Found:
 def _explored(case: Any, *, timeout: float) -> Found:
     from django_lockstep.lab.explorer import explore
 
-    found = explore(case.build(), timeout=timeout)
+    found = explore(case.build(), timeout=timeout, database_is_mine=True)
     return Found(
         name=case.name,
         verdict=found.verdict,

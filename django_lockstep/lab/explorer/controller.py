@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import re
 import time
@@ -23,6 +22,7 @@ from django_lockstep.lab.explorer.search import Move
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.trace import Begun, Trace
 from django_lockstep.lab.explorer.transactions import Transaction
+from django_lockstep.lab.explorer.unwinding import Unwinding
 from django_lockstep.lab.explorer.victims import Victims
 from django_lockstep.lab.explorer.waits import Waits, has_cycle, met_by_chance, overtaken
 
@@ -33,10 +33,6 @@ _QUICK = 0.003
 _AT_ONCE = 0.00005
 """The same for a step that seems to need a lock that somebody has."""
 _PAUSE_MAX = 0.01
-_UNWIND = 2.0
-"""Seconds that an abandoned actor has to unwind."""
-_PUSH = 0.1
-"""Seconds after which it is interrupted: rarely, as this may come in the middle of what it does to unwind."""
 _ONE_PLAN = "; ".join(f"SET enable_{scan}scan = off" for scan in ("seq", "bitmap", "indexonly"))
 """What is read, in which order, and how much of a table SERIALIZABLE locks, depends on the plan; sizes must not."""
 _KEEPING = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "LOCAL"})
@@ -75,9 +71,7 @@ class Controller:
         self.patience = patience
         self.limits = Limits()
         self._polling: set[str] = set()
-        self._lost: list[str] = []
-        self._cancelled: set[tuple[str, int]] = set()
-        self._interrupted = False
+        self._unwinding = Unwinding(self.actors, events=self.events, server=server)
         self._in_turn = False
         self._forget()
 
@@ -403,61 +397,26 @@ class Controller:
 
     # Ends
 
-    def abandon(self) -> list[str]:
-        """Unwind every actor that is not done; return the names of those that could not be."""
-        unfinished = set(self._ready) | set(self._waiting) | self._running
-        for index in unfinished:
-            self.actors[index].abandon()
-        deadline = time.monotonic() + _UNWIND
-        while unfinished and time.monotonic() < deadline:
-            try:
-                index, kind, _ = self.events.get(timeout=_PUSH)
-            except Empty:
-                self._push(unfinished)
-                continue
-            if kind == "done":
-                self.actors[index].spare()
-                unfinished.discard(index)
+    def abandon(self) -> None:
+        """Unwind every actor that is not done."""
+        self._unwinding.unwind(set(self._ready) | set(self._waiting) | self._running)
         self._ready.clear()
         self._waiting.clear()
         self._running.clear()
-        return [self.actors[index].name for index in sorted(unfinished)]
-
-    def _push(self, unfinished: Collection[int]) -> None:
-        """Cancel what the actors do in the server, and interrupt those that are not there."""
-        for index in unfinished:
-            for alias, hooks in list(self.actors[index].hooks.items()):
-                self._server(alias).cancel(hooks.pid)
-                self._cancelled.add((alias, hooks.pid))
-            self.actors[index].interrupt()
-            self._interrupted = True
 
     def give_up(self) -> str:
         """Unwind the actors; return a sentence on those whose code waits where nobody can reach it, or nothing.
 
         Their sessions end at once, their threads as soon as what they wait for comes.
         """
-        for name in self.abandon():
-            self._lost.append(name)
-        for actor in self.actors:
-            if actor.name in self._lost:
-                for alias, hooks in list(actor.hooks.items()):
-                    self._server(alias).terminate(hooks.pid)
-        return f"\nThe sessions of {', '.join(self._lost)} were ended, the threads still wait." if self._lost else ""
+        self.abandon()
+        return self._unwinding.end_lost_sessions()
 
     def close(self) -> None:
         """Unwind the actors; leave them to the next exploration, or end their threads and connections."""
         self.give_up()
-        if not (self._lost or self._interrupted or self._cancelled):
+        if not self._unwinding.forced:
             for actor in self.actors:
                 dismiss(actor, database=self._database)
-            return
-        for actor in self.actors:
-            actor.stop()
-        for actor in self.actors:
-            if actor.name not in self._lost:
-                actor.thread.join(_UNWIND)
-        if self._interrupted:
-            gc.collect()  # who was interrupted while connecting leaves a session to the garbage
-        for alias, pid in self._cancelled:  # one interrupted right after sending left its statement to the server
-            self._server(alias).terminate(pid)
+        else:
+            self._unwinding.end_all()
