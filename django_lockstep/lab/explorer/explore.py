@@ -151,8 +151,11 @@ def _explored(place: Stage, search: Search, tally: _Tally, *, warm_up: bool) -> 
         warm = place.warm_up() if warm_up and tally.wants_more() else None
         first = _search(place, search, tally, warm)
         place.controller.limits.deadline = None  # what is found is confirmed in any case
-        if first is not None:  # once more, so that even a single schedule is replayed
-            _learn(place, first, _followed(place, first[1].actors, expected=first[1]))
+        if first is not None:
+            if tally.runs == 1 or not _same_schedule(
+                warm, first
+            ):  # else it has run again already, or its beginning has
+                _learn(place, first, _followed(place, first[1].actors, expected=first[1]))
             _require_steered(place, first[1])
     except ScheduleError as error:
         return Nondeterminism(str(error))
@@ -178,14 +181,19 @@ def _search(place: Stage, search: Search, tally: _Tally, warm: _Ended | None) ->
         tally.note(before)
         if before.complete:
             end = place.end(made, before)
-            if first is None and warm is not None and warm[1].actors == before.actors:
-                place.oracle.learn(warm[0], end)
-            first = first or (end, before)
+            if first is None:
+                first = end, before
+                if warm is not None and _same_schedule(warm, first):
+                    place.oracle.learn(warm[0], end)
             tally.add(place, end, before)
         else:
             tally.redundant += 1
         search.finish()
     return first
+
+
+def _same_schedule(warm: _Ended | None, first: _Ended) -> bool:
+    return warm is not None and warm[1].actors == first[1].actors
 
 
 def _learn(place: Stage, one: _Ended, other: _Ended) -> None:

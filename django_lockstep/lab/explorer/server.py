@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -11,8 +11,9 @@ from psycopg import Error as DriverError
 from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
+from django_lockstep.lab.explorer.copies import Column, TableCopy, literal, quoted
 from django_lockstep.lab.explorer.databases import claim, release
-from django_lockstep.lab.explorer.ends import REMOVED, Row
+from django_lockstep.lab.explorer.ends import Row
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.outside import BLOCKED, catalog_of, outside_session
 from django_lockstep.lab.explorer.storage import Storage
@@ -30,6 +31,7 @@ SELECT w.pid, w.locktype, w.mode, coalesce(t.relation, w.relation)::regclass::te
 FROM pg_locks w LEFT JOIN pg_locks t ON t.pid = w.pid AND t.locktype = 'tuple' AND t.granted
 WHERE NOT w.granted AND w.pid = %s
 """
+_NEXT_TRANSACTION = "SELECT mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)::bigint"
 _TABLE = """
 SELECT (SELECT count(*) FROM (SELECT FROM {table} LIMIT {most} + 1) AS rows),
        (SELECT jsonb_agg(jsonb_build_array(
@@ -51,15 +53,14 @@ class Server:
         self.alias = alias
         self._session = outside_session(alias)
         self._driver = self._session.driver
-        self._saved: dict[str, int] = {}
-        """How many rows the copied tables held."""
-        self._columns: dict[str, list[tuple[str, bool, bool, bool]]] = {}
+        self._saved: dict[str, TableCopy] = {}
         self._sequences: set[str] = set()
         """Those that are put back; one may number several tables."""
         self._empty_sql = ""
         self._fill_sql = ""
         try:
             claim(self._cursor())
+            self._since: int = self._query(_NEXT_TRANSACTION)[0][0]
             self.catalog = catalog_of(self._session)
         except BaseException:
             self._session.close()
@@ -124,7 +125,7 @@ class Server:
         if table is None or table.pk is None:
             return ""
         rows = self._query(
-            f"SELECT {_quoted(table.pk)} FROM {relation} WHERE ctid = %s::tid",
+            f"SELECT {quoted(table.pk)} FROM {relation} WHERE ctid = %s::tid",
             f"({page},{item})",
         )
         return f" {table.pk}={rows[0][0]}" if rows else ""
@@ -148,21 +149,22 @@ class Server:
             self._fill_sql += f"SELECT setval('{sequence}', {last}, {str(called).lower()}); "
 
     def _save(self, name: str) -> None:
-        table, copy = _quoted(name), _copy_of(name)
-        asked = _TABLE.format(table=table, name=_literal(table), most=MOST_ROWS)
+        asked = _TABLE.format(table=quoted(name), name=literal(quoted(name)), most=MOST_ROWS)
         ((count, facts),) = self._cursor().execute(asked.encode()).fetchall()
-        self._columns[name] = json.loads(facts)
         if count > MOST_ROWS:
             raise NotExplorable(f"Table {name} has more than {MOST_ROWS} rows, too many to put back for every schedule")
-        columns = ", ".join(_quoted(column) for column, _, stored, _ in self._columns[name] if stored)
-        self._empty_sql += f"DELETE FROM {table}; "
+        known = self.catalog.get(name)
+        columns = [Column(*fact) for fact in json.loads(facts)]
+        pk = known.pk if known is not None else None
+        copy = TableCopy(name=name, columns=columns, rows=count, pk=pk, since=self._since)
         if count:
-            self._cursor().execute(f"CREATE TEMP TABLE {copy} AS TABLE {table}")
-            self._fill_sql += f"INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM {copy}; "
-        if (known := self.catalog.get(name)) is not None:
+            self._cursor().execute(copy.copying().encode())
+        self._empty_sql += copy.emptying()
+        self._fill_sql += copy.filling()
+        if known is not None:
             self._save_sequences(known.sequences)
-        self._storage.add(table, count)
-        self._saved[name] = count
+        self._storage.add(quoted(name), count, rewritten=0 if copy.partial else count)
+        self._saved[name] = copy
 
     def reset(self) -> None:
         """Put every saved table back."""
@@ -183,7 +185,7 @@ class Server:
         except DriverError as error:
             with suppress(OperationalError):  # the server may be gone
                 self._driver.rollback()
-            tables = ", ".join(f"{name} ({count} rows before the race)" for name, count in self._saved.items())
+            tables = ", ".join(f"{copy.name} ({copy.rows} rows before the race)" for copy in self._saved.values())
             raise ExplorerError(
                 f"These tables could not be put back, so that rows of the race may be left in them: {tables}: {error}"
             ) from error
@@ -196,44 +198,12 @@ class Server:
         """
         if not self._saved:
             return {}
-        parts = [part for name in sorted(self._saved) for part in self._contents_of(name)]
-        rows: dict[str, Any] = dict(self._query(" UNION ALL ".join(parts)))
+        parts = [part for name in sorted(self._saved) for part in self._saved[name].differences()]
+        rows: dict[str, Any] = dict(self._cursor().execute(" UNION ALL ".join(parts).encode(), prepare=True).fetchall())
         # Django has the driver return jsonb as text.
         return {name: json.loads(rows[name], parse_float=str) for name in sorted(rows) if rows[name] != "[]"}
-
-    def _contents_of(self, name: str) -> Iterator[str]:
-        """Yield queries for the table's rows that were not there, and for those that are not there any more."""
-        now = self._rows_of(name, _quoted(name))
-        if not self._saved[name]:
-            yield _aggregated(name, now)
-            return
-        before = self._rows_of(name, _copy_of(name))
-        yield _aggregated(name, f"{now} EXCEPT ALL {before}")
-        yield _aggregated(name + REMOVED, f"{before} EXCEPT ALL {now}")
-
-    def _rows_of(self, name: str, table: str) -> str:
-        hidden = [column for column, generated, _, varying in self._columns[name] if generated or varying]
-        listed = ", ".join(map(_literal, hidden))
-        return f"SELECT to_jsonb(t) - ARRAY[{listed}]::text[] FROM {table} AS t"
-
-
-def _aggregated(name: str, rows: str) -> str:
-    query = f"SELECT {_literal(name)}, coalesce(jsonb_agg(held ORDER BY held), '[]') FROM ({rows}) AS found (held)"
-    return query.replace("%", "%%")
-
-
-def _copy_of(name: str) -> str:
-    return _quoted(f"saved {name}"[:63])
 
 
 def _numbers(array: bytes | None) -> list[int]:
     """Return the numbers of an array such as ``{1,2}``."""
     return [int(number) for number in (array or b"").strip(b"{}").split(b",") if number]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -40,6 +40,7 @@ class Storage:
         self._session = session
         self._cursor = session.driver.cursor()
         self._tables: dict[str, int] = {}
+        self._rewritten = 0
         self._statistics: list[tuple[Any, ...]] = []
         self._runs = 0
 
@@ -49,9 +50,10 @@ class Storage:
             self._let_go()
         self._set_statistics(self._statistics)
 
-    def add(self, table: str, rows: int) -> None:
-        """Look after one more table (a quoted name), which begins every run with so many rows."""
+    def add(self, table: str, rows: int, *, rewritten: int) -> None:
+        """Look after one more table (a quoted name) of so many rows, of which some are rewritten for every run."""
         self._tables[table] = rows
+        self._rewritten += rewritten
         known = self._cursor.execute(_STATISTICS, [table]).fetchall()
         self._statistics += known
         self._forget_statistics(known)
@@ -81,7 +83,7 @@ class Storage:
     def is_worn(self, answers: Iterable[tuple[Any, ...]]) -> bool:
         """Count a run, and say whether the tables have to be vacuumed after it; ``answers`` are to what `asks` says."""
         self._runs += 1
-        most = min(_MOST_RUNS, _MOST_DEAD_ROWS / (1 + sum(self._tables.values())))
+        most = min(_MOST_RUNS, _MOST_DEAD_ROWS / (1 + self._rewritten))
         return self._runs >= most or any(used for (used,) in answers)
 
     def vacuum(self) -> None:

@@ -1,0 +1,124 @@
+"""The SQL that copies a table, puts it back and compares it, whole or only what was written since.
+
+A small table is emptied and filled again for each schedule, so that its rows always lie in the same order. Of a large
+one only rows written since the exploration began are touched: those of younger transactions (``xmin``). So what a
+schedule costs hardly depends on how many rows a table holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from django_lockstep.lab.explorer.ends import REMOVED
+
+__all__ = ["LARGE", "Column", "TableCopy", "literal", "quoted"]
+
+LARGE = 20
+"""Rows from which on only those written are put back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    generated: bool
+    """Whether a sequence numbers it."""
+    stored: bool
+    """Whether it holds what it was given."""
+    varying: bool
+    """Whether it is a time or a UUID, which differ from run to run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCopy:
+    """A table and the temporary copy of what it held when the exploration first wrote it."""
+
+    name: str
+    columns: Sequence[Column]
+    rows: int
+    """How many it held."""
+    pk: str | None
+    """The primary key's column, if it is one."""
+    since: int
+    """The first transaction that may belong to the exploration."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether only what was written is touched."""
+        return self.rows >= LARGE and self.pk is not None
+
+    def copying(self) -> str:
+        """Return the statement that makes the copy."""
+        return f"CREATE TEMP TABLE {self._copy} AS TABLE {self._table}"
+
+    def emptying(self) -> str:
+        """Return the statement that removes what may have to be put back."""
+        return f"DELETE FROM {self._table} AS t{f' WHERE {self._written}' if self.partial else ''}; "
+
+    def filling(self) -> str:
+        """Return the statement that puts back what is gone; empty where there was nothing."""
+        if not self.rows:
+            return ""
+        stored = ", ".join(quoted(column.name) for column in self.columns if column.stored)
+        # The count costs less than the search, which most schedules have no need of.
+        gone = f" AND {self._gone}" if self.partial else ""
+        return (
+            f"INSERT INTO {self._table} ({stored}) OVERRIDING SYSTEM VALUE SELECT {stored} FROM {self._copy} AS c "
+            f"WHERE (SELECT count(*) FROM {self._table}) < {self.rows}{gone}; "
+        )
+
+    def differences(self) -> Iterator[str]:
+        """Yield queries for the name and rows of what was not there before, and of what is there no more.
+
+        The rows are JSON arrays, without generated keys, times and UUIDs.
+        """
+        now = self._listed(self._table) + (f" WHERE {self._written}" if self.partial else "")
+        if not self.rows:
+            yield _aggregated(self.name, now)
+            return
+        before = self._listed(self._copy, alias="c")
+        if self.partial:
+            untouched = f"(SELECT count(*) FROM {self._table} AS t WHERE NOT {self._written})"
+            before += f" WHERE {untouched} < {self.rows} AND {self._gone}"
+        yield (
+            f"SELECT * FROM (WITH now (held) AS MATERIALIZED ({now}), before (held) AS MATERIALIZED ({before}) "
+            f"{_aggregated(self.name, 'TABLE now EXCEPT ALL TABLE before')} UNION ALL "
+            f"{_aggregated(self.name + REMOVED, 'TABLE before EXCEPT ALL TABLE now')}) AS differences"
+        )
+
+    @property
+    def _table(self) -> str:
+        return quoted(self.name)
+
+    @property
+    def _copy(self) -> str:
+        return quoted(f"saved {self.name}"[:63])
+
+    @property
+    def _written(self) -> str:
+        return f"age(t.xmin) <= (SELECT age('{self.since}'::xid))"
+
+    @property
+    def _gone(self) -> str:
+        key = quoted(self.pk or "")
+        return f"NOT EXISTS (SELECT FROM {self._table} AS t WHERE t.{key} = c.{key} AND NOT {self._written})"
+
+    def _listed(self, table: str, *, alias: str = "t") -> str:
+        hidden = ", ".join(literal(column.name) for column in self.columns if column.generated or column.varying)
+        return f"SELECT to_jsonb({alias}) - ARRAY[{hidden}]::text[] FROM {table} AS {alias}"
+
+
+def _aggregated(name: str, rows: str) -> str:
+    return f"SELECT {literal(name)}, coalesce(jsonb_agg(held ORDER BY held), '[]') FROM ({rows}) AS found (held)"
+
+
+def quoted(name: str) -> str:
+    """Return the name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return the text as a constant."""
+    return "'" + text.replace("'", "''") + "'"
