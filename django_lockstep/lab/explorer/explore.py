@@ -152,9 +152,8 @@ def _explored(place: Stage, search: Search, tally: _Tally, *, warm_up: bool) -> 
         first = _search(place, search, tally, warm)
         place.controller.limits.deadline = None  # what is found is confirmed in any case
         if first is not None:
-            if tally.runs == 1 or not _same_schedule(
-                warm, first
-            ):  # else it has run again already, or its beginning has
+            # Unless that, or its beginning, was run again already.
+            if tally.runs == 1 or not _same_schedule(warm, first):
                 _learn(place, first, _followed(place, first[1].actors, expected=first[1]))
             _require_steered(place, first[1])
     except ScheduleError as error:
