@@ -89,8 +89,9 @@ def trigger_name(table: str, suffix: str) -> str:
 class AddVersionGuard(RowTrigger):
     """Make every UPDATE of the model's rows raise their version, whoever sends it.
 
-    For PostgreSQL: a BEFORE UPDATE trigger adds one where the writer left the version alone and changed something else.
-    A writer that sets the version itself, as instances of `VersionedModel` do, is not counted twice. On the table of a
+    For PostgreSQL: a BEFORE UPDATE trigger adds one where the writer left the version alone and changed something else,
+    and where the writer set a lower one: a version that comes back would let a stale write pass. A writer that raises
+    the version itself, as instances of `VersionedModel` do, is not counted twice. On the table of a
     model that inherits its version from another table, the trigger raises the version there. Elsewhere the operation
     does nothing, and a system check says so.
     """
@@ -99,12 +100,12 @@ class AddVersionGuard(RowTrigger):
     events = "BEFORE UPDATE"
 
     def condition(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
-        """Fire only where the version stays the same; on a table without it, always."""
+        """Fire only where the version is not raised; on a table without it, always."""
         version = version_field(model)
         if version.model is not model:
             return ""
         column = schema_editor.connection.ops.quote_name(str(version.column))
-        return f"WHEN (OLD.{column} = NEW.{column})"
+        return f"WHEN (OLD.{column} >= NEW.{column})"
 
     def body(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
         """Raise the version if anything changed; ``*<>`` compares rows of every type, also of those without ``=``."""

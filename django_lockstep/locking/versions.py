@@ -8,8 +8,12 @@ from typing import Any, Self
 
 from asgiref.sync import sync_to_async
 from django.core.checks import CheckMessage
+from django.core.exceptions import ValidationError
 from django.db import connections, models, router, transaction
 from django.db.models.base import ModelBase
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Greatest
+from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.checks import ChecksTable, check_guard, check_manager
@@ -61,11 +65,14 @@ class VersionedModel(ChecksTable):
         gone. A copy (``pk = None``, or another ``pk``) is a new row with version 1.
 
         Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row is gone,
-        ``ValueError`` before any SQL for an instance without its version; above READ COMMITTED `SerializationFailure`.
+        ``ValueError`` before any SQL for an instance without its version and for ``update_fields`` that are no columns;
+        above READ COMMITTED `SerializationFailure`.
         """
         settle(self)
         using = using or self._write_alias()
         names = None if update_fields is None else list(update_fields)
+        if not _are_columns(type(self), names):
+            super().save(using=using, update_fields=names)  # raises as Django does, also where nothing has changed
         if force_insert or self._is_new() or using != self._state.db:
             self._save_new(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
         elif names != []:
@@ -80,6 +87,13 @@ class VersionedModel(ChecksTable):
     def check_table(cls, alias: str) -> list[CheckMessage]:
         """Return what the table on this database lacks; see `django_lockstep.locking.checks`."""
         return check_guard(cls, alias)
+
+    def clean_fields(self, exclude: Collection[str] | None = None) -> None:
+        """Validate as Django does; a row that is there also needs the version it was read with."""
+        super().clean_fields(exclude=exclude)
+        version = version_field(type(self))
+        if not self._state.adding and version.name not in (exclude or ()) and not getattr(self, version.attname):
+            raise ValidationError({version.name: _("The version that the form was made from is missing.")})
 
     @classmethod
     def from_db(cls, *args: Any, **kwargs: Any) -> Self:
@@ -204,8 +218,9 @@ class VersionedModel(ChecksTable):
         return self._state.adding or self.pk is None or (known is not None and known != self.pk)
 
     def _save_new(self, *, using: str, **options: Any) -> None:
-        if self._is_new() and remembered(self):
-            setattr(self, version_field(type(self)).attname, 0)  # a copy has a history of its own
+        attname = version_field(type(self)).attname
+        if getattr(self, attname) is None or (self._is_new() and remembered(self)):
+            setattr(self, attname, 0)  # a copy has a history of its own
         # As Django does inside: several tables are one transaction.
         several = transaction.atomic(using=using, savepoint=False) if parents_of(type(self)) else nullcontext()
         with self._conflicts(getattr(self, version_field(type(self)).attname), using), several:
@@ -250,15 +265,26 @@ class VersionedModel(ChecksTable):
         """Send Django's UPDATE of one table, the version's only where the row has the version that was seen.
 
         `VersionField.pre_save` has put the next version among the values. It is not asked for the rows of fixtures,
-        which are saved raw: they are taken as they are, version included.
+        which are saved raw: such a row gets a version above its own and the fixture's, so that whoever read either is
+        stale.
         """
         version = version_field(type(self))
         seen = getattr(self, version.attname)
         guarded = any(field == version and value == seen + 1 for field, _, value in values)
         rows = base_qs.filter(**{version.attname: seen}) if guarded else base_qs
-        updated = super()._do_update(rows, using, pk_val, values, update_fields, forced_update, *args, **kwargs)
+        sent = (
+            values
+            if guarded
+            else [
+                (field, None, _above(value, name=version.attname) if field == version else value)
+                for field, _, value in values
+            ]
+        )
+        updated = super()._do_update(rows, using, pk_val, sent, update_fields, forced_update, *args, **kwargs)
         if updated and guarded:
             setattr(self, version.attname, seen + 1)
+        elif updated and any(field == version for field, *_ in values):
+            setattr(self, version.attname, current_version(type(self), pk_val, using=base_qs.db))
         # A version of a new instance was given by hand, from an older state: an INSERT could only meet its key.
         by_hand = guarded and seen and self._state.adding
         if not updated and (forced_update or (by_hand and base_qs.filter(pk=pk_val).exists())):
@@ -286,6 +312,19 @@ class VersionedModel(ChecksTable):
         if found is None:
             return type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
         return StaleVersionError(model=type(self), pk=self.pk, expected=seen, found=found, target=self)
+
+
+def _above(version: int, *, name: str) -> Combinable:
+    """Return the version after both this one and the row's."""
+    return Greatest(models.F(name), models.Value(version)) + 1
+
+
+def _are_columns(model: type[models.Model], names: Collection[str] | None) -> bool:
+    """Whether all names are of fields that an UPDATE can set."""
+    if names is None:  # the common case, in which nothing has to be looked up
+        return True
+    fields = [field for field in model._meta.concrete_fields if not field.primary_key]
+    return {name for field in fields for name in (field.name, field.attname)}.issuperset(names)
 
 
 def _can_merge(field: models.Field[Any, Any], version: models.Field[Any, Any]) -> bool:
@@ -322,5 +361,9 @@ def seen_version(instance: models.Model) -> int:
         raise ValueError(
             f"{instance._meta.label} {instance.pk!r} got its {attname!r} later than its other values: "
             "refresh_from_db() reads all of them"
+        )
+    if getattr(instance, attname) is None:
+        raise ValueError(
+            f"{instance._meta.label} {instance.pk!r} has None for its {attname!r}, which compares with none"
         )
     return int(getattr(instance, attname))

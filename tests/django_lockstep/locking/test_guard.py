@@ -51,6 +51,14 @@ def test_a_writer_that_sets_the_version_is_not_counted_twice() -> None:
     assert version(seat) == 3
 
 
+@pytest.mark.parametrize("lower", [1, 4])
+def test_a_version_never_falls(lower: int) -> None:
+    seat = Seat.objects.create()
+    sql("UPDATE shop_seat SET version = 5 WHERE id = %s", seat.pk)
+    sql("UPDATE shop_seat SET version = %s, guest = 'Ada' WHERE id = %s", lower, seat.pk)
+    assert version(seat) == 6
+
+
 def test_an_update_that_changes_nothing_changes_nothing() -> None:
     seat = Seat.objects.create(guest="Ada", wishes=["aisle"])
     sql("UPDATE shop_seat SET guest = guest, price = 10.00, wishes = '[\"aisle\"]'")

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.core import serializers
 from django.db import IntegrityError, connections, models, transaction
 from django.db.models import F
+from django.forms import modelform_factory
+from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.locking import SerializationFailure, StaleVersionError
 from django_lockstep.locking import transaction as isolated_transaction
@@ -360,3 +363,70 @@ def test_the_async_twins() -> None:
 
     seat = asyncio.run(work())
     assert (seat.guest, seat.row, seat.version) == ("Ada", "D", 4)
+
+
+# What cannot be saved
+
+
+@pytest.mark.django_db
+@every_kind
+@pytest.mark.parametrize("name", ["typo", "id", "guset"])
+def test_update_fields_that_are_no_columns_are_refused_as_django_does(make: Any, name: str) -> None:
+    seat = make()
+    with CaptureQueriesContext(connections["default"]) as sent, pytest.raises(ValueError, match=name):
+        seat.save(update_fields=["guest", name])
+    assert not len(sent)
+
+
+@pytest.mark.django_db
+def test_a_new_row_without_a_version_gets_the_first_one() -> None:
+    seat = Seat(version=None)  # type: ignore[misc]
+    seat.save()
+    assert (seat.version, fresh(seat).version) == (1, 1)
+
+
+def test_a_version_that_was_taken_away_is_named(seat: Seat) -> None:
+    seat.version = None  # type: ignore[assignment]
+    seat.guest = "Ada"
+    with pytest.raises(ValueError, match="None for its 'version'"):
+        seat.save()
+
+
+def test_a_form_that_was_sent_no_version_is_not_valid(seat: Seat) -> None:
+    form = modelform_factory(Seat, fields=["guest", "version"])({"guest": "Ada"}, instance=seat)
+    assert list(form.errors) == ["version"]
+
+
+@pytest.mark.django_db
+def test_a_form_for_a_new_row_needs_none() -> None:
+    form = modelform_factory(Seat, fields=["guest", "version"])({"guest": "Ada"})
+    assert form.is_valid(), form.errors
+    assert form.save().version == 1
+
+
+# Deserialized objects, which are saved raw
+
+
+def loaded(text: str) -> Any:
+    (saved,) = serializers.deserialize("json", text)
+    saved.save()
+    return saved.object
+
+
+@pytest.mark.django_db
+def test_a_deserialized_row_keeps_its_version_where_there_is_none() -> None:
+    seat = Seat.objects.create()
+    seat.guest = "Ada"
+    seat.save()
+    text = serializers.serialize("json", [seat])
+    Seat.objects.all().delete()
+    assert (loaded(text).version, fresh(seat).version) == (2, 2)
+
+
+@pytest.mark.django_db
+def test_over_a_row_that_is_there_it_gets_one_above_both(seat: Seat) -> None:
+    seat.guest = "Ada"
+    seat.save()
+    text = serializers.serialize("json", [seat])
+    for version in (3, 4):
+        assert (loaded(text).version, fresh(seat).version) == (version, version)

@@ -21,7 +21,8 @@ def rows(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 
 
 def held() -> list[dict[str, Any]]:
-    return list(Seat.objects.order_by("pk").values())
+    rows: Any = Seat.objects.order_by("pk").values()
+    return list(rows)
 
 
 def first() -> int:
@@ -70,8 +71,8 @@ def test_set_up_finds_the_same_rows_before_every_schedule(rows: list[dict[str, A
 def test_an_end_is_the_rows_that_differ(rows: list[dict[str, Any]]) -> None:
     found = explore(Scenario(set_up=first, actors=[raise_price, raise_price]))
 
-    (outcome,) = found.outcomes
-    (now,), (before,) = outcome.state["shop_seat"], outcome.state["shop_seat, removed"]
+    state: Any = found.outcomes[0].state
+    (now,), (before,) = state["shop_seat"], state["shop_seat, removed"]
     assert (before["row"], before["price"], now["price"]) == ("0", "0.00", "2.00")
 
 
