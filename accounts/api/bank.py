@@ -5,13 +5,14 @@ from decimal import Decimal
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, connections, router, transaction
+from django.db import IntegrityError, connections, router
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja.errors import HttpError
 
 from accounts.amounts import PLACES, parse_amount
 from accounts.api.idempotency import idempotency_key, one_at_a_time
+from accounts.api.limits import bounded_waits
 from accounts.api.schemas import AccountIn, ChangeIn, TransferIn
 from accounts.models import AbstractAccount
 from django_lockstep.http import check_preconditions, etag, not_modified, require_match, seen_elsewhere
@@ -54,7 +55,7 @@ class Bank:
         require_match(request, account)
         limit = Decimal(body.overdraft_limit).quantize(Decimal(1).scaleb(-PLACES))
         try:
-            with seen_elsewhere(account), transaction.atomic(using=self._alias):
+            with seen_elsewhere(account), bounded_waits(using=self._alias):
                 written = account.update_if_unchanged(overdraft_limit=limit)
         except IntegrityError as error:
             raise HttpError(409, "The balance is below this limit already") from error

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import connections, transaction
+from django.db import connections
 from django.http import HttpRequest
 from ninja.errors import HttpError
+
+from accounts.api.limits import bounded_waits
 
 __all__ = ["idempotency_key", "one_at_a_time"]
 
@@ -45,12 +47,12 @@ def _unquoted(header: str) -> str:
 
 @contextmanager
 def one_at_a_time(key: str | None, *, scope: str, using: str) -> Iterator[None]:
-    """Run the block in a transaction, and refuse to run it while another request with this key is in progress.
+    """Run the block in a transaction with `bounded_waits`, and not while another request with this key is in progress.
 
     A transaction-level advisory lock on scope and key, tried without waiting; none on other databases than PostgreSQL,
     where the second request waits for the account instead. Raises ``HttpError`` 409.
     """
-    with transaction.atomic(using=using):
+    with bounded_waits(using=using):
         if key is not None and connections[using].vendor == "postgresql":
             with connections[using].cursor() as cursor:
                 name = f"accounts.api:{scope}\n{key}"

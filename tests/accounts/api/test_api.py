@@ -339,3 +339,29 @@ def test_a_conflict_that_outlasts_the_retries_is_503(
         response = api.post(f"/accounts/{account.pk}/deposit", {"amount": "1"})
     assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
     assert response.headers["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("conditional", [False, True], ids=["plain", "If-Match"])
+@pytest.mark.parametrize("operation", ["deposit", "withdraw", "transfer", "limit"])
+def test_a_locked_row_keeps_no_request_for_ever(
+    operation: str, conditional: bool, other: Session, settings: Any
+) -> None:
+    settings.ACCOUNTS_API_LOCK_TIMEOUT = 0.05
+    account, target = AccountFactory.create(balance=100), AccountFactory.create()
+    tag = {"If-Match": etag(account)} if conditional or operation == "limit" else {}
+    other.begin()
+    other.run(lambda: list(Account.objects.select_for_update()))
+
+    if operation == "transfer":
+        body = {"source": str(account.pk), "target": str(target.pk), "amount": "1"}
+        response = Api(account.user).post("/transfers", body, **tag)
+    elif operation == "limit":
+        response = Api(staff("view", "change")).put(f"/accounts/{account.pk}", {"overdraft_limit": "1"}, **tag)
+    else:
+        response = Api(account.user).post(f"/accounts/{account.pk}/{operation}", {"amount": "1"}, **tag)
+
+    other.end()
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert not Entry.objects.exists()
