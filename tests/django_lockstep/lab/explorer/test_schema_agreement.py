@@ -23,12 +23,14 @@ MOST = 80
 
 
 def explored_whole(drawing: Drawing) -> tuple[Exploration, Exploration] | None:
-    """Explore with and without reduction; None where the rows do not fit the schema, or there is too much to run."""
+    """Explore with and without reduction; None where the rows do not fit the schema, or too much is run, or nothing."""
     try:
         with made(*drawing.schema):
             scenario = race_on(drawing.tables, drawing.rows, *drawing.actors)
             full = explore(scenario, reduction="none", max_schedules=MOST, raises=DatabaseError)
-            return (full, explore(scenario, raises=DatabaseError)) if full.verdict != "incomplete" else None
+            if full.verdict in {"incomplete", "vacuous"}:
+                return None
+            return full, explore(scenario, raises=DatabaseError)
     except DatabaseError:
         return None
 
