@@ -36,6 +36,7 @@
     │   ├── Nondeterminism
     │   │   └── Overtaken
     │   └── Stuck
+    │       └── Endless
     ├── SimulationError                django_lockstep.lab.simulator.errors
     └── AnomaliesError                 django_lockstep.lab.anomalies.errors
 

@@ -5,7 +5,9 @@ ExplorerError
 ├── NotWritable        a step or a table has no place in a spec of isolationtester
 ├── ScheduleError      a schedule asks for a move that nobody can make
 ├── Nondeterminism     the same schedule met other statements
+│   └── Overtaken      waiters went on in another order than they came
 └── Stuck              a step neither ends nor waits for a lock
+    └── Endless        a run takes more steps than it may
 """
 
 from __future__ import annotations
