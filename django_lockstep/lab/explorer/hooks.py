@@ -6,6 +6,7 @@ COPY, cursors of the driver) passes ``wait``, through which psycopg sends everyt
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from types import GeneratorType
@@ -27,6 +28,10 @@ _MOST_VALUES = 3
 _BOOLEAN = 16
 """The type's number in every PostgreSQL."""
 _ISOLATION = {1: "read committed", 2: "repeatable read", 3: "serializable", 4: "serializable"}
+
+
+_SETS = re.compile(r"(?:^|;)\s*(?:RE)?SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)|\bset_config\b", re.IGNORECASE)
+"""May change the session for longer than a transaction."""
 
 
 class Gate(Protocol):
@@ -57,6 +62,19 @@ class Hooks:
         self.isolation = self.setting("default_transaction_isolation")
         self.read_only = self.setting("default_transaction_read_only") == "on"
         wrapper.execute_wrappers.append(self._executed)
+        self._given = self._chosen()
+        self._has_set = False
+
+    @property
+    def is_as_given(self) -> bool:
+        """Whether the session is as it was opened, as far as that can be seen: with no setting of the code's own."""
+        return not self._has_set and self._chosen() == self._given
+
+    def _chosen(self) -> tuple[Any, ...]:
+        """Return what the driver's connection can be told."""
+        driver = self._driver
+        modes = (driver.autocommit, driver.isolation_level, driver.read_only, driver.deferrable)
+        return (*modes, driver.prepare_threshold, driver.row_factory, driver.cursor_factory)
 
     def remove(self) -> None:
         """Take the hooks off."""
@@ -141,6 +159,7 @@ class Hooks:
         )
 
     def _pass(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
+        self._has_set = self._has_set or bool(_SETS.search(operation.sql))
         self._gate.before(operation)
         self._inside = True
         try:

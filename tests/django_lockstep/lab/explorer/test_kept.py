@@ -1,11 +1,12 @@
 """What an exploration keeps for the next one of the same process, and when it lets go of it."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.db import connection
 from django.db.models import F
+from psycopg import IsolationLevel
 
 from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore
 from tests.django_lockstep.lab.explorer import stories
@@ -68,11 +69,32 @@ def test_sessions_that_the_server_has_ended_are_replaced() -> None:
     assert backends.isdisjoint(first)
 
 
-def test_a_session_that_an_actor_has_changed_is_not_kept() -> None:
+def by_set() -> None:
+    execute("SET statement_timeout = '1h'")
+
+
+def by_function() -> None:
+    execute("SELECT set_config('lock_timeout', '1h', false)")
+
+
+def by_something_unknown() -> None:
+    execute("DO $$ BEGIN PERFORM set_config('work_mem', '5MB', false); END $$")
+
+
+def in_the_driver() -> None:
+    connection.connection.isolation_level = IsolationLevel.REPEATABLE_READ
+
+
+def execute(sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+@pytest.mark.parametrize("change", [by_set, by_function, by_something_unknown, in_the_driver])
+def test_a_session_that_an_actor_has_changed_is_not_kept(change: Callable[[], None]) -> None:
     def changing(pk: int) -> None:
         noting(pk)
-        with connection.cursor() as cursor:
-            cursor.execute("SET work_mem = '5MB'")
+        change()
 
     explore(Scenario(set_up=stories.one_seat, actors=[changing], observe=stories.price))
     first = set(backends)
