@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import F
 from psycopg import IsolationLevel
 
-from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore
+from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore, kept
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
@@ -38,7 +38,10 @@ def others() -> int:
     return int(query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")) - 1
 
 
-def test_the_next_exploration_goes_on_with_the_sessions_and_threads_of_the_one_before() -> None:
+def test_the_next_exploration_goes_on_with_the_sessions_and_threads_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept, "IDLE", 60.0)  # a machine may stand still for a second
     explore(SCENARIO)
     first, threads = set(backends), set(threading.enumerate())
     explore(SCENARIO)
