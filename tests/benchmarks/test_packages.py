@@ -11,7 +11,7 @@ from benchmarks.packages.cases import CASES
 from benchmarks.suite import Options, Section
 
 ABSENT = sorted({case.package for case in CASES if not case.installed})
-FOUND = {"name": "otp:verify-token", "schedules": 10, "seconds": 0.5, "steps": 8, "reason": "Schedule AB: wrong"}
+FOUND = {"name": "package:case", "schedules": 10, "seconds": 0.5, "steps": 8, "reason": "Schedule AB: wrong"}
 
 
 def explored(monkeypatch: pytest.MonkeyPatch, *verdicts: str) -> Section:
