@@ -23,18 +23,18 @@ BLOCKED = b"blocked"
 _BLOCKED = """
 SELECT pid, pg_blocking_pids(pid) || pg_safe_snapshot_blocking_pids(pid) FROM unnest($1::int[]) AS pid
 """
-_SCHEMA = """
+_VERSIONED = ("pg_attrdef", "pg_constraint", "pg_policy", "pg_proc", "pg_rewrite", "pg_trigger", "pg_type")
+_VERSIONS = ", ".join(
+    f"(SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM {table} WHERE oid >= 16384)"
+    for table in _VERSIONED
+)
+_SCHEMA = f"""
 SELECT current_schemas(false)::text,
        (SELECT sum(hashtextextended(concat_ws(' ', oid, relname, relkind, relnamespace, relhassubclass, relchecks), 0))
         FROM pg_class WHERE oid >= 16384),
        (SELECT sum(hashtextextended(concat_ws(' ', attrelid, attnum, xmin), 0)) FROM pg_attribute
-        WHERE attrelid >= 16384 AND attnum > 0),
+        WHERE attrelid >= 16384 AND attnum > 0), {_VERSIONS}
 """
-_VERSIONED = ("pg_attrdef", "pg_constraint", "pg_policy", "pg_proc", "pg_rewrite", "pg_trigger", "pg_type")
-_SCHEMA += ", ".join(
-    f"(SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM {table} WHERE oid >= 16384)"
-    for table in _VERSIONED
-)
 """Something else after every change of a table, column, constraint, index, trigger, rule, policy or function.
 
 Not the rows of pg_class as they are: statistics stand in them, which are written all the time.

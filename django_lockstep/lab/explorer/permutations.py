@@ -9,6 +9,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.explorer.copies import quoted
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.literals import braceless, literal_sql
 from django_lockstep.lab.explorer.operations import Operation
@@ -105,7 +106,7 @@ class Permutation:
     def parts(self, shown: dict[str, str]) -> Iterator[str]:
         """Yield the sessions, the one that shows the end, and the permutation."""
         for session in [*self._sessions.values(), _Session("end", steps=list(shown.items()))]:
-            lines = [f"session {_quoted(session.name)}", block("setup", "; ".join(session.setup), line=True)]
+            lines = [f"session {quoted(session.name)}", block("setup", "; ".join(session.setup), line=True)]
             lines += [block(f"step {name}", sql, line=True) for name, sql in session.steps]
             if session.steps:
                 yield "\n".join(lines)
@@ -120,7 +121,3 @@ def block(head: str, sql: str, *, line: bool = False) -> str:
     """Return a block of a spec, in one line where it is short."""
     text = braceless(sql)
     return f"{head} {{ {text}; }}" if line else f"{head}\n{{\n{text};\n}}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

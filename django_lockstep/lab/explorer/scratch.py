@@ -30,6 +30,7 @@ from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.loader import MigrationLoader
 
+from django_lockstep.lab.explorer.copies import quoted
 from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX, is_scratch
 from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.kept import close_idle_sessions
@@ -105,7 +106,7 @@ def _scratch(aliases: Sequence[str]) -> Iterator[None]:
 
 def _drop(cursor: Any, name: str) -> None:
     with suppress(Error):  # where the server is gone, the next run drops it
-        cursor.execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
+        cursor.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
 
 
 def _require_right(cursor: Any) -> None:
@@ -131,7 +132,7 @@ def _copied(cursor: Any, aliases: Sequence[str]) -> str:
         if not cursor.rowcount:
             _make(cursor, aliases, project=project, template=template)
         name = _claimed_name(cursor, project)
-        cursor.execute(f"CREATE DATABASE {_quoted(name)} TEMPLATE {_quoted(template)}")
+        cursor.execute(f"CREATE DATABASE {quoted(name)} TEMPLATE {quoted(template)}")
     finally:
         cursor.execute(_UNLOCK, [template])
     return name
@@ -143,8 +144,8 @@ def _make(cursor: Any, aliases: Sequence[str], *, project: str, template: str) -
     with _pointed(aliases, name):
         connections[aliases[0]].creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
     # A template cannot be copied while somebody is connected to it.
-    cursor.execute(f"ALTER DATABASE {_quoted(name)} ALLOW_CONNECTIONS false")
-    cursor.execute(f"ALTER DATABASE {_quoted(name)} RENAME TO {_quoted(template)}")
+    cursor.execute(f"ALTER DATABASE {quoted(name)} ALLOW_CONNECTIONS false")
+    cursor.execute(f"ALTER DATABASE {quoted(name)} RENAME TO {quoted(template)}")
 
 
 def _claimed_name(cursor: Any, project: str) -> str:
@@ -161,7 +162,7 @@ def _drop_unused(cursor: Any, project: str, *, template: str) -> None:
         if not cursor.fetchone()[0]:
             continue
         with suppress(DatabaseError):  # somebody looks at what is left of it
-            cursor.execute(f"DROP DATABASE IF EXISTS {_quoted(name)}")
+            cursor.execute(f"DROP DATABASE IF EXISTS {quoted(name)}")
         cursor.execute(_UNLOCK, [name])
 
 
@@ -188,10 +189,6 @@ def _pointed(aliases: Sequence[str], name: str) -> Iterator[None]:
 def _disconnect(connection: Any) -> None:
     connection.close()
     connection.close_pool()
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'  # made of letters, digits and underscores only
 
 
 # Names

@@ -14,6 +14,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.controller import Chooser
+from django_lockstep.lab.explorer.copies import quoted
 from django_lockstep.lab.explorer.dumps import Dump
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.operations import Operation
@@ -149,8 +150,8 @@ class _Recorder:
         shown = {}
         for number, name in enumerate(sorted(written & self._tables), start=1):
             table = catalog.get(name)
-            order = _quoted(table.pk) if table is not None and table.pk else "1"
-            shown[f"end{number}"] = f"SELECT * FROM {_quoted(name)} ORDER BY {order}"
+            order = quoted(table.pk) if table is not None and table.pk else "1"
+            shown[f"end{number}"] = f"SELECT * FROM {quoted(name)} ORDER BY {order}"
         return shown
 
 
@@ -186,7 +187,3 @@ def _head(run: Run) -> Iterator[str]:
     lines = [f"Schedule {run.schedule}", *waits, *errors]
     yield "\n".join(f"# {' '.join(line.split())}" for line in lines)
     yield f"setup\n{{\nCREATE SCHEMA {SCHEMA};\nSET search_path = {SCHEMA};\n}}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
