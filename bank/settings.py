@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 import dj_database_url
-from django.core.management.utils import get_random_secret_key
+
+from bank.secret_key import kept_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 DEBUG = os.environ.get("DJANGO_DEBUG", "0") == "1"
-# A random key ends every session with its process: right for commands, never needed where the environment names one.
-SECRET_KEY = os.environ.get("DJANGO_SECRET_KEY") or ("only-for-development" if DEBUG else get_random_secret_key())
+SECRET_KEY = os.environ.get("DJANGO_SECRET_KEY") or kept_key(BASE_DIR / ".bank" / "secret_key")
 ALLOWED_HOSTS = os.environ.get("DJANGO_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
 CSRF_TRUSTED_ORIGINS = [origin for origin in os.environ.get("DJANGO_CSRF_TRUSTED_ORIGINS", "").split(",") if origin]
 
@@ -95,6 +95,16 @@ USE_TZ = True
 
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / ".bank" / "static"
+
+# Errors of requests, with their tracebacks, and warnings go to stderr, with DEBUG and without.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {"django": {"handlers": [], "level": "INFO" if DEBUG else "WARNING"}},
+}
 
 SECURE_SSL_REDIRECT = not DEBUG
 SECURE_HSTS_SECONDS = 0 if DEBUG else 31_536_000

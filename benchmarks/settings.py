@@ -14,6 +14,7 @@ SECRET_KEY = "benchmarks serve nobody"  # noqa: S105
 EMBEDDED_BENCHMARKS = {
     **EMBEDDED,
     "NAME": "benchmarks",
+    "USER": "postgres",  # ALTER SYSTEM
     "PGDATA": os.environ.get("BANK_PGDATA") or BASE_DIR / ".bank" / "benchmarks",
 }
 if not os.environ.get("DATABASE_URL"):

@@ -14,6 +14,8 @@ from bank.embedded.errors import unavailable
 ROOT_STATE = Path("/var/lib/bank-embedded")
 ROOT_ACCOUNT = "pgserver"
 
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR", "TZ")
+
 
 @dataclass(frozen=True)
 class Account:
@@ -95,7 +97,7 @@ def run(
             text=True,
             errors="replace",
             cwd=cwd,
-            env={**_environment(), **(env or {})},
+            env={**environment(), **(env or {})},
             pass_fds=pass_fds,
             umask=0o077,
             # Ctrl-C is for this process, which then knows what it leaves behind, not for half of a start.
@@ -108,10 +110,13 @@ def run(
         raise unavailable(f"{command[0]} cannot be run as {account.name}: {error.strerror}") from error
 
 
-def _environment() -> dict[str, str]:
-    """Return the environment less the caller's home and PG variables, which would turn into settings."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return kept | {"HOME": "/", "LC_ALL": "C"}
+def environment() -> dict[str, str]:
+    """Return what programs need of the environment and nothing else.
+
+    A server keeps it readable in ``/proc`` for as long as it runs: no secret of the application may be in it. PG
+    variables would turn into settings.
+    """
+    return {name: os.environ[name] for name in _KEPT if name in os.environ} | {"HOME": "/", "LC_ALL": "C"}
 
 
 def can(account: Account, right: str, path: Path) -> bool:

@@ -2,14 +2,16 @@
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django.db.backends.postgresql import base
 from django.db.backends.postgresql import client as postgresql_client
+from psycopg import Connection, OperationalError
 
 from bank.embedded.errors import unavailable
+from bank.embedded.roles import APPLICATION_ROLE
 
 if TYPE_CHECKING:
     from bank.embedded.share import Share
@@ -32,10 +34,12 @@ class DatabaseClient(postgresql_client.DatabaseClient):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """A connection to the embedded server; HOST, PORT, USER and PASSWORD of the settings play no part.
+    """A connection to the embedded server; HOST, PORT and PASSWORD of the settings play no part.
 
-    The first connection of a process raises ImproperlyConfigured where the server cannot be had on this machine
-    or with this data folder, OperationalError where it did not start; both say what to do instead.
+    Without USER it is made as the role ``bank``, which owns the database, may make others, and is no superuser;
+    ``postgres`` is the superuser. The first connection of a process raises ImproperlyConfigured where the server cannot
+    be had on this machine or with this data folder, OperationalError where it did not start; both say what to do
+    instead.
     """
 
     client_class = DatabaseClient
@@ -46,12 +50,37 @@ class DatabaseWrapper(base.DatabaseWrapper):
         params.pop("password", None)
         return {**params, **_address(self.settings_dict)}
 
+    @property
+    def pool(self) -> Any:
+        """Return Django's pool, whose own threads start a server again that has died."""
+        options = self.settings_dict["OPTIONS"]
+        given = options.get("pool")
+        if given and (given is True or "connection_class" not in given):
+            ours = {"connection_class": _reconnecting(self.settings_dict)}
+            options["pool"] = ours if given is True else {**ours, **given}
+        return super().pool
+
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """Return a connection; a server that has died since this process joined it is started once more."""
+        if self.pool:
+            return super().get_new_connection(conn_params)
         with suppress(self.Database.OperationalError):
             return super().get_new_connection(conn_params)
         # Whatever it was: with the server surely there, an error that comes again is the caller's.
         return super().get_new_connection({**conn_params, **_address(self.settings_dict, again=True)})
+
+
+def _reconnecting(settings_dict: dict[str, Any]) -> type[Connection[Any]]:
+    """Return the class of connections by which a pool does what ``get_new_connection`` does."""
+
+    class Reconnecting(Connection[Any]):
+        @classmethod
+        def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:
+            with suppress(OperationalError):
+                return super().connect(conninfo, **kwargs)
+            return super().connect(conninfo, **{**kwargs, **_address(settings_dict, again=True)})
+
+    return Reconnecting
 
 
 def _address(settings_dict: dict[str, Any], *, again: bool = False) -> dict[str, str]:
@@ -59,9 +88,9 @@ def _address(settings_dict: dict[str, Any], *, again: bool = False) -> dict[str,
     share = _share(settings_dict, again=again)
     name = settings_dict["NAME"]
     # A test database is Django's to make and to drop; its absence must show.
-    if name and not name.startswith(TEST_DATABASE_PREFIX) and name != settings_dict["TEST"]["NAME"]:
-        share.have_database(name)
-    return share.address
+    ours = name and not name.startswith(TEST_DATABASE_PREFIX) and name != settings_dict["TEST"]["NAME"]
+    share.provide(name if ours else None)
+    return {**share.address, "user": settings_dict["USER"] or APPLICATION_ROLE}
 
 
 def _share(settings_dict: dict[str, Any], *, again: bool = False) -> "Share":

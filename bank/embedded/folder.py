@@ -33,6 +33,12 @@ class Folder:
     path: Path
     owner: Account
 
+    @property
+    def made(self) -> tuple[int, int]:
+        """What distinguishes this cluster from another one that has the same path later."""
+        status = (self.path / "PG_VERSION").stat()
+        return status.st_ino, status.st_mtime_ns
+
 
 def prepare(configured: Path, *, guard: int) -> Folder:
     """Return the data folder that belongs to a configured path, made where it is missing.
@@ -121,7 +127,11 @@ def _check(folder: Folder) -> None:
         raise unusable(folder.path, "it is not empty, and what it holds is no PostgreSQL data")
     if version != binaries.MAJOR_VERSION:
         programs = binaries.MAJOR_VERSION
-        raise unusable(folder.path, f"it is of PostgreSQL {version}, and the programs are of PostgreSQL {programs}")
+        raise unusable(
+            folder.path,
+            f"it is of PostgreSQL {version}, and the programs are of PostgreSQL {programs} (docs/embedded.md says "
+            "how to carry the data over)",
+        )
 
 
 def _version(path: Path) -> str | None:

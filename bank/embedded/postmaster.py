@@ -14,7 +14,7 @@ from bank.embedded.errors import unusable
 from bank.embedded.folder import Folder, short_name
 
 PORT = "5432"
-_SUPERUSER = "postgres"
+SUPERUSER = "postgres"
 _SOCKET = f".s.PGSQL.{PORT}"
 # The bytes of a socket's path: 103 on macOS, 107 on Linux.
 _LONGEST_SOCKET = 103
@@ -32,13 +32,13 @@ def answer(target: Mapping[str, str] | None) -> pq.Ping:
 def address(folder: Folder) -> dict[str, str] | None:
     """Return the address of the server that runs, or ran last, in this folder, as the words of a connection string.
 
-    None without one, and for a server that was started by hand without a socket.
+    It is the superuser's. None without one, and for a server that was started by hand without a socket.
     """
     lines = _pid_file(folder)
     # A copy of a data folder brings the file along, and with it the way to the other folder's server.
     if len(lines) < 5 or Path(lines[1]) != folder.path or not lines[4]:
         return None
-    return {"host": lines[4], "port": lines[3], "user": _SUPERUSER}
+    return {"host": lines[4], "port": lines[3], "user": SUPERUSER}
 
 
 def new_socket_folder(folder: Folder) -> Path:

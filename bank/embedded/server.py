@@ -18,7 +18,16 @@ from bank.embedded.folder import Folder
 logger = logging.getLogger(__name__)
 
 # All else is PostgreSQL's default: a commit is on the disk when it returns.
-_SETTINGS = {"listen_addresses": "", "unix_socket_permissions": "0700", "max_connections": "200"}
+_SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "200",
+    # Without limits one forgotten session that holds a lock stops everybody who needs it, for ever. Who needs longer
+    # says so with SET. A lock is waited for less long than a statement may take, so that the error names the lock.
+    "lock_timeout": "30s",
+    "statement_timeout": "5min",
+    "idle_in_transaction_session_timeout": "5min",
+}
 _LOG = "server.log"
 # Recovery after a crash belongs to the start, and is not to be broken off.
 _START_SECONDS = "300"

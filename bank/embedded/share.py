@@ -1,24 +1,22 @@
 """A process's share in a server: it begins with the first connection and ends with the process."""
 
+import logging
 import os
 import threading
-from contextlib import suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
 
-import psycopg
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
-
-from bank.embedded import account, binaries, locks, server
+from bank.embedded import account, binaries, locks, roles, server, watchdog
 from bank.embedded.errors import unusable
 from bank.embedded.folder import Folder, prepare
+
+logger = logging.getLogger(__name__)
 
 
 class Share:
     """The share of this process in the server of one data folder, as ``share_of`` gives it.
 
-    ``address`` holds the server's address as the words of a connection string.
+    ``address`` holds the server's address as the words of a connection string, the superuser's.
     """
 
     def __init__(self, configured: Path) -> None:
@@ -27,7 +25,8 @@ class Share:
         self._locks = configured.with_name(configured.name + ".locks")
         self._folder: Folder | None = None
         self._lease: int | None = None
-        self._databases: set[str] = set()
+        self._made: tuple[int, int] | None = None
+        self._provided: set[str | None] = set()
 
     def join(self) -> None:
         """Make sure that the server runs, and goes on running while this process does.
@@ -58,30 +57,35 @@ class Share:
         finally:
             locks.release(guard)
 
-    def have_database(self, name: str) -> None:
-        """Make sure that the database exists; raise psycopg.Error where the server does not answer or refuses."""
-        if name in self._databases:
-            return
-        with psycopg.connect(make_conninfo(**self.address, dbname="postgres"), autocommit=True) as connection:
-            if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [name]).rowcount:
-                # Of two processes that miss it, one is told in either of two ways that the other made it.
-                with suppress(psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
-                    connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        self._databases.add(name)
+    def provide(self, database: str | None) -> None:
+        """Do what ``roles.provide`` does, once; raise what it raises."""
+        if database not in self._provided:
+            roles.provide(self.address, database)
+            self._provided.add(database)
 
     def _join(self, guard: int) -> None:
         # Taken before the start: a process killed in between leaves a server that others may adopt and stop.
         lease = locks.take(self._locks / "users", shared=True)
         try:
-            self._folder = prepare(self._configured, guard=guard)
-            self.address = server.ensure_running(self._folder, self._locks / "server")
+            self._prepare(guard)
         except BaseException:
             self._give_up(lease)
             raise
         if self._lease is not None:
             locks.release(self._lease)
         self._lease = lease
-        self._databases.clear()
+        self._provided.clear()
+
+    def _prepare(self, guard: int) -> None:
+        self._folder = prepare(self._configured, guard=guard)
+        made, self._made = self._made, self._folder.made
+        if made not in (None, self._made):
+            logger.warning(
+                "The data folder %s was deleted or replaced while this process used it, and its data with it.",
+                self._folder.path,
+            )
+        self.address = server.ensure_running(self._folder, self._locks / "server")
+        watchdog.ensure(self._folder, self._locks)
 
     def _give_up(self, lease: int) -> None:
         """Release the lease, and stop the server if it was the last one."""

@@ -45,6 +45,27 @@ def user(pgdata: str) -> None:
     connection.close()
 
 
+def pooled(pgdata: str) -> None:
+    """Do what ``user`` does with connections of a pool that is more patient than any test."""
+    settings.configure(
+        DATABASES={
+            "default": {
+                "ENGINE": "bank.embedded",
+                "NAME": "bank",
+                "PGDATA": pgdata,
+                "CONN_HEALTH_CHECKS": True,
+                "OPTIONS": {"pool": {"min_size": 1, "timeout": 600}},
+            }
+        },
+        USE_TZ=True,
+    )
+    django.setup()
+    for line in sys.stdin:
+        tell({"value": ask(json.loads(line))})
+        connection.close()
+    connection.pool.close()  # type: ignore[attr-defined]
+
+
 def spawner(pgdata: str) -> None:
     """Have a spawned child use the server, and outlive it without using it."""
     child = multiprocessing.get_context("spawn").Process(target=_spawned, args=(pgdata,))

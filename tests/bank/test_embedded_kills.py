@@ -7,6 +7,10 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
+from bank.embedded import locks
+from bank.embedded.share import Share
 from tests.bank.processes import (
     STARTED,
     User,
@@ -19,13 +23,41 @@ from tests.bank.processes import (
 )
 
 
-def test_the_server_of_a_killed_last_user_is_adopted_and_stopped_by_the_next(pgdata: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_server_of_a_killed_last_user_ends_by_itself(pgdata: Path, number: int) -> None:
     with User(pgdata) as killed:
+        killed.sql("SELECT 1")
+        killed.kill(number)
+    wait_for_servers_end(pgdata)
+
+
+def test_without_a_watchdog_the_next_user_adopts_and_stops_it(pgdata: Path) -> None:
+    lock_folder = pgdata.with_name("pgdata.locks")
+    lock_folder.mkdir(mode=0o700, exist_ok=True)
+    with locks.holding(lock_folder / "watchdog"), User(pgdata) as killed:
         started = killed.sql(STARTED)
         killed.kill()
-    assert not server_is_gone(pgdata)
+        assert not server_is_gone(pgdata)
+        with User(pgdata) as user:
+            assert user.sql(STARTED) == started
+            user.end()
+    assert server_is_gone(pgdata)
+
+
+def test_the_watchdog_ends_with_the_server(pgdata: Path) -> None:
     with User(pgdata) as user:
-        assert user.sql(STARTED) == started
+        user.sql("SELECT 1")
+        assert not lock_is_free(pgdata, "watchdog")
+        user.end()
+    locks.release(locks.take(pgdata.with_name("pgdata.locks") / "watchdog"))
+
+
+def test_a_pool_has_a_server_again_at_once(pgdata: Path) -> None:
+    with User(pgdata, "pooled") as user:
+        started = user.sql(STARTED)
+        os.kill(postmaster(pgdata), signal.SIGKILL)
+        wait_for_servers_end(pgdata)
+        assert user.sql(STARTED) > started, "and long before the pool gives up"
         user.end()
     assert server_is_gone(pgdata)
 
@@ -136,6 +168,20 @@ def test_a_data_folder_deleted_under_its_server_is_made_anew(open_pgdata: Path) 
         other.end()
     assert server_is_gone(open_pgdata)
     with suppress(ProcessLookupError):  # it notices by itself within a minute
+        os.kill(server_without_folder, signal.SIGQUIT)
+
+
+def test_a_data_folder_deleted_under_a_process_is_said(open_pgdata: Path, caplog: pytest.LogCaptureFixture) -> None:
+    share = Share(open_pgdata)
+    share.join()
+    share.join()
+    assert not caplog.records
+    server_without_folder = postmaster(open_pgdata)
+    shutil.rmtree(open_pgdata)
+    share.join()
+    assert f"{open_pgdata} was deleted or replaced" in caplog.text
+    share.leave()
+    with suppress(ProcessLookupError):
         os.kill(server_without_folder, signal.SIGQUIT)
 
 

@@ -53,23 +53,21 @@ class OutsideSession:
         self._wrapper.ensure_connection()
         self.driver: Any = self._wrapper.connection
         try:
-            self.superuser = self._checked()
+            self._check_address()
+            self.superuser, self.skips_triggers = self.driver.execute(_rights(self.driver)).fetchone()
         except NotExplorable:
             self._wrapper.close()
             raise
         self.pooled = "pool" in self._wrapper.settings_dict["OPTIONS"]
         self.driver.pgconn.prepare(BLOCKED, _BLOCKED.encode())
 
-    def _checked(self) -> bool:
-        """Return whether the session may do everything; raise `NotExplorable` if it is not the one it seems to be."""
-        asked = "SELECT current_setting('is_superuser')::bool, pg_backend_pid()"
-        superuser, pid = self.driver.execute(asked).fetchone()
-        if pid != self.driver.info.backend_pid:
+    def _check_address(self) -> None:
+        """Raise `NotExplorable` if the session is not the one it seems to be."""
+        if self.driver.execute("SELECT pg_backend_pid()").fetchone()[0] != self.driver.info.backend_pid:
             raise NotExplorable(
                 f"Database {self._wrapper.alias!r} is reached through a connection pooler, so that the server cannot "
                 "be asked which session waits for which; the explorer needs the server's own address"
             )
-        return bool(superuser)
 
     @property
     def holder(self) -> Any:
@@ -130,3 +128,13 @@ def catalog_of(session: OutsideSession) -> Catalog:
             del _catalogs[next(iter(_catalogs))]
     catalog.forget_rekeyed()
     return catalog
+
+
+def _rights(driver: Any) -> str:
+    """Return the query for whether a session may do everything, and whether it may put rows back without triggers.
+
+    PostgreSQL 15 can grant the latter: ``GRANT SET ON PARAMETER session_replication_role TO role``.
+    """
+    superuser = "current_setting('is_superuser')::bool"
+    granted = "has_parameter_privilege('session_replication_role', 'SET')"
+    return f"SELECT {superuser}, {granted if driver.info.server_version >= 150000 else superuser}"

@@ -65,7 +65,7 @@ class Server:
         except BaseException:
             self._session.close()
             raise
-        self._replica = "SET LOCAL session_replication_role = replica; " if self._session.superuser else ""
+        self._replica = "SET LOCAL session_replication_role = replica; " if self._session.skips_triggers else ""
         self.sessions = Sessions(self._cursor(), pooled=self._session.pooled)
         self._storage = Storage(self._session)
 
