@@ -17,4 +17,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)  # what shells say of a program that Ctrl-C ended; a traceback would say no more

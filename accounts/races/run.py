@@ -9,7 +9,7 @@ from typing import TextIO
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db import DatabaseError, connections, router
+from django.db import DatabaseError, InterfaceError, OperationalError, connections, router
 
 from accounts.binding import account_model
 from accounts.engine import EngineName
@@ -29,6 +29,7 @@ from django_lockstep.lab.simulator.database import (
     require_row_locks,
     require_tables,
 )
+from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
 from django_lockstep.lab.simulator.plan import Plan
 from django_lockstep.lab.simulator.progress import progress
@@ -236,10 +237,8 @@ def _require(scene: Scene, *, workers: int) -> None:
 @contextlib.contextmanager
 def _ground(scene: Scene, notes: list[str]) -> Iterator[tuple[Ground, Post]]:
     """Provide the ground, and clean up whatever happens in the block; what a reader should know goes to the notes."""
-    if settings.DEBUG:
-        notes.append("DEBUG is on: Django keeps a log of the statements, which slows every strategy down.")
     name, database = new_name(), connections[scene.using].settings_dict["NAME"]
-    with held(name, using=scene.using):
+    with _losses_told(scene.using, notes), held(name, using=scene.using):
         ground = Ground.make(scene.model, using=scene.using, name=name)
         try:
             yield ground, Post(alias=scene.using, database=database, session=name)
@@ -248,11 +247,25 @@ def _ground(scene: Scene, notes: list[str]) -> Iterator[tuple[Ground, Post]]:
                 notes.append(f"Kept: the accounts of user {name}. simulate --clean removes them.")
             else:
                 _purge(ground, notes)
+    if settings.DEBUG:
+        notes.append("DEBUG is on: Django keeps a log of the statements, which slows every strategy down.")
+
+
+@contextlib.contextmanager
+def _losses_told(using: str, notes: Sequence[str]) -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        told = f"The connection to database {using!r} was lost: {reason}"
+        raise SimulationError(" ".join([f"{told}.", *notes])) from error
 
 
 def _purge(ground: Ground, notes: list[str]) -> None:
     name = ground.user.get_username()
     try:
+        # The block may have ended because this process's connection did.
+        connections[ground.using].close_if_unusable_or_obsolete()
         # A worker that had to be killed may hold locks until its server process has noticed.
         end_sessions(ground.using, [name])
         ground.purge()

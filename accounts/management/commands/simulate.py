@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import InterfaceError, OperationalError
 
 from accounts.management.simulation import add_arguments, run_of, scene_of
 from accounts.races.ground import PurgeError
@@ -76,7 +77,7 @@ class Command(BaseCommand):
             scene = scene_of(options)
         with _told():
             found = list(Remains.found(scene.model, using=scene.using))
-        failed = [remains.name for remains in found if not self._removed(remains)]
+            failed = [remains.name for remains in found if not self._removed(remains)]
         if not found:
             self.stdout.write("No simulation has left anything behind.")
         if failed:
@@ -126,8 +127,8 @@ def _told() -> Iterator[None]:
     """Say what kept the simulation from running."""
     try:
         yield
-    except SimulationError as error:
-        raise CommandError(str(error)) from error
+    except (SimulationError, OperationalError, InterfaceError) as error:
+        raise CommandError(str(error).strip()) from error
     except KeyboardInterrupt as error:
         raise CommandError("Interrupted twice: ended without a report", returncode=130) from error
 

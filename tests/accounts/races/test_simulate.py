@@ -21,7 +21,7 @@ from accounts.races.run import NAMES
 from django_lockstep.lab.simulator.sweep import Point
 from tests.accounts.races.commands import any_left, manage, sessions, simulating
 from tests.django_lockstep.lab.made import LOST, ending, load_report, naive, row, story_report, story_row, sweep_report
-from tests.support.sessions import until
+from tests.support.sessions import query, until
 
 SMALL = {"workers": 2, "operations": 10, "strategies": ["pessimistic"]}
 
@@ -345,6 +345,19 @@ def test_ctrl_c_tells_what_was_measured_and_leaves_nothing() -> None:
     assert (row["cut_short"], row["verdict"], row["casualties"]) == (True, "correct", [])
     assert row["entries"] == row["succeeded"] > 0
     assert err.strip() == "CommandError: Interrupted by SIGINT"
+    assert not Entry.objects.exists()
+    assert not get_user_model().objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lost_connection_is_said_in_a_sentence_and_leaves_nothing() -> None:
+    with simulating("--format", "json", "--duration", "3", "--strategies", "pessimistic") as process:
+        ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory'"
+        assert query(ended) == 1
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 1
+    assert err.startswith("CommandError: The connection to database 'default' was lost: terminating connection due to")
+    assert "Traceback" not in err
     assert not Entry.objects.exists()
     assert not get_user_model().objects.exists()
 
