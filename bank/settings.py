@@ -54,6 +54,7 @@ ASGI_APPLICATION = "bank.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "bank" / "templates"],  # over those of the apps
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

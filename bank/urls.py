@@ -1,14 +1,21 @@
 """URLs of the demo bank."""
 
 from django.contrib import admin
+from django.shortcuts import redirect
+from django.templatetags.static import static
 from django.urls import include, path
 from django.views.generic import RedirectView
 
 from accounts.api import account_api
 from django_lockstep.editing.api import api as editing_api
 
+admin.site.site_title = "Bank"
+admin.site.site_header = "Bank: the demo of django-lockstep"
+admin.site.index_title = "Accounts, leases and edit locks"
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("favicon.ico", lambda request: redirect(static("bank/icon.svg"))),
     path("admin/", admin.site.urls),
     path("lab/", include("django_lockstep.lab.urls")),
     path("api/", account_api().urls),

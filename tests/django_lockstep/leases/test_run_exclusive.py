@@ -202,8 +202,8 @@ def test_purge_deletes_what_ended_long_ago(manage: Callable[..., str]) -> None:
         Lease.objects.acquire(key, 60)
     Lease.objects.filter(key="old").update(expires_at="2020-01-01T00:00Z")
     Lease.objects.filter(key="new").force_release()
-    assert manage("purge_leases", "--older-than", "1d", "--dry-run") == "1 leases would be deleted.\n"
-    assert manage("purge_leases", "--older-than", "1d") == "1 leases deleted.\n"
+    assert manage("purge_leases", "--older-than", "1d", "--dry-run") == "Leases that would be deleted: 1\n"
+    assert manage("purge_leases", "--older-than", "1d") == "Leases deleted: 1\n"
     assert set(Lease.objects.values_list("key", flat=True)) == {"held", "new"}
 
 

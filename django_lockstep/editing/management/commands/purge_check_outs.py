@@ -20,4 +20,4 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Say how many there were."""
         ended, deleted = purge(using=options["database"])
-        self.stdout.write(f"{ended} expired check-outs ended, {deleted} old ones deleted.")
+        self.stdout.write(f"Expired check-outs ended: {ended}; old ones deleted: {deleted}")

@@ -27,6 +27,6 @@ class Command(BaseCommand):
         """Delete, or count."""
         leases = Lease.objects.db_manager(options["database"])
         if options["dry_run"]:
-            self.stdout.write(f"{leases.ended(options['older_than']).count()} leases would be deleted.")
+            self.stdout.write(f"Leases that would be deleted: {leases.ended(options['older_than']).count()}")
         else:
-            self.stdout.write(f"{leases.purge(options['older_than'])} leases deleted.")
+            self.stdout.write(f"Leases deleted: {leases.purge(options['older_than'])}")

@@ -44,9 +44,9 @@ def test_it_deletes_what_was_decided_long_ago(manage: Callable[..., str], accoun
     decided(recent := QueuedChange.deposit(account.pk, 2), days=29)
     pending = QueuedChange.deposit(account.pk, 3)
     QueuedChange.objects.filter(pk=pending.pk).update(queued_at="2020-01-01T00:00Z", decided_at="2020-01-01T00:00Z")
-    assert manage("--older-than", "30d", "--dry-run") == "2 changes would be deleted.\n"
+    assert manage("--older-than", "30d", "--dry-run") == "Changes that would be deleted: 2\n"
     assert QueuedChange.objects.count() == 4
-    assert manage("--older-than", "30d") == "2 changes deleted.\n"
+    assert manage("--older-than", "30d") == "Changes deleted: 2\n"
     assert list(QueuedChange.objects.all()) == [recent, pending]
     assert Entry.objects.count() == 2
 
@@ -57,7 +57,7 @@ def test_a_transaction_deletes_no_more_than_asked(
 ) -> None:
     decided(*[QueuedChange.deposit(account.pk, 1) for _ in range(5)], days=2)
     with CaptureQueriesContext(connection) as captured:
-        assert manage("--older-than", "1d", "--batch-size", size) == "5 changes deleted.\n"
+        assert manage("--older-than", "1d", "--batch-size", size) == "Changes deleted: 5\n"
     assert len([entry for entry in captured if entry["sql"].startswith("DELETE")]) == transactions
 
 

@@ -301,7 +301,7 @@ def test_once_applies_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(5):
         QueuedChange.deposit(account.pk, 1)
     call_command("apply_queued", "--once", "--batch-size", "2")
-    assert capsys.readouterr().out == "5 changes decided.\n"
+    assert capsys.readouterr().out == "Changes decided: 5\n"
     assert booked(account) == [1] * 5
 
 
@@ -318,7 +318,7 @@ def test_sigterm_ends_it_gracefully() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy()) as consumer:
         QueuedChange.deposit(account.pk, 5).wait(60)
         consumer.send_signal(signal.SIGTERM)
-        assert consumer.communicate(timeout=60)[0] == "1 changes decided.\n"
+        assert consumer.communicate(timeout=60)[0] == "Changes decided: 1\n"
     assert consumer.returncode == 0
 
 

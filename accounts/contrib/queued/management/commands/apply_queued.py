@@ -38,7 +38,7 @@ class Command(BaseCommand):
         else:
             with _until_asked_to_stop() as stop:
                 done = run(model, stop, size=size, linger=options["linger"], poll=options["poll"], using=using)
-        self.stdout.write(f"{done} changes decided.")
+        self.stdout.write(f"Changes decided: {done}")
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class Command(BaseCommand):
         # Not the model's own manager, which may be the project's and leave rows out.
         changes = QueuedQuerySet(queue_named(options["model"]), using=options["database"])
         if options["dry_run"]:
-            self.stdout.write(f"{changes.decided(options['older_than']).count()} changes would be deleted.")
+            self.stdout.write(f"Changes that would be deleted: {changes.decided(options['older_than']).count()}")
         else:
             deleted = changes.purge(options["older_than"], size=options["batch_size"])
-            self.stdout.write(f"{deleted} changes deleted.")
+            self.stdout.write(f"Changes deleted: {deleted}")
