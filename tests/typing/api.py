@@ -41,6 +41,7 @@ from django_lockstep.locking import (
     VersionedModel,
     VersionedQuerySet,
     VersionField,
+    ignore_versions,
     lock_row,
     lock_rows,
     merge_fields,
@@ -48,6 +49,7 @@ from django_lockstep.locking import (
     retrying,
     transaction,
     translated_errors,
+    verify_unchanged,
 )
 
 
