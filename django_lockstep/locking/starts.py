@@ -27,5 +27,5 @@ class Microseconds(models.Func):
         return "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)", []
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Take the second and a random number below 2**20: SQLite's clock has milliseconds, in which much can happen."""
+        """Take the second and a random number: SQLite's clock has milliseconds, in which much can happen."""
         return "(CAST((julianday('now') - 2440587.5) * 86400 AS INTEGER) * 1000000 + (random() & 1048575))", []
