@@ -13,6 +13,7 @@ That question is asked before every write of the instance, and when an attribute
 from __future__ import annotations
 
 import enum
+import functools
 import re
 import weakref
 from typing import Any, Protocol
@@ -83,7 +84,7 @@ class _ConnectionLog:
             callbacks: list[Any] = connection.run_on_commit
             callbacks.append((_Savepoints(connection), outcome, False))
             self._follow(callbacks)
-            if not connection.in_atomic_block:
+            if not (connection.in_atomic_block and connection.commit_on_exit):
                 self._commit_flag = _CommitFlag(getattr(connection, _COMMITTED))
                 setattr(connection, _COMMITTED, self._commit_flag)
         return outcome
@@ -97,10 +98,12 @@ class _ConnectionLog:
         """
         connection = self._connection()
         callbacks = [] if connection is None else connection.run_on_commit
-        if callbacks is self._callbacks:
-            if connection is not None and self._commit_flag is not None:
-                self._notice_commit(connection)
-            return
+        if callbacks is not self._callbacks:
+            self._compare(callbacks)
+        if connection is not None and self._commit_flag is not None:
+            self._notice_commit(connection)
+
+    def _compare(self, callbacks: list[Any]) -> None:
         committed = not self._callbacks or self._callbacks[0] is not self._first
         kept = {callback for _, callback, *_ in callbacks if isinstance(callback, Outcome)}
         for outcome in self._outcomes.values():
@@ -112,13 +115,15 @@ class _ConnectionLog:
     def _notice_commit(self, connection: BaseDatabaseWrapper) -> None:
         """Decide the outcomes after a ``commit()`` without ``atomic()``, which leaves the list and sets a flag.
 
-        Where a ``rollback()`` came as well before anybody asked, the order is unknown, and `update` takes them for
-        rolled back: the instances then have too low a version, which is refused, and never one that may return.
+        Where a ``rollback()`` came as well before anybody asked, the order is unknown, and all are rolled back by the
+        list already: the instances then have too low a version, which is refused, and never one that may return.
         """
         if getattr(connection, _COMMITTED) is not self._commit_flag:
             for outcome in self._outcomes.values():
                 outcome.decide(Status.COMMITTED)
-            self._outcomes, self._commit_flag = {}, None
+            self._outcomes = {}
+        if not self._outcomes:
+            self._commit_flag = None
 
     def _follow(self, callbacks: list[Any]) -> None:
         self._callbacks = callbacks
@@ -137,8 +142,14 @@ class _Savepoints(set[str | None]):
         self._made = connection.savepoint_state
 
     def __contains__(self, sid: object) -> bool:
-        number = re.fullmatch(r"s\d+_x(\d+)", str(sid))
-        return super().__contains__(sid) or (number is not None and int(number[1]) <= self._made)
+        return super().__contains__(sid) or 0 < _number(str(sid)) <= self._made
+
+
+@functools.lru_cache(maxsize=8)  # Django asks every callback about the same savepoint
+def _number(sid: str) -> int:
+    """Return the number in the name that Django gives to a savepoint, 0 for another name."""
+    name = re.fullmatch(r"s\d+_x(\d+)", sid)
+    return int(name[1]) if name else 0
 
 
 class _CommitFlag(int):

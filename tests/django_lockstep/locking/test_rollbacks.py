@@ -248,6 +248,34 @@ def test_without_autocommit_a_rollback_leaves_what_was_committed_before(by_hand:
     transaction.set_autocommit(False)
 
 
+@pytest.mark.parametrize("end", [transaction.commit, transaction.rollback])
+def test_without_autocommit_atomic_and_its_end_are_told_apart(by_hand: None, end: Callable[[], None]) -> None:
+    seat = Seat.objects.create()
+    transaction.commit()
+    with transaction.atomic():
+        assert seat.update_if_unchanged(row="B")
+    end()
+    assert (seat.row, seat.version) == (fresh(seat).row, fresh(seat).version)
+    assert seat.update_if_unchanged(row="C")
+    transaction.rollback()
+    assert (seat.row, seat.version) == (fresh(seat).row, fresh(seat).version)
+
+
+@pytest.mark.parametrize("end", [transaction.commit, transaction.rollback])
+def test_atomic_is_as_before_once_autocommit_is_on_again(end: Callable[[], None]) -> None:
+    seat, other = Seat.objects.create(), Seat.objects.create()
+    transaction.set_autocommit(False)
+    assert other.update_if_unchanged(row="B")
+    end()
+    transaction.set_autocommit(True)
+    with transaction.atomic():
+        assert seat.update_if_unchanged(row="C")
+        transaction.set_rollback(True)
+    assert [(each.row, each.version) for each in (seat, other)] == [
+        (fresh(each).row, fresh(each).version) for each in (seat, other)
+    ]
+
+
 def test_without_autocommit_a_savepoint_is_taken_back_too(by_hand: None) -> None:
     seat = Seat.objects.create()
     with pytest.raises(ZeroDivisionError), transaction.atomic():
