@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from django_lockstep.locking.rows import lock_row, lock_rows
     from django_lockstep.locking.transactions import transaction
     from django_lockstep.locking.triggers import AddVersionGuard
+    from django_lockstep.locking.verifying import verify_unchanged
     from django_lockstep.locking.versions import VersionedModel
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "lock_rows",
     "retry_on_conflict",
     "transaction",
+    "verify_unchanged",
 ]
 
 

@@ -142,13 +142,19 @@ class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[
     """The row has another version than the one that was read.
 
     A ``RecordModifiedError`` where django-concurrency is installed, for its handlers and those written for it.
-    ``expected`` is the version the writer had seen, ``found`` the one in the database. ``target`` is the instance that
-    could not be written, as django-concurrency's handlers want it; it stays behind when the error is pickled.
+    ``expected`` is the version the writer had seen, ``found`` the one in the database, ``action`` what was tried:
+    ``"save"``, ``"delete"``, ``"verify"``, or None. ``target`` is the instance that could not be written, as
+    django-concurrency's handlers want it; it stays behind when the error is pickled.
     """
 
-    def __init__(self, message: str = "", *, target: Model | None = None, **facts: Any) -> None:
+    _shown = (*ConcurrencyError._shown, "action")
+
+    def __init__(
+        self, message: str = "", *, target: Model | None = None, action: str | None = None, **facts: Any
+    ) -> None:
         super().__init__(message, **facts)
         self.target = target
+        self.action = action
 
 
 STALE_ERRORS: tuple[type[Exception], ...] = (

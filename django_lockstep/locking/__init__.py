@@ -13,12 +13,14 @@ from django_lockstep.errors import (
     translated_errors,
 )
 from django_lockstep.locking.fields import VersionField
+from django_lockstep.locking.ignoring import ignore_versions
 from django_lockstep.locking.merge import FieldConflict, Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager, VersionedQuerySet
 from django_lockstep.locking.retry import retry_on_conflict, retrying
 from django_lockstep.locking.rows import lock_row, lock_rows
 from django_lockstep.locking.transactions import transaction
 from django_lockstep.locking.triggers import AddVersionGuard
+from django_lockstep.locking.verifying import verify_unchanged
 from django_lockstep.locking.versions import VersionedModel
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "VersionedManager",
     "VersionedModel",
     "VersionedQuerySet",
+    "ignore_versions",
     "lock_row",
     "lock_rows",
     "merge_fields",
@@ -42,4 +45,5 @@ __all__ = [
     "retrying",
     "transaction",
     "translated_errors",
+    "verify_unchanged",
 ]

@@ -16,6 +16,7 @@ from django.db import connections, models, router
 from django.urls import get_resolver
 from django.urls.resolvers import URLPattern, URLResolver
 
+from django_lockstep.locking.declarations import check_declaration
 from django_lockstep.locking.querysets import VersionedQuerySet
 from django_lockstep.locking.retry import policy_of
 from django_lockstep.locking.triggers import AddVersionGuard, trigger_name
@@ -24,9 +25,9 @@ __all__ = [
     "ChecksTable",
     "check_databases",
     "check_guard",
-    "check_manager",
     "check_retries_in_views",
     "check_tables",
+    "check_versioned",
     "missing_trigger",
     "url_views",
 ]
@@ -102,8 +103,12 @@ def check_tables(app_configs: Any, databases: Sequence[str] | None = None, **kwa
     ]
 
 
-def check_manager(model: type[models.Model]) -> list[CheckMessage]:
-    """Tell that a versioned model's manager hides the query set."""
+def check_versioned(model: type[models.Model]) -> list[CheckMessage]:
+    """Tell what the declaration of a versioned model leaves open."""
+    return [*_check_manager(model), *check_declaration(model)]
+
+
+def _check_manager(model: type[models.Model]) -> list[CheckMessage]:
     if model._meta.proxy or isinstance(model._default_manager.get_queryset(), VersionedQuerySet):
         return []
     return [_query_set_hidden(model)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from django.core.exceptions import SuspiciousOperation
 from django.core.signing import BadSignature, Signer
@@ -14,13 +14,25 @@ from django.forms import HiddenInput, IntegerField
 from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.locking.rollbacks import settle_on_access
+from django_lockstep.locking.starts import Microseconds
 
-__all__ = ["SignedVersionField", "VersionField", "attnames_of", "parents_of", "tables_of", "version_field"]
+__all__ = [
+    "SignedVersionField",
+    "VersionField",
+    "attnames_of",
+    "parents_of",
+    "tables_of",
+    "uncounted_fields",
+    "version_field",
+]
 
 _OPTIONS = frozenset(
     {"verbose_name", "name", "help_text", "db_tablespace", "db_column", "editable", "db_index", "db_comment"}
 )
 _FIXED = {"default": 0, "db_default": 1}
+
+Start = Literal[1, "clock"]
+"""What the version of a new row is."""
 
 if TYPE_CHECKING:
     _Counter = models.PositiveBigIntegerField[int | Combinable, int]
@@ -34,16 +46,42 @@ class VersionField(_Counter):
     An instance that was never saved has version 0. Rows begin at 1, also those that other programs insert and those of
     a table that gets its version later, by the column's default: 0 always means "never seen".
 
-    Takes ``db_column``, ``verbose_name``, ``help_text``, ``db_tablespace``, ``editable``, ``db_index`` and
-    ``db_comment``; raises ``TypeError`` for any other option.
+    With ``start="clock"`` rows begin at the microseconds since 1970 on the database's clock instead. A row that is
+    deleted and made again under the same key then has a version that the old row never had, so that no stale write of
+    the old row passes. ``start=1`` says that this cannot happen, or does not matter; a system check asks for one of
+    the two where keys are given by hand.
+
+    ``uncounted`` names columns of the same table whose change is not a new version, such as counters and times of last
+    use. A save of these alone is compared like every other one, but raises no version; a save of others leaves them out
+    unless the instance changed them.
+
+    Also takes ``db_column``, ``verbose_name``, ``help_text``, ``db_tablespace``, ``editable``, ``db_index`` and
+    ``db_comment``; raises ``TypeError`` for any other option, ``ValueError`` for another start.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    non_db_attrs = (*models.Field.non_db_attrs, "uncounted")
+
+    def __init__(self, *args: Any, start: Start | None = None, uncounted: Iterable[str] = (), **kwargs: Any) -> None:
         wrong = {name for name, value in kwargs.items() if name in _FIXED and value != _FIXED[name]}
         wrong |= kwargs.keys() - _OPTIONS - _FIXED.keys()
         if wrong or args:
             raise TypeError(f"VersionField does not take {', '.join(sorted(wrong)) or 'positional arguments'}")
-        super().__init__(**{"help_text": _("record revision number"), **kwargs, **_FIXED})
+        if start not in {None, 1, "clock"}:
+            raise ValueError(f"start must be 1 or 'clock', not {start!r}")
+        self.start = start
+        self.uncounted = tuple(uncounted)
+        first = {"db_default": Microseconds()} if start == "clock" else {}
+        super().__init__(**{"help_text": _("record revision number"), **kwargs, **_FIXED, **first})
+
+    def deconstruct(self) -> Any:
+        """Return what migrations write: the options, and not the defaults that follow from them."""
+        name, path, args, kwargs = super().deconstruct()
+        if self.start == "clock":
+            kwargs = {**kwargs, "start": self.start}
+            del kwargs["db_default"]
+        if self.uncounted:
+            kwargs = {**kwargs, "uncounted": self.uncounted}
+        return name, path, args, kwargs
 
     def contribute_to_class(self, cls: type[models.Model], name: str, private_only: bool = False) -> None:
         """Add the field to the model, and settle its instances before anybody reads the version."""
@@ -51,7 +89,7 @@ class VersionField(_Counter):
         settle_on_access(cls, self.attname)
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
-        """Return the version that the row gets: 1 for a new one, one more with each change.
+        """Return the version that the row gets: the first for a new one, one more with each change.
 
         An UPDATE by a model that is not a `VersionedModel`, such as those of data migrations, has no guard; it counts
         from the row's version, so that a stale instance can at least not lower it.
@@ -59,6 +97,8 @@ class VersionField(_Counter):
         version = getattr(model_instance, self.attname)
         if not add:
             return version + 1 if getattr(model_instance, "_guards_version", False) else models.F(self.attname) + 1
+        if self.start == "clock":
+            return Microseconds()  # also for an older state made by hand: its versions are those of another row
         setattr(model_instance, self.attname, version or 1)
         return version or 1
 
@@ -123,3 +163,10 @@ def version_field(model: type[models.Model]) -> VersionField:
         if isinstance(field, VersionField):
             return field
     raise TypeError(f"{model._meta.label} has no version field")
+
+
+@functools.cache
+def uncounted_fields(model: type[models.Model]) -> frozenset[models.Field[Any, Any]]:
+    """Return the columns whose change is not a new version. Raises ``FieldDoesNotExist`` for a name that is none."""
+    version = version_field(model)
+    return frozenset(version.model._meta.get_field(name) for name in version.uncounted)  # type: ignore[misc]

@@ -15,12 +15,14 @@ from django.db import models
 from django.db.models.expressions import BaseExpression, Combinable
 from django.db.models.fields.files import FieldFile, FileField
 
-from django_lockstep.locking.fields import attnames_of, version_field
+from django_lockstep.locking.fields import attnames_of, uncounted_fields, version_field
 from django_lockstep.locking.rollbacks import Outcome, current_outcome, last_write, note, settle_on_access
 
 __all__ = [
     "adopt",
+    "dirty_attnames",
     "has_changes",
+    "is_changed",
     "is_expression",
     "note_write",
     "remember",
@@ -90,21 +92,32 @@ def take_over(instance: models.Model, written: Mapping[str, Any], *, using: str 
 
 
 def has_changes(instance: models.Model, names: Iterable[str] | None) -> bool:
-    """Whether ``save()`` of these fields (None: all) would write something else than the row was read with."""
-    memory, asked = remembered(instance), set(attnames_of(type(instance), names))
-    version = version_field(type(instance))
+    """Whether ``save()`` of these fields (None: all) would write something new into a column that counts."""
+    asked = set(attnames_of(type(instance), names))
+    left_out = {version_field(type(instance)), *uncounted_fields(type(instance))}
     return any(
-        field.attname in asked and not field.primary_key and field != version and _differs(instance, field, memory)
+        field.attname in asked and not field.primary_key and field not in left_out and is_changed(instance, field)
         for field in instance._meta.concrete_fields
     )
 
 
-def _differs(instance: models.Model, field: models.Field[Any, Any], memory: dict[str, Any]) -> bool:
+def is_changed(instance: models.Model, field: models.Field[Any, Any]) -> bool:
+    """Whether ``save()`` would write something else into the column than it was read with."""
     if field.generated or field.attname not in vars(instance):
         return False
     if getattr(field, "auto_now", False) or type(field).pre_save not in _PLAIN_PRE_SAVE:
         return True  # saving gives it a value that nobody can know before
-    value = vars(instance)[field.attname]
+    return _is_assigned(instance, field)
+
+
+def dirty_attnames(instance: models.Model) -> list[str]:
+    """Return the attributes that were given another value than the row was read with."""
+    fields = [field for field in instance._meta.concrete_fields if not (field.generated or field.primary_key)]
+    return [field.attname for field in fields if field.attname in vars(instance) and _is_assigned(instance, field)]
+
+
+def _is_assigned(instance: models.Model, field: models.Field[Any, Any]) -> bool:
+    memory, value = remembered(instance), vars(instance)[field.attname]
     if isinstance(value, FieldFile) and not getattr(value, "_committed", True):
         return True
     return field.attname not in memory or is_expression(value) or bool(memory[field.attname] != _still(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeVar, overload
@@ -13,7 +14,7 @@ from django.db.models import F
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.batches import Change, update_many
 from django_lockstep.locking.durations import Duration
-from django_lockstep.locking.fields import version_field
+from django_lockstep.locking.fields import uncounted_fields, version_field
 from django_lockstep.locking.rows import lock_rows
 from django_lockstep.locking.writes import current_version, python_values, write_if
 
@@ -92,9 +93,27 @@ class VersionedQuerySet(models.QuerySet[M]):
         On PostgreSQL the model's guard raises the versions; where there can be none, this does.
         """
         version = version_field(self.model)
-        if connections[self.db].vendor != "postgresql" and version.name not in values:
+        if self._raises_versions(values) and version.name not in values:
             values[version.name] = F(version.name) + 1
         return super().update(**values)
+
+    def bulk_create(self, objs: Iterable[M], *args: Any, **options: Any) -> list[M]:
+        """Insert the rows; as Django's. With ``update_conflicts`` the versions of the updated rows are raised.
+
+        On PostgreSQL by the model's guard, elsewhere by this, for every row that was there.
+        """
+        names = options.get("update_fields")
+        if not options.get("update_conflicts") or not names or not self._raises_versions(names):
+            return super().bulk_create(objs, *args, **options)
+        version = version_field(self.model)
+        options["update_fields"] = list(dict.fromkeys([*names, version.name]))
+        with connections[self._alias].execute_wrapper(_UpsertCounter(self.model, self._alias)):
+            return super().bulk_create(objs, *args, **options)
+
+    def _raises_versions(self, names: Iterable[str]) -> bool:
+        """Whether a write of these fields has to raise the versions itself, because no trigger can."""
+        counted = set(names) - {field.name for field in uncounted_fields(self.model)}
+        return bool(counted) and connections[self._alias].vendor != "postgresql"
 
     def update_if_unchanged(self, pk: object, version: int, **values: Any) -> int | None:
         """Write the values if the row still has this version; return the new one, or None for a conflict.
@@ -118,12 +137,13 @@ class VersionedQuerySet(models.QuerySet[M]):
             return self.update_if_unchanged(pk, seen_version, **values)
         try:
             with translated_errors(model=self.model, pk=pk), transaction.atomic(using=self._alias):
-                self.model(pk=pk, **values).save(force_insert=True, using=self._alias)
+                made = self.model(pk=pk, **values)
+                made.save(force_insert=True, using=self._alias)
         except IntegrityError:
             if current_version(self.model, pk, using=self._alias) is None:
                 raise
             return None
-        return 1
+        return int(getattr(made, version_field(self.model).attname))
 
     def update_many_if_unchanged(self, changes: Iterable[Change]) -> list[Any]:
         """Write many rows, each if it still has its version; return the keys of those that lost, in the order given.
@@ -148,6 +168,23 @@ class VersionedQuerySet(models.QuerySet[M]):
         """The database that this query set writes to."""
         self._for_write = True
         return self.db
+
+
+class _UpsertCounter:
+    """Makes an upsert add one to the row's version, where Django would write the version of the new object.
+
+    Django's ``update_fields`` name columns and leave no place for an expression.
+    """
+
+    def __init__(self, model: type[models.Model], using: str) -> None:
+        quote = connections[using].ops.quote_name
+        column = quote(str(version_field(model).column))
+        # As SQLite, MariaDB and MySQL name the value that could not be inserted.
+        self._pattern = re.compile(r"{0} = (?:EXCLUDED\.{0}|VALUES?\({0}\)|new\.{0})".format(re.escape(column)))
+        self._raised = f"{column} = {quote(model._meta.db_table)}.{column} + 1"
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        return execute(self._pattern.sub(lambda _: self._raised, sql), params, many, context)
 
 
 def _version(version: int) -> int:

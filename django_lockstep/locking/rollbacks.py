@@ -3,7 +3,8 @@
 Django has a hook for commits, ``on_commit``, and none for rollbacks. Its list of callbacks tells of them all the same:
 a rollback, of the transaction or of a savepoint, puts another list in its place, without the callbacks that were
 registered meanwhile. So each write inside a transaction registers one (`Outcome`), and whoever uses the instance
-later asks what became of it: still in the list (pending), called (committed), or neither (rolled back).
+later asks what became of it: still in the list (pending), called (committed), or neither (rolled back). The same list
+tells of savepoints that are made and rolled back by hand, and of ``rollback()`` where autocommit is off.
 
 That question is asked before every write of the instance, and when an attribute is read that a rollback takes back
 (`SettledAttribute`). While the list is the same one, it is a comparison of two references.
@@ -12,6 +13,8 @@ That question is asked before every write of the instance, and when an attribute
 from __future__ import annotations
 
 import enum
+import functools
+import re
 import weakref
 from typing import Any, Protocol
 
@@ -21,6 +24,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 __all__ = ["Outcome", "SettledAttribute", "current_outcome", "last_write", "note", "settle", "settle_on_access"]
 
 _LAST_WRITE = "_versioned_last_write"
+_COMMITTED = "run_commit_hooks_on_set_autocommit_on"
+"""Django's flag of a connection that ``commit()`` sets."""
 
 
 class Status(enum.Enum):
@@ -64,18 +69,24 @@ class _ConnectionLog:
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = weakref.ref(connection)
-        self._outcomes: dict[tuple[str | None, ...], Outcome] = {}
+        self._outcomes: dict[int, Outcome] = {}
+        self._commit_flag: _CommitFlag | None = None
         self._follow(connection.run_on_commit)
 
     def current(self, connection: BaseDatabaseWrapper) -> Outcome:
         """Return the outcome of what is written now: the same for all writes between the same savepoints."""
         self.update()
-        savepoints = tuple(connection.savepoint_ids)
-        outcome = self._outcomes.get(savepoints)
+        made = connection.savepoint_state
+        outcome = self._outcomes.get(made)
         if outcome is None or outcome.status is not Status.PENDING:  # tests call callbacks before there is a commit
-            outcome = self._outcomes[savepoints] = Outcome(self)
-            connection.on_commit(outcome)
-            self._follow(connection.run_on_commit)
+            outcome = self._outcomes[made] = Outcome(self)
+            # As on_commit() does, which knows neither savepoints made by hand nor transactions without atomic().
+            callbacks: list[Any] = connection.run_on_commit
+            callbacks.append((_Savepoints(connection), outcome, False))
+            self._follow(callbacks)
+            if not (connection.in_atomic_block and connection.commit_on_exit):
+                self._commit_flag = _CommitFlag(getattr(connection, _COMMITTED))
+                setattr(connection, _COMMITTED, self._commit_flag)
         return outcome
 
     def update(self) -> None:
@@ -87,8 +98,12 @@ class _ConnectionLog:
         """
         connection = self._connection()
         callbacks = [] if connection is None else connection.run_on_commit
-        if callbacks is self._callbacks:
-            return
+        if callbacks is not self._callbacks:
+            self._compare(callbacks)
+        if connection is not None and self._commit_flag is not None:
+            self._notice_commit(connection)
+
+    def _compare(self, callbacks: list[Any]) -> None:
         committed = not self._callbacks or self._callbacks[0] is not self._first
         kept = {callback for _, callback, *_ in callbacks if isinstance(callback, Outcome)}
         for outcome in self._outcomes.values():
@@ -97,9 +112,48 @@ class _ConnectionLog:
         self._outcomes = {key: outcome for key, outcome in self._outcomes.items() if outcome in kept}
         self._follow(callbacks)
 
+    def _notice_commit(self, connection: BaseDatabaseWrapper) -> None:
+        """Decide the outcomes after a ``commit()`` without ``atomic()``, which leaves the list and sets a flag.
+
+        Where a ``rollback()`` came as well before anybody asked, the order is unknown, and all are rolled back by the
+        list already: the instances then have too low a version, which is refused, and never one that may return.
+        """
+        if getattr(connection, _COMMITTED) is not self._commit_flag:
+            for outcome in self._outcomes.values():
+                outcome.decide(Status.COMMITTED)
+            self._outcomes = {}
+        if not self._outcomes:
+            self._commit_flag = None
+
     def _follow(self, callbacks: list[Any]) -> None:
         self._callbacks = callbacks
         self._first = callbacks[0] if callbacks else None
+
+
+class _Savepoints(set[str | None]):
+    """The savepoints that a write is inside of: those that ``atomic()`` lists, and all that were made before it.
+
+    Django numbers savepoints as they are made, and one that can still be rolled back to takes along all that was
+    written after it.
+    """
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        super().__init__(connection.savepoint_ids)
+        self._made = connection.savepoint_state
+
+    def __contains__(self, sid: object) -> bool:
+        return super().__contains__(sid) or 0 < _number(str(sid)) <= self._made
+
+
+@functools.lru_cache(maxsize=8)  # Django asks every callback about the same savepoint
+def _number(sid: str) -> int:
+    """Return the number in the name that Django gives to a savepoint, 0 for another name."""
+    name = re.fullmatch(r"s\d+_x(\d+)", sid)
+    return int(name[1]) if name else 0
+
+
+class _CommitFlag(int):
+    """In the place of the flag that ``commit()`` sets, and as true as that was: it is gone after a commit."""
 
 
 _logs: weakref.WeakKeyDictionary[BaseDatabaseWrapper, _ConnectionLog] = weakref.WeakKeyDictionary()
@@ -108,7 +162,7 @@ _logs: weakref.WeakKeyDictionary[BaseDatabaseWrapper, _ConnectionLog] = weakref.
 def current_outcome(using: str) -> Outcome | None:
     """Return what will tell whether a write that is made now was committed; None outside of a transaction."""
     connection = connections[using]
-    if not connection.in_atomic_block:
+    if not connection.in_atomic_block and connection.get_autocommit():
         return None
     log = _logs.get(connection)
     if log is None:

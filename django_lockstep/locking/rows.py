@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from django.db import NotSupportedError, connections
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import NotSupportedError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Manager, Model, QuerySet
 from django.db.transaction import TransactionManagementError
@@ -19,6 +20,8 @@ from django.db.transaction import TransactionManagementError
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.fields import parents_of
+from django_lockstep.locking.memory import dirty_attnames
+from django_lockstep.locking.seen import seen_version
 
 M = TypeVar("M", bound=Model)
 
@@ -37,12 +40,51 @@ class LockOptions(TypedDict, total=False):
     using: str | None
 
 
-def lock_row(target: type[M] | QuerySet[M] | Manager[M], pk: object, **options: Unpack[LockOptions]) -> M:
+_NO_KEY = object()
+
+
+@overload
+def lock_row(target: M, /, **options: Unpack[LockOptions]) -> M: ...
+
+
+@overload
+def lock_row(target: type[M] | QuerySet[M] | Manager[M], pk: object, **options: Unpack[LockOptions]) -> M: ...
+
+
+def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) -> Any:
     """Lock one row and return it as it is in the database now; options and errors are those of `lock_rows`.
+
+    Given an instance of a versioned model instead of a model and a key, locks its row, reads it into the instance, and
+    returns the instance. Raises ``ValueError`` before any SQL where something was assigned that was not saved, because
+    reading would throw it away; ``TypeError`` for an instance of another model, which does not remember what it was
+    read with (Django has ``refresh_from_db(from_queryset=...select_for_update())`` for these).
 
     There is no ``skip_locked`` here: ``lock_rows(..., [pk], skip_locked=True)`` answers with a list that may be empty.
     """
-    return lock_rows(target, [pk], **options)[0]
+    if not isinstance(target, Model):
+        if pk is _NO_KEY:
+            raise TypeError(f"lock_row() needs the primary key of a row of {target!r}")
+        return lock_rows(target, [pk], **options)[0]
+    if pk is not _NO_KEY:
+        raise TypeError("lock_row() takes an instance, or a model and a primary key, not both")
+    _require_clean(target)
+    options["using"] = options.get("using") or router.db_for_write(type(target), instance=target)
+    with _locking(type(target)._base_manager.all(), target.pk, **options) as rows:
+        try:
+            target.refresh_from_db(using=rows.db, from_queryset=rows)
+        except ObjectDoesNotExist:
+            _require_all(type(target), {target.pk})
+    return target
+
+
+def _require_clean(instance: Model) -> None:
+    """Raise unless the instance is known to hold what its row was read with, and nothing else."""
+    label = instance._meta.label
+    if not getattr(instance, "_guards_version", False):
+        raise TypeError(f"{label} is not a VersionedModel, so that unsaved changes of the instance cannot be seen")
+    seen_version(instance)
+    if dirty := dirty_attnames(instance):
+        raise ValueError(f"{label} {instance.pk!r} has unsaved changes of {', '.join(dirty)}")
 
 
 def lock_rows(
@@ -72,18 +114,35 @@ def lock_rows(
     `SerializationFailure`.
     """
     queryset = _queryset(target, using).select_for_update()
-    connection = connections[queryset.db]
-    require_transaction(connection, queryset.model)
+    require_transaction(connections[queryset.db], queryset.model)
     wanted = _primary_keys(queryset.model, pks)
-    options = row_lock(queryset.model, using=connection.alias, no_key=no_key, of=of, nowait=nowait)
-    queryset = queryset.select_for_update(skip_locked=skip_locked, **options)
-    never_waits = nowait or skip_locked
-    bounded = lock_timeout(timeout, using=connection.alias, never_waits=never_waits)
-    with translated_errors(model=queryset.model, pk=sorted(wanted)), bounded:
-        locked = list(queryset.filter(pk__in=wanted).order_by("pk"))
+    options: LockOptions = {"no_key": no_key, "of": of, "nowait": nowait, "timeout": timeout, "using": queryset.db}
+    with _locking(queryset, sorted(wanted), skip_locked=skip_locked, **options) as rows:
+        locked = list(rows.filter(pk__in=wanted).order_by("pk"))
     if not skip_locked:
         _require_all(queryset.model, wanted - {row.pk for row in locked})
     return locked
+
+
+@contextmanager
+def _locking(
+    queryset: QuerySet[M],
+    pk: object,
+    *,
+    no_key: bool = True,
+    of: Sequence[str] | None = None,
+    nowait: bool = False,
+    skip_locked: bool = False,
+    timeout: Duration | None = None,
+    using: str | None = None,
+) -> Iterator[QuerySet[M]]:
+    """Yield the query set that locks what is read from it inside the block; arguments are those of `lock_rows`."""
+    model, using = queryset.model, using or queryset.db
+    require_transaction(connections[using], model)
+    options = row_lock(model, using=using, no_key=no_key, of=of, nowait=nowait)
+    bounded = lock_timeout(timeout, using=using, never_waits=nowait or skip_locked)
+    with translated_errors(model=model, pk=pk), bounded:
+        yield queryset.using(using).select_for_update(skip_locked=skip_locked, **options)
 
 
 def _queryset(target: type[M] | QuerySet[M] | Manager[M], using: str | None) -> QuerySet[M]:

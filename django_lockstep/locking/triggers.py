@@ -10,7 +10,7 @@ from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 from django.db.models import Model
 
-from django_lockstep.locking.fields import version_field
+from django_lockstep.locking.fields import uncounted_fields, version_field
 from django_lockstep.locking.writes import VERSION_KEPT
 
 __all__ = ["AddVersionGuard", "RowTrigger", "trigger_name"]
@@ -54,7 +54,8 @@ class RowTrigger(Operation):
                 params=None,
             )
             schema_editor.execute(
-                f"CREATE TRIGGER {name} {self.events} ON {table} FOR EACH ROW {when} EXECUTE FUNCTION {name}()",
+                f"CREATE OR REPLACE TRIGGER {name} {self.events} ON {table} FOR EACH ROW {when} "
+                f"EXECUTE FUNCTION {name}()",
                 params=None,
             )
 
@@ -92,8 +93,9 @@ class AddVersionGuard(RowTrigger):
     For PostgreSQL: a BEFORE UPDATE trigger adds one where the writer left the version alone and changed something else,
     and where the writer set a lower one: a version that comes back would let a stale write pass. A writer that raises
     the version itself, as instances of `VersionedModel` do, is not counted twice. On the table of a
-    model that inherits its version from another table, the trigger raises the version there. Elsewhere the operation
-    does nothing, and a system check says so.
+    model that inherits its version from another table, the trigger raises the version there. The field's ``uncounted``
+    columns do not count; after a change of that option, put the operation into a further migration. Elsewhere the
+    operation does nothing, and a system check says so.
     """
 
     suffix = GUARD_SUFFIX = "version_guard"
@@ -113,7 +115,9 @@ class AddVersionGuard(RowTrigger):
         version = version_field(model)
         column, owner = quote(str(version.column)), version.model
         if owner is model:
-            return f"IF NEW *<> OLD THEN NEW.{column} := OLD.{column} + 1; END IF; RETURN NEW;"
+            names = sorted(quote(str(field.column)) for field in uncounted_fields(model) if field.model is model)
+            left_out = "".join(f"OLD.{name} := NEW.{name}; " for name in names)
+            return f"{left_out}IF NEW *<> OLD THEN NEW.{column} := OLD.{column} + 1; END IF; RETURN NEW;"
         link = model._meta.get_ancestor_link(owner)
         if link is None:
             raise TypeError(f"{model._meta.label} has no link to {owner._meta.label}, which holds its version")

@@ -16,22 +16,24 @@ from django.db.models.functions import Greatest
 from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.errors import StaleVersionError, translated_errors
-from django_lockstep.locking.checks import ChecksTable, check_guard, check_manager
+from django_lockstep.locking.checks import ChecksTable, check_guard, check_versioned
 from django_lockstep.locking.fields import VersionField, attnames_of, parents_of, version_field
-from django_lockstep.locking.memory import adopt, has_changes, note_write, remember, remembered, take_over
+from django_lockstep.locking.ignoring import note_ignored, versions_ignored
+from django_lockstep.locking.memory import adopt, note_write, remember, remembered, take_over
 from django_lockstep.locking.merge import Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager
 from django_lockstep.locking.rollbacks import last_write, settle
 from django_lockstep.locking.rows import lock_row
+from django_lockstep.locking.saving import current_saving, saving
+from django_lockstep.locking.seen import mark_partial, seen_version
+from django_lockstep.locking.starts import Microseconds
 from django_lockstep.locking.writes import column, current_version, python_values, version_kept, write_if
 
-__all__ = ["VersionedModel"]
-
-_PARTIAL = "_version_partial"
+__all__ = ["VersionedModel", "seen_version"]
 
 
 class VersionedModel(ChecksTable):
-    """A model whose rows carry a version: 1 when created, one more with every change.
+    """A model whose rows carry a version: 1 when created (see `VersionField`), one more with every change.
 
     Every write of an instance, ``save()`` in all its forms, ``delete()`` and `update_if_unchanged`, happens only while
     the row has the version that the instance was read with. Whoever comes too late gets `StaleVersionError`, or
@@ -52,22 +54,28 @@ class VersionedModel(ChecksTable):
 
     def save(
         self,
-        *,
+        *args: Any,
         force_insert: bool | tuple[ModelBase, ...] = False,
         force_update: bool = False,
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
+        force_write: bool = False,
     ) -> None:
         """Write the instance if its row is as it was read, and raise the version by one; as Django's otherwise.
 
-        The version goes along with ``update_fields``. Without a change nothing is written, no signal is sent, and the
-        row is only looked at (a field with ``auto_now`` always is a change). Never inserts a row that was there and is
-        gone. A copy (``pk = None``, or another ``pk``) is a new row with version 1.
+        The version goes along with ``update_fields``. Without a change, of the caller or of a ``pre_save`` receiver,
+        nothing is written and the row is only looked at, unless ``force_write`` asks for a new version all the same (a
+        field with ``auto_now`` always is a change). Signals are sent in either case, as Django does. Never inserts a
+        row that was there and is gone. A copy (``pk = None``, or another ``pk``) is a new row with a first version.
 
         Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row is gone,
         ``ValueError`` before any SQL for an instance without its version and for ``update_fields`` that are no columns;
         above READ COMMITTED `SerializationFailure`.
         """
+        if args:
+            options = {"force_insert": force_insert, "force_update": force_update, "using": using}
+            self.save(**_named(self, args, update_fields=update_fields, **options), force_write=force_write)
+            return
         settle(self)
         using = using or self._write_alias()
         names = None if update_fields is None else list(update_fields)
@@ -75,13 +83,20 @@ class VersionedModel(ChecksTable):
             super().save(using=using, update_fields=names)  # raises as Django does, also where nothing has changed
         if force_insert or self._is_new() or using != self._state.db:
             self._save_new(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
+        elif names != [] and versions_ignored(type(self)):
+            with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
+                self._save_known(names, using=using, force_write=self._meet_row(using, action="save") or force_write)
         elif names != []:
-            self._save_known(names, using=using)
+            self._save_known(names, using=using, force_write=force_write)
+
+    async def asave(self, *args: Any, **options: Any) -> None:
+        """Do as `save`, from async code."""
+        await sync_to_async(self.save)(*args, **options)
 
     @classmethod
     def check(cls, **kwargs: Any) -> list[CheckMessage]:
         """Add the checks of `django_lockstep.locking.checks` to Django's own."""
-        return [*super().check(**kwargs), *check_manager(cls)]
+        return [*super().check(**kwargs), *check_versioned(cls)]
 
     @classmethod
     def check_table(cls, alias: str) -> list[CheckMessage]:
@@ -120,7 +135,7 @@ class VersionedModel(ChecksTable):
         before = vars(self).get(attname)
         super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
         if fields is None or vars(self).get(attname) != before:
-            setattr(self._state, _PARTIAL, fields is not None)
+            mark_partial(self, fields is not None)
         remember(self, None if fields is None else attnames_of(type(self), fields))
 
     def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
@@ -131,11 +146,9 @@ class VersionedModel(ChecksTable):
         if self.pk is None:
             return super().delete(using=using, keep_parents=keep_parents)
         using = using or self._write_alias()
-        seen = seen_version(self)
+        seen_version(self)
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
-            found = self._locked_version(using)
-            if found != seen:
-                raise self._conflict(seen, found)
+            self._meet_row(using, action="delete")
             return super().delete(using=using, keep_parents=keep_parents)
 
     def update_if_unchanged(self, **values: Any) -> bool:
@@ -199,6 +212,18 @@ class VersionedModel(ChecksTable):
             adopt(self, theirs)
         return merge
 
+    def _meet_row(self, using: str, *, action: str) -> bool:
+        """Lock the row, and raise where its version is not the one that was seen; say whether that was ignored."""
+        seen, found = seen_version(self), self._locked_version(using)
+        if found == seen:
+            return False
+        if found is None or not versions_ignored(type(self)):
+            raise self._conflict(seen, found, action=action)
+        note_ignored(self, action=action, seen=seen, found=found)
+        note_write(self, using)  # a rollback brings the version that was seen back
+        setattr(self, version_field(type(self)).attname, found)
+        return True
+
     def _locked_version(self, using: str) -> int | None:
         """Lock the row ``FOR UPDATE`` and return its version, None if it is gone."""
         rows: models.QuerySet[Any] = type(self)._base_manager.using(using).filter(pk=self.pk)
@@ -223,22 +248,19 @@ class VersionedModel(ChecksTable):
             setattr(self, attname, 0)  # a copy has a history of its own
         # As Django does inside: several tables are one transaction.
         several = transaction.atomic(using=using, savepoint=False) if parents_of(type(self)) else nullcontext()
-        with self._conflicts(getattr(self, version_field(type(self)).attname), using), several:
+        with self._conflicts(getattr(self, attname), using), several:
             note_write(self, using)
             super().save(using=using, **options)
+        if not getattr(self, attname):  # it starts from the clock, and the database cannot return what it inserted
+            setattr(self, attname, current_version(type(self), self.pk, using=using))
         remember(self)
 
-    def _save_known(self, names: list[str] | None, *, using: str) -> None:
-        seen = seen_version(self)
-        if not has_changes(self, names):
-            found = current_version(type(self), self.pk, using=using)
-            if found != seen:
-                raise self._conflict(seen, found)
-            return
+    def _save_known(self, names: list[str] | None, *, using: str, force_write: bool) -> None:
         options = self._update_only(names)
-        with self._conflicts(seen, using), _several_tables(type(self), using):
+        with self._conflicts(seen_version(self), using), _several_tables(type(self), using):
             note_write(self, using)
-            super().save(using=using, **options)
+            with saving(self, names, force=force_write):
+                super().save(using=using, **options)
         remember(self, None if names is None else attnames_of(type(self), options["update_fields"]))
 
     def _update_only(self, names: list[str] | None) -> dict[str, Any]:
@@ -269,27 +291,34 @@ class VersionedModel(ChecksTable):
         stale.
         """
         version = version_field(type(self))
-        seen = getattr(self, version.attname)
-        guarded = any(field == version and value == seen + 1 for field, _, value in values)
-        rows = base_qs.filter(**{version.attname: seen}) if guarded else base_qs
-        sent = (
-            values
-            if guarded
-            else [
+        seen, running = getattr(self, version.attname), current_saving(self)
+        given = [value for field, _, value in values if field == version]
+        guarded = given == [seen + 1]
+        sent = running.columns(self, list(values)) if running else values
+        if given and not guarded:
+            sent = [
                 (field, None, _above(value, name=version.attname) if field == version else value)
-                for field, _, value in values
+                for field, _, value in sent
             ]
-        )
-        updated = super()._do_update(rows, using, pk_val, sent, update_fields, forced_update, *args, **kwargs)
-        if updated and guarded:
-            setattr(self, version.attname, seen + 1)
-        elif updated and any(field == version for field, *_ in values):
-            setattr(self, version.attname, current_version(type(self), pk_val, using=base_qs.db))
+        rows = base_qs.filter(**{version.attname: seen}) if guarded else base_qs
+        # Where nothing is to be written, no update_fields make Django look for the row, which has to be as it was read.
+        asked = update_fields if sent or not guarded else None
+        updated = super()._do_update(rows, using, pk_val, sent, asked, forced_update, *args, **kwargs)
+        if updated and any(field == version for field, *_ in sent):
+            written = seen + 1 if guarded else current_version(type(self), pk_val, using=base_qs.db)
+            setattr(self, version.attname, written)
         # A version of a new instance was given by hand, from an older state: an INSERT could only meet its key.
         by_hand = guarded and seen and self._state.adding
         if not updated and (forced_update or (by_hand and base_qs.filter(pk=pk_val).exists())):
             raise _NoRowMatched
         return updated
+
+    def _do_insert(self, manager: Any, using: Any, fields: Any, returning_fields: Any, raw: bool) -> Any:
+        """Insert as Django does; a fixture's row that is not there begins anew where versions start from the clock."""
+        version = version_field(type(self))
+        if raw and version.start == "clock" and version in fields:
+            setattr(self, version.attname, Microseconds())
+        return super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
 
     @contextmanager
     def _conflicts(self, seen: int, using: str) -> Iterator[None]:
@@ -306,12 +335,21 @@ class VersionedModel(ChecksTable):
         except _NoRowMatched as error:
             if connection.in_atomic_block and not doomed:
                 transaction.set_rollback(False, using=using)
-            raise self._conflict(seen, current_version(type(self), self.pk, using=using)) from error
+            raise self._conflict(seen, current_version(type(self), self.pk, using=using), action="save") from error
 
-    def _conflict(self, seen: int, found: int | None) -> Exception:
+    def _conflict(self, seen: int, found: int | None, *, action: str | None = None) -> Exception:
         if found is None:
             return type(self).DoesNotExist(f"{self._meta.label} {self.pk!r} was deleted since it was read")
-        return StaleVersionError(model=type(self), pk=self.pk, expected=seen, found=found, target=self)
+        return StaleVersionError(model=type(self), pk=self.pk, expected=seen, found=found, target=self, action=action)
+
+
+def _named(instance: models.Model, args: tuple[Any, ...], **options: Any) -> dict[str, Any]:
+    """Return the options of ``save()`` by name. Django takes them by position until 6.0, with a warning."""
+    parse = getattr(instance, "_parse_save_params", None)
+    if parse is None:
+        raise TypeError(f"save() takes its options by name; {len(args)} were given by position")
+    names = ("force_insert", "force_update", "using", "update_fields")
+    return dict(zip(names, parse(*args, method_name="save", **options), strict=True))
 
 
 def _above(version: int, *, name: str) -> Combinable:
@@ -346,24 +384,3 @@ def _several_tables(model: type[models.Model], using: str) -> Iterator[None]:
     kept: AbstractContextManager[None] = version_kept(using) if elsewhere else nullcontext()
     with transaction.atomic(using=using), kept:
         yield
-
-
-def seen_version(instance: models.Model) -> int:
-    """Return the version that the instance was read with. Raises ``ValueError`` if it never was."""
-    settle(instance)
-    attname = version_field(type(instance)).attname
-    if instance._state.adding or instance.pk is None:
-        raise ValueError(f"{instance._meta.label} was never saved, so it has no version to compare")
-    if attname not in vars(instance):
-        # Reading it now would fetch the newest version, and every stale write would pass.
-        raise ValueError(f"{instance._meta.label} {instance.pk!r} was read without its {attname!r} (only or defer)")
-    if getattr(instance._state, _PARTIAL, False):
-        raise ValueError(
-            f"{instance._meta.label} {instance.pk!r} got its {attname!r} later than its other values: "
-            "refresh_from_db() reads all of them"
-        )
-    if getattr(instance, attname) is None:
-        raise ValueError(
-            f"{instance._meta.label} {instance.pk!r} has None for its {attname!r}, which compares with none"
-        )
-    return int(getattr(instance, attname))

@@ -15,7 +15,7 @@ from django.views import View
 
 from accounts.checks import check_conflict_page
 from accounts.models import AbstractAccount, Account, Entry
-from django_lockstep.locking import VersionedManager, VersionedModel, retry_on_conflict
+from django_lockstep.locking import VersionedManager, VersionedModel, VersionField, retry_on_conflict
 from django_lockstep.locking.checks import check_databases, check_retries_in_views, check_tables
 from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Seat
 
@@ -110,6 +110,39 @@ def test_w004_a_guard_that_is_disabled_does_not_count() -> None:
         cursor.execute("ALTER TABLE shop_seat DISABLE TRIGGER shop_seat_version_guard")
     assert about(Seat) == ["lockstep.W004"]
     assert about(CheapSeat) == []
+
+
+@isolate_apps("tests.testapps.shop")
+def test_w040_keys_that_are_given_by_hand() -> None:
+    class Numbered(VersionedModel):
+        class Meta:
+            app_label = "shop"
+
+    class Named(VersionedModel):
+        name = models.CharField(max_length=10, primary_key=True)
+
+        class Meta:
+            app_label = "shop"
+
+    class OfOne(VersionedModel):
+        numbered = models.OneToOneField(Numbered, models.CASCADE, primary_key=True)
+
+        class Meta:
+            app_label = "shop"
+
+    class Inherited(Named):
+        class Meta:
+            app_label = "shop"
+
+    class Decided(VersionedModel):
+        name = models.CharField(max_length=10, primary_key=True)
+        version = VersionField(start="clock")
+
+        class Meta:
+            app_label = "shop"
+
+    assert [ids(model.check()) for model in (Named, OfOne)] == [["lockstep.W040"]] * 2
+    assert [ids(model.check()) for model in (Numbered, Inherited, Decided)] == [[]] * 3
 
 
 @isolate_apps("tests.testapps.shop")

@@ -1,6 +1,7 @@
 """The account is a good citizen of django-concurrency: its own test mixin passes, its handlers work."""
 
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ from accounts.models import Account
 from accounts.strategies import STRATEGIES
 from django_lockstep.contrib.django_concurrency import make_recognizable
 from tests.support.factories import AccountFactory, UserFactory
+from tests.testapps.shop.models import Seat
 
 make_recognizable(Account)
+make_recognizable(Seat)
 
 
 class TheirOwnTests(ConcurrencyTestMixin, TestCase):  # type: ignore[misc]
@@ -28,6 +31,17 @@ class TheirOwnTests(ConcurrencyTestMixin, TestCase):  # type: ignore[misc]
 
     def setUp(self) -> None:
         self.concurrency_kwargs = {"user": UserFactory.create()}
+
+
+class TheirOwnTestsOfAModelWithoutAutoNow(ConcurrencyTestMixin, TestCase):  # type: ignore[misc]
+    """Their mixin saves without a change and expects a new version, which has to be asked for."""
+
+    concurrency_model = Seat
+
+    def _get_concurrency_target(self, **values: Any) -> Any:
+        seat = super()._get_concurrency_target(**values)
+        seat.save = partial(seat.save, force_write=True)
+        return seat
 
 
 @pytest.mark.django_db

@@ -41,6 +41,7 @@ from django_lockstep.locking import (
     VersionedModel,
     VersionedQuerySet,
     VersionField,
+    ignore_versions,
     lock_row,
     lock_rows,
     merge_fields,
@@ -48,6 +49,7 @@ from django_lockstep.locking import (
     retrying,
     transaction,
     translated_errors,
+    verify_unchanged,
 )
 
 
@@ -95,6 +97,7 @@ def rows() -> None:
     assert_type(lock_row(Seat, 1), Seat)
     assert_type(lock_row(Seat.objects, "1", timeout=timedelta(seconds=2)), Seat)
     assert_type(lock_row(Seat.objects.filter(guest=""), 1, nowait=True, of=["self"], using="default"), Seat)
+    assert_type(lock_row(Seat(), timeout=2), Seat)
     assert_type(lock_rows(Seat, [1, 2], skip_locked=True, no_key=False), list[Seat])
     assert_type(lock_rows(Account, {1, 2}, timeout=0.5), list[Account])
 
@@ -114,6 +117,9 @@ def by_key() -> None:
 def by_instance(seat: Seat) -> None:
     assert_type(seat.version, int)
     assert_type(seat.save(update_fields=["guest"]), None)
+    assert_type(seat.save(force_write=True), None)
+    with ignore_versions(Seat, Box):
+        verify_unchanged(seat, Box(), using="default")
     assert_type(seat.delete(), tuple[int, dict[str, int]])
     assert_type(seat.update_if_unchanged(guest="Ada"), bool)
     merge = seat.merge_if_disjoint()
@@ -128,7 +134,7 @@ async def asynchronously(seat: Seat) -> None:
     assert_type(await Seat.objects.aupdate_if_unchanged(1, 3, guest="Ada"), int | None)
     assert_type(await Seat.objects.aput_if_unchanged(1, 0, guest="Ada"), int | None)
     assert_type(await again_later("A1"), Seat)
-    await seat.asave()
+    await seat.asave(force_write=True)
 
 
 @retry_on_conflict

@@ -4,7 +4,7 @@ import copy
 import gc
 import pickle
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import pytest
@@ -161,6 +161,132 @@ def test_a_commit_that_fails_is_a_rollback() -> None:
         assert seat.update_if_unchanged(guest="Ada")
         Ticket.objects.create(seat_id=seat.pk + 1)
     assert (seat.guest, seat.version) == ("", 1)
+
+
+# Without atomic()
+
+
+def test_a_savepoint_that_is_rolled_back_by_hand_takes_back_what_it_held_and_no_more() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        seat.guest = "Ada"
+        seat.save()
+        first = transaction.savepoint()
+        assert seat.update_if_unchanged(row="B")
+        second = transaction.savepoint()
+        assert seat.update_if_unchanged(row="C")
+        transaction.savepoint_rollback(second)
+        assert (seat.row, seat.version) == ("B", 3) == (fresh(seat).row, fresh(seat).version)
+        assert seat.update_if_unchanged(row="D")
+        transaction.savepoint_rollback(first)
+        assert (seat.row, seat.version) == ("A", 2) == (fresh(seat).row, fresh(seat).version)
+        seat.row = "E"
+        seat.save()
+    assert (seat.row, seat.guest, seat.version) == ("E", "Ada", 3)
+    assert (fresh(seat).row, fresh(seat).version) == ("E", 3)
+
+
+def test_a_savepoint_that_is_released_by_hand_shares_the_fate_of_what_is_around_it() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        outer = transaction.savepoint()
+        inner = transaction.savepoint()
+        assert seat.update_if_unchanged(row="B")
+        transaction.savepoint_commit(inner)
+        assert seat.version == 2
+        transaction.savepoint_rollback(outer)
+        assert (seat.row, seat.version) == ("A", 1)
+
+
+def test_atomic_inside_of_a_savepoint_by_hand_goes_with_it() -> None:
+    seat = Seat.objects.create()
+    with transaction.atomic():
+        outer = transaction.savepoint()
+        with transaction.atomic():
+            assert seat.update_if_unchanged(row="B")
+        transaction.savepoint_rollback(outer)
+        assert (seat.row, seat.version) == ("A", 1)
+        assert seat.update_if_unchanged(row="C")
+    assert (seat.row, seat.version) == ("C", 2) == (fresh(seat).row, fresh(seat).version)
+
+
+@pytest.fixture
+def by_hand() -> Iterator[None]:
+    """Switch autocommit off, and back on."""
+    transaction.set_autocommit(False)
+    try:
+        yield
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+
+
+def test_without_autocommit_a_rollback_takes_back(by_hand: None) -> None:
+    seat = Seat.objects.create()
+    transaction.commit()
+    seat.guest = "Ada"
+    seat.save()
+    assert seat.version == 2
+    transaction.rollback()
+    assert seat.version == fresh(seat).version == 1
+    seat.save()
+    transaction.commit()
+    assert (fresh(seat).guest, fresh(seat).version, seat.version) == ("Ada", 2, 2)
+
+
+def test_without_autocommit_a_rollback_leaves_what_was_committed_before(by_hand: None) -> None:
+    seat, other = Seat.objects.create(), Seat.objects.create()
+    assert seat.update_if_unchanged(row="B")
+    transaction.commit()
+    assert other.update_if_unchanged(row="C")
+    transaction.rollback()
+    assert [(each.row, each.version) for each in (seat, other)] == [("B", 2), ("A", 1)]
+    assert seat.update_if_unchanged(row="D")
+    transaction.commit()
+    transaction.set_autocommit(True)
+    assert (seat.row, seat.version) == ("D", 3)
+    transaction.set_autocommit(False)
+
+
+@pytest.mark.parametrize("end", [transaction.commit, transaction.rollback])
+def test_without_autocommit_atomic_and_its_end_are_told_apart(by_hand: None, end: Callable[[], None]) -> None:
+    seat = Seat.objects.create()
+    transaction.commit()
+    with transaction.atomic():
+        assert seat.update_if_unchanged(row="B")
+    end()
+    assert (seat.row, seat.version) == (fresh(seat).row, fresh(seat).version)
+    assert seat.update_if_unchanged(row="C")
+    transaction.rollback()
+    assert (seat.row, seat.version) == (fresh(seat).row, fresh(seat).version)
+
+
+@pytest.mark.parametrize("end", [transaction.commit, transaction.rollback])
+def test_atomic_is_as_before_once_autocommit_is_on_again(end: Callable[[], None]) -> None:
+    seat, other = Seat.objects.create(), Seat.objects.create()
+    transaction.set_autocommit(False)
+    assert other.update_if_unchanged(row="B")
+    end()
+    transaction.set_autocommit(True)
+    with transaction.atomic():
+        assert seat.update_if_unchanged(row="C")
+        transaction.set_rollback(True)
+    assert [(each.row, each.version) for each in (seat, other)] == [
+        (fresh(each).row, fresh(each).version) for each in (seat, other)
+    ]
+
+
+def test_without_autocommit_a_savepoint_is_taken_back_too(by_hand: None) -> None:
+    seat = Seat.objects.create()
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        assert seat.update_if_unchanged(row="B")
+        _ = 1 / 0
+    assert (seat.row, seat.version) == ("A", 1)
+    with transaction.atomic():
+        assert seat.update_if_unchanged(row="C")
+    transaction.rollback()
+    assert not Seat.objects.exists()
+    assert (seat.version, seat._state.adding) == (0, True)
 
 
 # Callbacks: Django calls them after the commit, ours among them.

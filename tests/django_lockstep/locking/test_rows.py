@@ -10,8 +10,9 @@ from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.locking import LockNotAvailable, lock_row, lock_rows
+from tests.django_lockstep.locking.looks import fresh
 from tests.support.sessions import Session, query
-from tests.testapps.shop.models import BoxSeat, Seat, Ticket
+from tests.testapps.shop.models import BoxSeat, Seat, StampedSeat, Ticket
 
 
 @pytest.fixture
@@ -199,3 +200,71 @@ def test_keys_may_come_as_text(seats: list[Seat]) -> None:
 def test_a_query_set_narrows_what_is_locked(seats: list[Seat]) -> None:
     with transaction.atomic(), pytest.raises(Seat.DoesNotExist):
         lock_row(Seat.objects.filter(guest="nobody"), seats[0].pk)
+
+
+# An instance
+
+
+@pytest.mark.parametrize("model", [Seat, BoxSeat, StampedSeat])
+def test_an_instance_is_locked_and_read_in_place(transactional_db: None, model: Any) -> None:
+    seat = model.objects.create()
+    assert fresh(seat).update_if_unchanged(guest="Ada")
+    with transaction.atomic():
+        assert lock_row(seat) is seat
+        assert (seat.guest, seat.version) == ("Ada", 2)
+        seat.guest = "Bob"
+        seat.save()
+    assert (fresh(seat).guest, fresh(seat).version) == ("Bob", 3)
+
+
+def test_it_is_one_statement_that_waits(seats: list[Seat], other: Session) -> None:
+    (sql,) = sql_of(lambda: lock_row(seats[0]))
+    assert sql.endswith('FOR NO KEY UPDATE OF "shop_seat"')
+    hold(other, seats[0])
+    with pytest.raises(LockNotAvailable), transaction.atomic():
+        lock_row(seats[0], nowait=True)
+
+
+def test_an_instance_with_unsaved_changes_is_refused_before_any_sql(seats: list[Seat]) -> None:
+    seats[0].guest = "Ada"
+    seats[0].wishes.append("aisle")
+    with transaction.atomic(), CaptureQueriesContext(connection) as captured:
+        with pytest.raises(ValueError, match="has unsaved changes of guest, wishes"):
+            lock_row(seats[0])
+        assert not captured.captured_queries
+    assert (seats[0].guest, seats[0].wishes) == ("Ada", ["aisle"])
+
+
+def test_an_instance_outside_a_transaction_is_refused(seats: list[Seat]) -> None:
+    with pytest.raises(TransactionManagementError, match=r"shop\.Seat"):
+        lock_row(seats[0])
+
+
+def test_an_instance_whose_row_is_gone_is_named(seats: list[Seat]) -> None:
+    fresh(seats[0]).delete()
+    with pytest.raises(Seat.DoesNotExist, match="no row with primary key"), transaction.atomic():
+        lock_row(seats[0])
+
+
+def test_an_instance_that_cannot_tell_its_changes_is_refused(transactional_db: None) -> None:
+    with pytest.raises(TypeError, match="is not a VersionedModel"), transaction.atomic():
+        lock_row(Ticket.objects.create())
+    with pytest.raises(ValueError, match="was never saved"), transaction.atomic():
+        lock_row(Seat())
+
+
+def test_an_instance_needs_no_key_and_a_model_one(seats: list[Seat]) -> None:
+    with pytest.raises(TypeError, match="not both"), transaction.atomic():
+        lock_row(seats[0], seats[1].pk)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="needs the primary key"), transaction.atomic():
+        lock_row(Seat)  # type: ignore[call-overload]
+
+
+def test_a_rollback_takes_back_what_the_lock_read(seats: list[Seat]) -> None:
+    with transaction.atomic():
+        assert seats[0].update_if_unchanged(row="Z")
+        Seat.objects.filter(pk=seats[0].pk).update(guest="Ada")
+        lock_row(seats[0])
+        assert (seats[0].guest, seats[0].version) == ("Ada", 3)
+        transaction.set_rollback(True)
+    assert (seats[0].row, seats[0].guest, seats[0].version) == ("A", "", 1)

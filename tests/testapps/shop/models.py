@@ -72,7 +72,7 @@ class OddSeat(VersionedModel):
     """A text as key, and names that need quoting."""
 
     code = models.CharField(max_length=20, primary_key=True, db_column="The Code")
-    version = VersionField(db_column="Row Version")
+    version = VersionField(db_column="Row Version", start=1)
     guest = models.CharField(max_length=50, blank=True, db_column="Guest Name")
 
     class Meta:
@@ -112,3 +112,20 @@ class Poster(VersionedModel):
     seat = models.ForeignKey(Seat, on_delete=models.SET_NULL, null=True, blank=True)
     picture = models.FileField(upload_to="posters", blank=True)
     caption = models.CharField(max_length=50, blank=True)
+
+
+class Locker(VersionedModel):
+    """A key that is painted on a door, and used again when the locker behind it is replaced."""
+
+    number = models.CharField(max_length=10, primary_key=True)
+    version = VersionField(start="clock")
+    guest = models.CharField(max_length=50, blank=True)
+
+
+class Turnstile(VersionedModel):
+    """Columns that count and that do not."""
+
+    version = VersionField(uncounted=["passages", "passed_at"])
+    guest = models.CharField(max_length=50, blank=True)
+    passages = models.IntegerField(default=0)
+    passed_at = models.DateTimeField(null=True)

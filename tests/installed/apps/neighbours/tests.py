@@ -27,9 +27,9 @@ class HistoryTests(TestCase):
         self.contract.save()
         self.assertEqual(self.recorded(), [("+", "Rent", 1), ("~", "Lease", 2)])
 
-    def test_a_save_without_a_change_is_not_recorded(self) -> None:
+    def test_a_save_without_a_change_is_recorded_under_the_version_that_it_leaves(self) -> None:
         self.contract.save()
-        self.assertEqual(self.recorded(), [("+", "Rent", 1)])
+        self.assertEqual(self.recorded(), [("+", "Rent", 1), ("~", "Rent", 1)])
 
     def test_the_admin_tells_what_was_recorded(self) -> None:
         opened = timezone.now()

@@ -15,6 +15,45 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name="Locker",
+            fields=[
+                ("number", models.CharField(max_length=10, primary_key=True, serialize=False)),
+                (
+                    "version",
+                    django_lockstep.locking.fields.VersionField(
+                        default=0, help_text="record revision number", start="clock"
+                    ),
+                ),
+                ("guest", models.CharField(blank=True, max_length=50)),
+            ],
+            options={
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
+            name="Turnstile",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "version",
+                    django_lockstep.locking.fields.VersionField(
+                        db_default=1,
+                        default=0,
+                        help_text="record revision number",
+                        uncounted=("passages", "passed_at"),
+                    ),
+                ),
+                ("guest", models.CharField(blank=True, max_length=50)),
+                ("passages", models.IntegerField(default=0)),
+                ("passed_at", models.DateTimeField(null=True)),
+            ],
+            options={
+                "abstract": False,
+            },
+        ),
+        AddVersionGuard("Locker"),
+        AddVersionGuard("Turnstile"),
+        migrations.CreateModel(
             name="Order",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),

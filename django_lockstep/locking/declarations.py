@@ -1,0 +1,92 @@
+"""System checks of what a versioned model declares: its version's options, its key, its references."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core import checks
+from django.core.checks import CheckMessage
+from django.db import connections, models, router
+from django.db.models.fields import AutoFieldMixin
+
+from django_lockstep.locking.fields import version_field
+
+__all__ = ["check_declaration"]
+
+_CHANGES_NO_ROW = {"CASCADE", "PROTECT", "RESTRICT", "DO_NOTHING", "DB_CASCADE"}
+"""What a deletion may do to rows that refer to the deleted one, without changing them."""
+
+
+def check_declaration(model: type[models.Model]) -> list[CheckMessage]:
+    """Tell what the declaration of a versioned model leaves open."""
+    if model._meta.proxy:
+        return []
+    references = [_changed_by_deletion(model, field, alias) for field in _changed(model) for alias in _unguarded(model)]
+    if version_field(model).model is not model:
+        return references
+    return [*_wrong_columns(model), *_key_that_returns(model), *references]
+
+
+def _wrong_columns(model: type[models.Model]) -> list[CheckMessage]:
+    version = version_field(model)
+    columns = {field.name for field in model._meta.local_concrete_fields if not field.primary_key and field != version}
+    return [_not_a_column(model, name) for name in version.uncounted if name not in columns]
+
+
+def _key_that_returns(model: type[models.Model]) -> list[CheckMessage]:
+    return [] if version_field(model).start or _is_generated(model._meta.pk) else [_key_by_hand(model)]
+
+
+def _is_generated(key: models.Field[Any, Any]) -> bool:
+    """Whether keys come from a sequence or a default, so that none comes twice by itself."""
+    if key.remote_field and getattr(key.remote_field, "parent_link", False):
+        return _is_generated(key.remote_field.model._meta.pk)
+    return isinstance(key, AutoFieldMixin) or key.has_default() or key.has_db_default()
+
+
+def _changed(model: type[models.Model]) -> list[models.Field[Any, Any]]:
+    """Return the foreign keys that a deletion of their targets sets to something else."""
+    return [
+        field
+        for field in model._meta.local_fields
+        if getattr(_on_delete(field), "__name__", _on_delete(field)) not in {None, *_CHANGES_NO_ROW}
+    ]
+
+
+def _on_delete(field: models.Field[Any, Any]) -> Any:
+    return getattr(field.remote_field, "on_delete", None)
+
+
+def _unguarded(model: type[models.Model]) -> list[str]:
+    """Return the databases that have the model's table and no triggers of ours."""
+    used = [alias for alias in connections if connections[alias].vendor not in {"postgresql", "unknown"}]
+    return [alias for alias in used if router.allow_migrate_model(alias, model)]
+
+
+def _not_a_column(model: type[models.Model], name: str) -> CheckMessage:
+    return checks.Error(
+        f"The version of {model._meta.label} leaves {name!r} uncounted, which is not a column beside it.",
+        hint="Name fields of the model that has the version field, other than its key.",
+        obj=model,
+        id="lockstep.E040",
+    )
+
+
+def _key_by_hand(model: type[models.Model]) -> CheckMessage:
+    return checks.Warning(
+        f"Keys of {model._meta.label} are given by hand: where a row is deleted and another one gets its key, a stale "
+        "save of the deleted one may overwrite it.",
+        hint='Declare version = VersionField(start="clock"), or start=1 if keys are not used again.',
+        obj=model,
+        id="lockstep.W040",
+    )
+
+
+def _changed_by_deletion(model: type[models.Model], field: models.Field[Any, Any], alias: str) -> CheckMessage:
+    return checks.Warning(
+        f"On database {alias!r}, deleting what {model._meta.label}.{field.name} refers to changes rows of "
+        f"{model._meta.label} and leaves their versions.",
+        hint="Use PostgreSQL with AddVersionGuard, on_delete=CASCADE, PROTECT or RESTRICT, or update the rows first.",
+        obj=field,
+        id="lockstep.W041",
+    )

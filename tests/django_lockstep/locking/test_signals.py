@@ -1,0 +1,137 @@
+"""What receivers of ``pre_save`` and ``post_save`` see of a versioned model, and what they can do."""
+
+import asyncio
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import django
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.db.models.signals import ModelSignal, post_save, pre_save
+from django.test.utils import CaptureQueriesContext
+
+from django_lockstep.locking import StaleVersionError
+from tests.django_lockstep.locking.looks import fresh
+from tests.testapps.shop.models import BoxSeat, Seat
+
+Listen = Callable[[ModelSignal, Callable[[Any], None]], None]
+
+
+@pytest.fixture(params=[Seat, BoxSeat])
+def seat(db: None, request: pytest.FixtureRequest) -> Any:
+    return request.param.objects.create()
+
+
+@pytest.fixture
+def listen(seat: Any) -> Iterator[Listen]:
+    """Connect a function that is given the signal's instance."""
+    connected: list[tuple[ModelSignal, Any]] = []
+
+    def connect(signal: ModelSignal, function: Callable[[Any], None]) -> None:
+        def receive(instance: Any, **facts: Any) -> None:
+            function(instance)
+
+        signal.connect(receive, sender=type(seat), weak=False)
+        connected.append((signal, receive))
+
+    yield connect
+    for signal, receive in connected:
+        signal.disconnect(receive, sender=type(seat))
+
+
+def test_a_save_without_a_change_is_heard_and_writes_nothing(seat: Any, listen: Listen) -> None:
+    heard: list[tuple[str, int]] = []
+    listen(pre_save, lambda instance: heard.append(("pre_save", instance.version)))
+    listen(post_save, lambda instance: heard.append(("post_save", instance.version)))
+    with CaptureQueriesContext(connections["default"]) as sent:
+        seat.save()
+    assert heard == [("pre_save", 1), ("post_save", 1)]
+    assert not [entry["sql"] for entry in sent if entry["sql"].startswith("UPDATE")]
+    assert fresh(seat).version == 1
+
+
+def test_what_a_receiver_of_pre_save_changes_is_written(seat: Any, listen: Listen) -> None:
+    listen(pre_save, lambda instance: setattr(instance, "guest", "Ada"))
+    seat.save()
+    assert (fresh(seat).guest, fresh(seat).version, seat.version) == ("Ada", 2, 2)
+    seat.save()
+    assert (fresh(seat).version, seat.version) == (2, 2)
+
+
+def test_a_save_that_was_refused_is_not_heard(seat: Any, listen: Listen) -> None:
+    heard: list[int] = []
+    stale = fresh(seat)
+    assert seat.update_if_unchanged(guest="Ada")
+    listen(post_save, lambda instance: heard.append(instance.version))
+    stale.guest = "Bob"
+    with pytest.raises(StaleVersionError):
+        stale.save()
+    with pytest.raises(StaleVersionError):
+        fresh_but_stale(stale).save()
+    assert not heard
+
+
+def fresh_but_stale(stale: Any) -> Any:
+    """Return it without its change."""
+    stale.guest = ""
+    return stale
+
+
+def test_a_receiver_that_saves_the_instance_itself_is_counted_once_each(seat: Any, listen: Listen) -> None:
+    def save_again(instance: Any) -> None:
+        if not instance.row.endswith("!"):
+            instance.row += "!"
+            instance.save()
+
+    listen(post_save, save_again)
+    seat.guest = "Ada"
+    seat.save()
+    assert (fresh(seat).guest, fresh(seat).row, fresh(seat).version, seat.version) == ("Ada", "A!", 3, 3)
+
+
+# Saves that are asked for more than Django's
+
+
+def test_force_write_raises_the_version_without_a_change(seat: Any) -> None:
+    stale = fresh(seat)
+    seat.save(force_write=True)
+    assert (fresh(seat).version, seat.version) == (2, 2)
+    with pytest.raises(StaleVersionError):
+        stale.save(force_write=True)
+
+
+def test_force_write_of_some_fields_writes_these(seat: Any) -> None:
+    seat.guest = "Ada"
+    seat.save(force_write=True, update_fields=["row"])
+    assert (fresh(seat).guest, fresh(seat).version) == ("", 2)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_async_saves_take_it_too() -> None:
+    async def work() -> int:
+        try:
+            seat = await Seat.objects.acreate()
+            await seat.asave(force_write=True)
+            return seat.version
+        finally:
+            await sync_to_async(connections.close_all)()
+
+    assert asyncio.run(work()) == 2
+
+
+def test_options_by_position_are_djangos(seat: Any) -> None:
+    seat.guest = "Ada"
+    if django.VERSION < (6, 0):
+        with pytest.warns(DeprecationWarning, match="positional arguments to save"):
+            seat.save(False, True)
+        assert (fresh(seat).guest, fresh(seat).version) == ("Ada", 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seat.row, seat.guest = "B", "Bob"
+            seat.save(False, False, None, ["row"])
+        assert (fresh(seat).row, fresh(seat).guest) == ("B", "Ada")
+    else:
+        with pytest.raises(TypeError, match="by name"):
+            seat.save(False, True)
