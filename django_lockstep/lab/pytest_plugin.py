@@ -233,5 +233,6 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
         folder=lambda: option("--race-output") or request.getfixturevalue("tmp_path"),
         name=request.node.name,
         width=option("--race-width"),
-        record=request.getfixturevalue("record_property"),
+        # Not the fixture record_property: it warns where --junitxml is given, although the report has the properties.
+        record=lambda name, value: request.node.user_properties.append((name, value)),
     )

@@ -62,9 +62,11 @@ class TestOwnPackage(ProjectTests):
     @pytest.mark.parametrize("command", ["python -m pytest", "pytest"])
     def test_pytest_runs_its_tests(self, project: Project, command: str) -> None:
         script = str(project.python.with_name("pytest"))
-        done = project.run(*{"python -m pytest": ["-m", "pytest"], "pytest": [script]}[command])
+        start = {"python -m pytest": ["-m", "pytest"], "pytest": [script]}[command]
+        done = project.run(*start, "-W", "error", "--junitxml", "report.xml")
         assert done.returncode == 0, done.stdout + done.stderr
         assert "6 passed" in done.stdout
+        assert '<property name="race_schedules"' in (project.folder / "report.xml").read_text()
 
     def test_its_own_races_are_explored(self, project: Project) -> None:
         assert "accounts.races.spending: holds" in project.manage("explore", "accounts.races.spending")
