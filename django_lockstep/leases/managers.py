@@ -17,7 +17,7 @@ from django_lockstep.leases.guards import guard
 from django_lockstep.leases.handles import LeaseHandle, OnLost
 from django_lockstep.leases.stores import on_own_connection
 from django_lockstep.leases.terms import Claim, Grant, Holder, claim, valid_key
-from django_lockstep.leases.waiting import acquire, attempt, pauses
+from django_lockstep.leases.waiting import acquire, attempt, attempt_or_lost, pauses
 from django_lockstep.locking.durations import Duration, seconds
 
 __all__ = ["LeaseManager", "LeaseQuerySet"]
@@ -138,14 +138,15 @@ class LeaseManager(_Manager[Any]):
         self, wanted: Claim, *, wait: Duration = 0, on_lost: OnLost | None = None
     ) -> LeaseHandle | Holder | None:
         """Do as `ask`, from async code."""
-        using, longest = self._alias, seconds(wait, name="wait", or_zero=True)
-        polite = longest > 0 and lease_waits()
-        answer = await sync_to_async(attempt)(using, wanted, polite=polite)
-        for pause in pauses(time.monotonic() + (longest if polite else 0.0)):
+        using, longest = self._alias, seconds(wait, name="wait", or_zero=True) if lease_waits() else 0.0
+        answer: Grant | Holder | None = None
+        for pause in pauses(time.monotonic() + longest):
+            answer = await sync_to_async(attempt_or_lost)(using, wanted)
             if isinstance(answer, Grant):
                 break
             await asyncio.sleep(pause)
-            answer = await sync_to_async(attempt)(using, wanted, polite=polite)
+        else:
+            answer = await sync_to_async(attempt)(using, wanted, polite=longest > 0)
         return LeaseHandle(wanted, answer, using=using, on_lost=on_lost) if isinstance(answer, Grant) else answer
 
     async def aholder(self, key: str) -> Holder | None:

@@ -52,6 +52,18 @@ def keeper(ttl: str) -> None:
                 tell(held=True, remaining=handle.remaining)
 
 
+def waiter(seconds: str) -> None:
+    """Wait for a lease; tell when the database cannot be reached, and whether the lease was acquired."""
+    import logging
+
+    from django_lockstep.leases.models import Lease
+
+    handler = logging.Handler()
+    handler.emit = lambda record: tell(said=record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("lockstep.leases").addHandler(handler)
+    tell(acquired=Lease.objects.acquire("k", 60, wait=float(seconds)) is not None)
+
+
 def contender(seconds: str) -> None:
     """Acquire, hold for a moment, release, again and again; tell when it was held, by a clock that all share."""
     from django_lockstep.leases.models import Lease
