@@ -130,11 +130,11 @@ class LeaseHandle:
         self._released = True
         return released
 
-    def guard(self) -> None:
+    def guard(self, *, within: Duration | None = None) -> None:
         """Hold the lease until the open transaction ends; see `django_lockstep.leases.guards.guard`."""
         if reason := self._why_over():
             raise self._loss(reason)
-        guard(self.key, self.token, using=self.using)
+        guard(self.key, self.token, within=within, using=self.using)
 
     def start_heartbeat(self) -> None:
         """Refresh the lease at a third of its ttl from a thread and a connection of its own, until it is released.

@@ -9,12 +9,13 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import connections, models, router
-from django.db.models import ExpressionWrapper, F, Max
+from django.db.models import ExpressionWrapper, F, Func, Max, Q, Value
 from django.db.models.functions import Now
 
 from django_lockstep.leases.conf import lease_waits
 from django_lockstep.leases.guards import guard
 from django_lockstep.leases.handles import LeaseHandle, OnLost
+from django_lockstep.leases.operations import UNDER_GUARD
 from django_lockstep.leases.stores import on_own_connection
 from django_lockstep.leases.terms import Claim, Grant, Holder, claim, valid_key
 from django_lockstep.leases.waiting import acquire, attempt, attempt_or_lost, pauses
@@ -26,19 +27,38 @@ HOLDER_TIMEOUT = 10.0
 """Seconds that looking at a lease may take."""
 
 
+class UnderGuard(Func):
+    """Whether a transaction keeps the lease of the key under guard; False where there are no guards."""
+
+    output_field = models.BooleanField()
+    arity = 1
+
+    def as_sql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return the constant of databases without guards."""
+        return compiler.compile(Value(False))
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return what looks at the guards' locks."""
+        return super().as_sql(compiler, connection, template=UNDER_GUARD.format(key="%(expressions)s"))
+
+
 class LeaseQuerySet(models.QuerySet[Any]):
     """Rows of leases, held, expired or released."""
 
     def held(self) -> LeaseQuerySet:
-        """Return those that nobody else could have now, by the database's clock."""
-        return self.filter(expires_at__gt=Now())
+        """Return those that nobody else could have now, by the database's clock or because of a guard."""
+        return self.filter(Q(expires_at__gt=Now()) | Q(UnderGuard("key")))
 
     def with_times(self) -> LeaseQuerySet:
-        """Add ``age`` and ``remaining``, by the database's clock; what has expired has a negative rest."""
+        """Add ``age`` and ``remaining``, by the database's clock, and whether they are ``under_guard``.
+
+        What has expired has a negative rest.
+        """
         duration = models.DurationField()
         timed: LeaseQuerySet = self.annotate(
             age=ExpressionWrapper(Now() - F("acquired_at"), duration),
             remaining=ExpressionWrapper(F("expires_at") - Now(), duration),
+            under_guard=UnderGuard("key"),
         )
         return timed
 
@@ -115,9 +135,9 @@ class LeaseManager(_Manager[Any]):
         name = valid_key(key)
         return on_own_connection(self._alias, lambda store: store.holder(name, timeout=HOLDER_TIMEOUT))
 
-    def guard(self, key: str, token: int) -> None:
+    def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
         """Do as ``handle.guard()``, where the token came from another process; see `guards.guard`."""
-        guard(key, token, using=self._alias)
+        guard(key, token, within=within, using=self._alias)
 
     async def aacquire(
         self,

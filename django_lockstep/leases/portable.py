@@ -67,7 +67,7 @@ class PortableStore:
         until = Case(When(acquired_at__gt=_in(-at_least), then=kept), default=Now())
         return bool(self._rows(key, token).update(released_at=Now(), expires_at=until))
 
-    def guard(self, key: str, token: int) -> bool:
+    def guard(self, key: str, token: int, *, within: float | None) -> bool:
         """Refuse."""
         raise NotSupportedError(
             f"A guard needs PostgreSQL: {connections[self._using].vendor} cannot keep lease {key!r} from being taken "
@@ -107,6 +107,7 @@ def _values(claim: Claim, token: int) -> dict[str, Any]:
         "token": token,
         "owner": claim.owner,
         "data": Value(json.loads(claim.data), models.JSONField()),
+        "ttl": claim.ttl,
         "acquired_at": Now(),
         "expires_at": _in(claim.ttl),
     }

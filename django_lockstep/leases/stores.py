@@ -46,8 +46,8 @@ class Store(Protocol):
     def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
         """Give the lease back; False if the token no longer holds it."""
 
-    def guard(self, key: str, token: int) -> bool:
-        """Lock the lease against a takeover; False if the token no longer holds it."""
+    def guard(self, key: str, token: int, *, within: float | None) -> bool:
+        """Lock the lease against a takeover, for so many seconds (None: its ttl); False if the token does not hold."""
 
 
 def store_of(using: str) -> Store:

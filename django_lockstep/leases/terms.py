@@ -58,9 +58,14 @@ class Holder:
     """What the holder noted."""
     released: bool
     """Whether the holder is done, and ``at_least`` keeps the lease taken."""
+    under_guard: bool = False
+    """Whether a transaction under guard keeps the lease, whatever has expired."""
 
     def __str__(self) -> str:
         since = f"{self.since:%Y-%m-%d %H:%M:%S}"
+        if self.under_guard and not self.remaining:
+            how = "was released" if self.released else "has expired"
+            return f"of {self.owner} {how}, but its token {self.token} is under guard in a transaction that goes on"
         if self.released:
             return f"was acquired by {self.owner} at {since} and stays taken for {self.remaining:.1f} s more"
         return f"is held by {self.owner} since {since}, for {self.remaining:.1f} s more"

@@ -37,6 +37,27 @@ def writer(ttl: str) -> None:
                 tell(written=line.strip())
 
 
+def guarding(ttl: str) -> None:
+    """Write under guard, and commit when a line comes in."""
+    from django.db import DatabaseError, transaction
+
+    from django_lockstep.leases.models import Lease
+    from tests.testapps.reports.models import Note
+
+    handle = Lease.objects.acquire("k", float(ttl))
+    assert handle is not None
+    try:
+        with transaction.atomic():
+            handle.guard()
+            Note.objects.create(token=handle.token)
+            tell(token=handle.token)
+            sys.stdin.readline()
+    except DatabaseError:
+        tell(written=False)
+    else:
+        tell(written=True)
+
+
 def keeper(ttl: str) -> None:
     """Hold a lease with a heartbeat; say when it was lost, and answer every line with whether it is held."""
     from django_lockstep.leases import LeaseLost, lease

@@ -67,8 +67,8 @@ WAITERS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid <> 
 def test_a_wait_outlasts_a_restart(pgdata: Path) -> None:
     with User(pgdata) as user, program("waiter", "300", **plain(pgdata, user)) as waiter:
         user.sql(
-            "INSERT INTO lockstep_leases_lease (key, token, owner, acquired_at, expires_at)"
-            " VALUES ('k', nextval('lockstep_leases_lease_token'), 'ada', now(), now() + interval '1 day')"
+            "INSERT INTO lockstep_leases_lease (key, token, owner, ttl, acquired_at, expires_at)"
+            " VALUES ('k', nextval('lockstep_leases_lease_token'), 'ada', 60, now(), now() + interval '1 day')"
         )
         until(lambda: user.sql(WAITERS) != "0", "the waiter")
         kill(pgdata)

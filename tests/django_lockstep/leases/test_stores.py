@@ -104,7 +104,7 @@ def test_of_two_at_once_one_gets_it(new: Callable[[], Store], other: Session, ex
 
 def test_a_guard_that_cannot_be_says_so() -> None:
     with transaction.atomic(), pytest.raises(NotSupportedError, match=r"cannot keep lease 'k' .* update_if_token"):
-        PortableStore("default", Lease).guard("k", 1)
+        PortableStore("default", Lease).guard("k", 1, within=None)
 
 
 def test_a_queue_that_cannot_be_says_so() -> None:
