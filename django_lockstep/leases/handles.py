@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connections
+from django.db import InterfaceError, OperationalError, connections
 
 from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.leases.guards import guard
@@ -157,7 +157,11 @@ class LeaseHandle:
         with self._lock:
             known, self._lost = self._lost, self._lost or reason
         if not known and self._on_lost is not None:
-            self._on_lost(self)
+            try:
+                self._on_lost(self)
+            except Exception:
+                # What counts for who is here is the loss, not what went wrong while it was told.
+                logger.exception("The callback of the lost lease %r failed", self.key)
 
     def __enter__(self) -> LeaseHandle:
         """Begin a block; raise `LeaseLost` where the lease is no longer held."""
@@ -169,7 +173,10 @@ class LeaseHandle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Release the lease with the outermost block; the block's own error goes before one of the release."""
+        """Release the lease with the outermost block; the block's own error goes before one of the release.
+
+        Where the database cannot be reached the lease is left to expire, with a warning in the log.
+        """
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -181,8 +188,9 @@ class LeaseHandle:
     def _release_after(self, error: BaseException | None) -> None:
         try:
             self.release()
-        except Exception:
-            if error is None:
+        except Exception as failure:
+            # The work is done: that the lease now ends by itself is no reason to call it failed.
+            if error is None and not isinstance(failure, OperationalError | InterfaceError):
                 raise
             logger.warning("Lease %r could not be released and will expire", self.key, exc_info=True)
 

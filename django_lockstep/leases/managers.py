@@ -33,7 +33,7 @@ class UnderGuard(Func):
     output_field = models.BooleanField()
     arity = 1
 
-    def as_sql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **context: Any) -> Any:
         """Return the constant of databases without guards."""
         return compiler.compile(Value(False))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django_lockstep.leases.owners import new_owner
+from django_lockstep.leases.owners import UniqueOwner, new_owner
 from django_lockstep.locking.durations import Duration, seconds
 
 __all__ = ["Claim", "Grant", "Holder", "claim", "valid_key", "valid_token"]
@@ -75,10 +75,11 @@ def claim(
     key: str, ttl: Duration, *, owner: str | None = None, at_least: Duration | None = None, data: Any = None
 ) -> Claim:
     """Return the claim; raise ``TypeError`` or ``ValueError`` naming the value and the rule that it breaks."""
+    name = new_owner() if owner is None else owner
     return Claim(
         key=valid_key(key),
-        owner=new_owner() if owner is None else _valid_text(owner, name="owner"),
-        is_unique=owner is None,
+        owner=name if isinstance(name, UniqueOwner) else _valid_text(name, name="owner"),
+        is_unique=isinstance(name, UniqueOwner),
         ttl=seconds(ttl, name="ttl"),
         at_least=0.0 if at_least is None else seconds(at_least, name="at_least"),
         data=_valid_json(data),

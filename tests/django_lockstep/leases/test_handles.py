@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
@@ -175,6 +175,22 @@ def test_a_release_that_fails_does_not_hide_the_blocks_error(
     with pytest.raises(KeyError), handle:
         raise KeyError
     assert "could not be released and will expire" in caplog.text
+
+
+def test_work_that_succeeded_does_not_fail_with_the_release(
+    handle: LeaseHandle, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> bool:
+        raise OperationalError("no server")
+
+    with handle:
+        monkeypatch.setattr(handle, "release", fail)
+    assert "could not be released and will expire" in caplog.text
+
+
+def test_a_release_inside_a_transaction_stays_an_error(handle: LeaseHandle) -> None:
+    with transaction.atomic(), pytest.raises(TransactionManagementError):
+        handle.__enter__().__exit__(None, None, None)
 
 
 # Deadlines

@@ -121,6 +121,17 @@ def test_an_error_of_the_callback_is_logged(caplog: pytest.LogCaptureFixture) ->
     assert "what now?" in caplog.text
 
 
+def test_an_error_of_the_callback_does_not_hide_the_loss(caplog: pytest.LogCaptureFixture) -> None:
+    def complain(handle: LeaseHandle) -> None:
+        raise RuntimeError("what now?")
+
+    with lease("k", 60, on_lost=complain) as handle:
+        rob("k")
+        with pytest.raises(LeaseLost):
+            handle.refresh()
+    assert "what now?" in caplog.text
+
+
 def test_the_callback_may_release() -> None:
     answers: list[bool] = []
     with lease("k", TTL, heartbeat=True, on_lost=lambda handle: answers.append(handle.release())):
