@@ -39,6 +39,8 @@ class CheckOut(models.Model):
         _("record"), max_length=LONGEST_KEY, blank=True, help_text=_("Empty: the whole table.")
     )
     digest = models.CharField(max_length=64, unique=True, editable=False)
+    pass_digest = models.CharField(max_length=64, editable=False)
+    require_token = models.BooleanField(_("requires its token"), default=False)
     note = models.CharField(_("note"), max_length=200, blank=True)
     since = models.DateTimeField(_("since"))
     expires_at = models.DateTimeField(_("expires at"))

@@ -35,6 +35,8 @@ def owned(target: Target, editor: Any, *, token: str | None, using: str) -> Chec
         if found is None:
             words = _("%(editor)s has not checked out %(what)s")
             raise NotTheEditor(words % {"editor": editor.get_username(), "what": target.name})
+        if found.require_token:
+            raise WrongToken(_("The check-out of %(what)s requires its token") % {"what": target.name})
         return found
     found = rows.filter(digest=digest_of(token)).first()
     if found is None or not matches(token, found.digest):

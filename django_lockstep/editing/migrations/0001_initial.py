@@ -25,6 +25,8 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("digest", models.CharField(editable=False, max_length=64, unique=True)),
+                ("pass_digest", models.CharField(editable=False, max_length=64)),
+                ("require_token", models.BooleanField(default=False, verbose_name="requires its token")),
                 ("note", models.CharField(blank=True, max_length=200, verbose_name="note")),
                 ("since", models.DateTimeField(verbose_name="since")),
                 ("expires_at", models.DateTimeField(verbose_name="expires at")),
