@@ -14,10 +14,10 @@ from django.db.models.functions import Now
 
 from django_lockstep.leases.conf import lease_waits
 from django_lockstep.leases.guards import guard
-from django_lockstep.leases.handles import LeaseHandle, OnLost
+from django_lockstep.leases.handles import Callback, LeaseHandle
 from django_lockstep.leases.operations import UNDER_GUARD
 from django_lockstep.leases.stores import on_own_connection
-from django_lockstep.leases.terms import Claim, Grant, Holder, claim, valid_key
+from django_lockstep.leases.terms import KEPT, Claim, Grant, Holder, claim, valid_key
 from django_lockstep.leases.waiting import acquire, attempt, attempt_or_lost, pauses
 from django_lockstep.locking.durations import Duration, seconds
 
@@ -103,25 +103,28 @@ class LeaseManager(_Manager[Any]):
         owner: str | None = None,
         wait: Duration = 0,
         at_least: Duration | None = None,
-        data: Any = None,
+        data: Any = KEPT,
+        only_if_exists: bool = False,
     ) -> LeaseHandle | None:
         """Take the lease for ``ttl`` if nobody holds it; None if somebody does after ``wait``.
 
         Durations are seconds or a ``timedelta``. ``owner`` is what others are told (default: host, process, thread
-        and a random part), ``data`` anything that JSON can hold, for others to see. With ``at_least`` the lease stays
-        taken for so long, counted from now, after an earlier release. Those who wait get it in the order in which they
-        came, and within `waiting.SLICE` before anybody new (on PostgreSQL; elsewhere and in async code they look again
-        and again). A refusal writes nothing.
+        and a random part), ``data`` anything that JSON can hold, for others to see (default: what the last holder left;
+        None if there was none). With ``at_least`` the lease stays taken for so long, counted from now, after an earlier
+        release. With ``only_if_exists`` a key that has no row, because nobody has ever held it, is refused.
+
+        Those who wait get it in the order in which they came, and within `waiting.SLICE` before anybody new (on
+        PostgreSQL; elsewhere and in async code they look again and again). A refusal writes nothing.
 
         Raises ``TypeError`` and ``ValueError`` before any SQL for a key that is not 1 to 255 characters without NUL,
         and for the other arguments; ``TransactionManagementError`` in an open transaction; `LeaseTimedOut` and the
         driver's errors.
         """
-        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data)
+        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
         answer = self.ask(wanted, wait=wait)
         return answer if isinstance(answer, LeaseHandle) else None
 
-    def ask(self, wanted: Claim, *, wait: Duration = 0, on_lost: OnLost | None = None) -> LeaseHandle | Holder | None:
+    def ask(self, wanted: Claim, *, wait: Duration = 0, on_lost: Callback | None = None) -> LeaseHandle | Holder | None:
         """Do as `acquire`, and return who holds the lease where it is refused (None: others queue for it)."""
         using = self._alias
         answer = acquire(using, wanted, wait=seconds(wait, name="wait", or_zero=True))
@@ -147,15 +150,16 @@ class LeaseManager(_Manager[Any]):
         owner: str | None = None,
         wait: Duration = 0,
         at_least: Duration | None = None,
-        data: Any = None,
+        data: Any = KEPT,
+        only_if_exists: bool = False,
     ) -> LeaseHandle | None:
         """Do as `acquire`, from async code; who waits looks again and again, behind those who queue."""
-        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data)
+        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
         answer = await self.aask(wanted, wait=wait)
         return answer if isinstance(answer, LeaseHandle) else None
 
     async def aask(
-        self, wanted: Claim, *, wait: Duration = 0, on_lost: OnLost | None = None
+        self, wanted: Claim, *, wait: Duration = 0, on_lost: Callback | None = None
     ) -> LeaseHandle | Holder | None:
         """Do as `ask`, from async code."""
         using, longest = self._alias, seconds(wait, name="wait", or_zero=True) if lease_waits() else 0.0

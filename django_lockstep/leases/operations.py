@@ -68,16 +68,18 @@ _TAKE = """
             SELECT id INTO free_id FROM {table}
                 WHERE key = its_key AND expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED;
             IF FOUND THEN
-                UPDATE {table} AS lease SET token = nextval('{sequence}'), owner = its_owner, data = its_data,
-                    ttl = its_ttl, acquired_at = clock_timestamp(),
+                UPDATE {table} AS lease SET token = nextval('{sequence}'), owner = its_owner,
+                    data = coalesce(its_data, lease.data), ttl = its_ttl, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + make_interval(secs => its_ttl), released_at = NULL
-                    WHERE id = free_id RETURNING true, lease.token, acquired_at INTO granted, token, since;
+                    WHERE id = free_id RETURNING true, lease.token, acquired_at, lease.data
+                    INTO granted, token, since, data;
                 RETURN;
             END IF;
 """
 _ACQUIRE = """
 CREATE FUNCTION {acquire}(
-    its_key text, its_owner text, its_data jsonb, its_ttl double precision, is_polite boolean, its_limit integer,
+    its_key text, its_owner text, its_data jsonb, its_ttl double precision, is_polite boolean, may_create boolean,
+    its_limit integer,
     OUT granted boolean, OUT token bigint, OUT since timestamptz, OUT owner text, OUT data jsonb,
     OUT released boolean, OUT remaining double precision, OUT under_guard boolean
 ) LANGUAGE plpgsql AS $$
@@ -103,11 +105,12 @@ BEGIN
             INTO granted, token, since, owner, data, released, remaining FROM {table} AS lease WHERE key = its_key;
         granted := false;
         under_guard := remaining <= 0 AND {under_guard};
-        EXIT WHEN FOUND OR NOT may_take;
+        EXIT WHEN FOUND OR NOT may_take OR NOT may_create;
         INSERT INTO {table} AS lease (key, token, owner, data, ttl, acquired_at, expires_at)
             VALUES (its_key, nextval('{sequence}'), its_owner, its_data, its_ttl, clock_timestamp(),
                 clock_timestamp() + make_interval(secs => its_ttl))
-            ON CONFLICT DO NOTHING RETURNING true, lease.token, acquired_at INTO granted, token, since;
+            ON CONFLICT DO NOTHING RETURNING true, lease.token, acquired_at, lease.data
+            INTO granted, token, since, data;
         EXIT WHEN FOUND;
     END LOOP;
 END $$

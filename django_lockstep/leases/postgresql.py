@@ -19,7 +19,7 @@ from django_lockstep.leases.operations import GUARD_LOCK, INSISTENCE, UNDER_GUAR
 from django_lockstep.leases.terms import Claim, Grant, Holder
 from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
 
-__all__ = ["ACQUIRE", "GUARD", "HOLDER", "INSIST", "QUEUE", "REFRESH", "RELEASE", "SETTINGS", "PostgresStore"]
+__all__ = ["ACQUIRE", "GUARD", "HOLDER", "INSIST", "NOTE", "QUEUE", "REFRESH", "RELEASE", "SETTINGS", "PostgresStore"]
 
 # Whatever level the project's connections have: a verb decides by what is committed when it gets there.
 SETTINGS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {milliseconds}; "
@@ -31,8 +31,8 @@ SELECT CASE current_setting('default_transaction_isolation') WHEN 'read committe
 
 # See django_lockstep.leases.operations for what the functions do.
 ACQUIRE = compile_sql(
-    "SELECT * FROM {acquire}(%s, %s, %s::jsonb, %s::double precision, %s, %s::integer)",
-    *("key", "owner", "data", "ttl", "polite", "limit"),
+    "SELECT * FROM {acquire}(%s, %s, %s::jsonb, %s::double precision, %s, %s, %s::integer)",
+    *("key", "owner", "data", "ttl", "polite", "may_create", "limit"),
 )
 RELEASE = compile_sql(
     "SELECT {release}(%s, %s::bigint, %s::double precision, %s::integer)", "key", "token", "at_least", "limit"
@@ -49,6 +49,10 @@ WHERE expires_at > clock_timestamp() OR under_guard
 REFRESH = """
 UPDATE {table} SET expires_at = greatest(expires_at, clock_timestamp() + make_interval(secs => %(ttl)s))
 WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
+"""
+
+NOTE = """
+UPDATE {table} SET data = %(data)s::jsonb WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
 """
 
 # Skips a row that is being taken over instead of waiting for how that ends. A heartbeat's row lock is no obstacle.
@@ -97,10 +101,11 @@ class PostgresStore:
         ``polite``: leave it to the first in the queue who insists on it. None where they have yet to make its row.
         """
         facts = {"key": claim.key, "owner": claim.owner, "data": claim.data, "ttl": claim.ttl, "polite": polite}
+        facts["may_create"] = not claim.only_if_exists
         asked = time.monotonic()
         granted, *row = self._called(ACQUIRE, facts, timeout=timeout)
         if granted:
-            return Grant(token=row[0], since=row[1], asked=asked)
+            return Grant(token=row[0], since=row[1], asked=asked, data=json.dumps(_loaded(row[3])))
         return _holder(claim.key, row) if row[0] else None
 
     def queue(self, key: str, *, timeout: float, after: float) -> None:
@@ -126,6 +131,11 @@ class PostgresStore:
     def refresh(self, key: str, token: int, *, ttl: float, timeout: float) -> bool:
         """Let it expire no earlier than ``ttl`` seconds from now; False if the token no longer holds it."""
         with self._executed(REFRESH, {"key": key, "token": token, "ttl": ttl}, timeout=timeout) as cursor:
+            return bool(cursor.rowcount)
+
+    def note(self, key: str, token: int, *, data: str, timeout: float) -> bool:
+        """Replace the data; False if the token no longer holds the lease."""
+        with self._executed(NOTE, {"key": key, "token": token, "data": data}, timeout=timeout) as cursor:
             return bool(cursor.rowcount)
 
     def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
@@ -215,6 +225,11 @@ def _bound(connection: BaseDatabaseWrapper, sql: str, facts: Mapping[str, Any] |
     return sql, facts
 
 
+def _loaded(data: Any) -> Any:
+    """Return the data; Django's cursors leave JSON as text, the compiled statements' do as the driver does."""
+    return json.loads(data) if isinstance(data, str) else data
+
+
 def _holder(key: str, row: Sequence[Any]) -> Holder:
     token, since, owner, data, released, remaining, under_guard = row
     return Holder(
@@ -223,7 +238,7 @@ def _holder(key: str, row: Sequence[Any]) -> Holder:
         token=token,
         since=since,
         remaining=max(0.0, remaining),
-        data=json.loads(data) if isinstance(data, str) else data,
+        data=_loaded(data),
         released=released,
         under_guard=under_guard,
     )

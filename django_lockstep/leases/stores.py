@@ -43,6 +43,9 @@ class Store(Protocol):
     def refresh(self, key: str, token: int, *, ttl: float, timeout: float) -> bool:
         """Extend the lease; False if the token no longer holds it."""
 
+    def note(self, key: str, token: int, *, data: str, timeout: float) -> bool:
+        """Replace what the holder noted; False if the token no longer holds the lease."""
+
     def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
         """Give the lease back; False if the token no longer holds it."""
 

@@ -7,6 +7,7 @@ at the same rate (``benchmarks/lease_waits.py``). The server keeps the order; on
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import random
@@ -96,7 +97,8 @@ def _attempt(store: Store, claim: Claim, *, polite: bool) -> Answer:
     answer = store.attempt(claim, timeout=timeout_of(claim.ttl), polite=polite)
     if claim.is_unique and isinstance(answer, Holder) and answer.owner == claim.owner and not answer.released:
         # An attempt before this one succeeded, and its answer was lost with the connection.
-        return Grant(token=answer.token, since=answer.since, asked=asked + answer.remaining - claim.ttl)
+        begun = asked + answer.remaining - claim.ttl
+        return Grant(token=answer.token, since=answer.since, asked=begun, data=json.dumps(answer.data))
     return answer
 
 
