@@ -70,7 +70,7 @@ def raw() -> Hold:
         with session.transaction():
             ClientCursor(session).execute(queue, {"key": key, "after": LIMIT})
             looks, insists_at = pauses(math.inf), time.monotonic() + SLICE
-            while not (found := row(acquire, key, "raw", "null", TTL, False, None))[0]:
+            while not (found := row(acquire, key, "raw", "null", TTL, False, True, None))[0]:
                 time.sleep(next(looks))
                 if time.monotonic() > insists_at:
                     session.execute(sql.INSIST, {"key": key})
@@ -78,7 +78,7 @@ def raw() -> Hold:
         return found
 
     def hold(key: str) -> None:
-        found = row(acquire, key, "raw", "null", TTL, True, LIMIT)
+        found = row(acquire, key, "raw", "null", TTL, True, True, LIMIT)
         if not found[0]:
             found = queued(key)
         row(release, key, found[1], 0.0, LIMIT)

@@ -24,7 +24,8 @@
     │   ├── WrongToken                 (also PermissionDenied)
     │   ├── TakeOverNotAllowed         (also PermissionDenied)
     │   ├── UnrelatedTarget            (also ValueError)
-    │   └── InvalidTransition          (also ValueError)
+    │   ├── InvalidTransition          (also ValueError)
+    │   └── LimitExceeded              (also ValueError)
     ├── PreconditionError              django_lockstep.http.errors
     │   ├── PreconditionRequired       428
     │   ├── PreconditionFailed         412

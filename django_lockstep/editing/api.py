@@ -29,6 +29,7 @@ from django_lockstep.editing.conf import api_authenticator
 from django_lockstep.editing.errors import EditingError, UnknownRecord, UnknownTable
 from django_lockstep.editing.expected_status import transition
 from django_lockstep.editing.holds import checked_out
+from django_lockstep.editing.limits import require_time, require_visible
 from django_lockstep.editing.operations import check_in, check_out, extend, status_of, take_over
 from django_lockstep.editing.results import EditResult
 from django_lockstep.editing.schemas import (
@@ -89,6 +90,16 @@ def _record(request: HttpRequest, name: str, pk: str, *, change: bool = False) -
     return record(_table(request, name, change=change).model, pk)
 
 
+def _require_allowed(request: HttpRequest, target: Target, options: Any) -> None:
+    require_time(getattr(options, "ttl", None))
+    if isinstance(options, CheckOutIn):
+
+        def sees(model: type[models.Model]) -> bool:
+            return _may(request, model, "view", "change")
+
+        require_visible(target, sees, depth=options.depth, related=options.related)
+
+
 def _answer(result: EditResult) -> Answer:
     told = result.as_json()
     if result.lock_result:
@@ -126,11 +137,15 @@ def _statuses(records: Iterable[Target]) -> Iterator[dict[str, Any]]:
 def _offer(name: str, operation: Callable[..., EditResult], schema: type[Schema], *, summary: str) -> None:
     """Serve an operation below a table and below a record."""
 
+    def answer(request: HttpRequest, target: Target, options: Any) -> Answer:
+        _require_allowed(request, target, options)
+        return _answer(operation(target, request.user, **options.dict()))
+
     def for_table(request: HttpRequest, name: str, options: Any) -> Answer:
-        return _answer(operation(_table(request, name, change=True), request.user, **options.dict()))
+        return answer(request, _table(request, name, change=True), options)
 
     def for_record(request: HttpRequest, name: str, pk: str, options: Any) -> Answer:
-        return _answer(operation(_record(request, name, pk, change=True), request.user, **options.dict()))
+        return answer(request, _record(request, name, pk, change=True), options)
 
     for kind, path, view in (("table", _TABLE, for_table), ("record", _RECORD, for_record)):
         view.__annotations__["options"] = schema  # where ninja looks for it
@@ -162,6 +177,7 @@ def make_transition(request: HttpRequest, wanted: TransitionIn) -> Answer:
     table = _table(request, wanted.table, change=True)
     target = table if wanted.record is None else record(table.model, wanted.record)
     references = [_table(request, name) for name in wanted.fk_tables]
+    require_time(wanted.ttl)
     return _answer(transition(target, references, wanted=wanted, editor=request.user))
 
 

@@ -46,8 +46,8 @@ def check_databases(app_configs: Any, databases: Sequence[str] | None = None, **
     """Tell which databases have no guards between a write and a check-out."""
     return [
         checks.Warning(
-            f"Database {alias!r} ({connections[alias].vendor}) has no advisory locks of a transaction: a save and a "
-            "check-out at the same moment may both succeed there.",
+            f"Database {alias!r} ({connections[alias].vendor}) has no advisory locks of a transaction: of a check-out "
+            "and a save, or another check-out, at the same moment both may succeed there.",
             hint="Use PostgreSQL.",
             obj=alias,
             id="lockstep.W021",
@@ -74,15 +74,19 @@ def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register
 def check_durations(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell that a setting is no duration."""
+    """Tell that a setting is not a duration, or not a depth."""
     from django_lockstep.editing import conf
 
     messages: list[CheckMessage] = []
-    for read in (conf.time_to_live, conf.idle_after, conf.history_for, conf.api_token_age):
+    for read in (conf.time_to_live, conf.idle_after, conf.history_for, conf.api_token_age, conf.api_max_ttl):
         try:
             read()
         except (TypeError, ValueError) as error:
             messages.append(
                 checks.Error(str(error), hint="Give a timedelta or seconds above zero.", id="lockstep.E023")
             )
+    try:
+        conf.api_max_depth()
+    except ValueError as error:
+        messages.append(checks.Error(str(error), id="lockstep.E060"))
     return messages

@@ -37,6 +37,21 @@ def api_token_age() -> timedelta:
     )
 
 
+def api_max_ttl() -> timedelta:
+    """``LOCKSTEP_EDIT_API_MAX_TTL`` (default one day): how long a request may check something out, or extend that."""
+    return _duration(
+        getattr(settings, "LOCKSTEP_EDIT_API_MAX_TTL", timedelta(days=1)), name="LOCKSTEP_EDIT_API_MAX_TTL"
+    )
+
+
+def api_max_depth() -> int | None:
+    """``LOCKSTEP_EDIT_API_MAX_DEPTH`` (default 3): over how many foreign keys a request may go; None: all of them."""
+    depth = getattr(settings, "LOCKSTEP_EDIT_API_MAX_DEPTH", 3)
+    if depth is None or (isinstance(depth, int) and not isinstance(depth, bool) and depth >= 0):
+        return depth
+    raise ValueError(f"LOCKSTEP_EDIT_API_MAX_DEPTH must be None or a whole number of at least 0, not {depth!r}")
+
+
 def api_authenticator() -> Callable[[Any, str], Any] | None:
     """``LOCKSTEP_EDIT_API_AUTHENTICATOR`` (default None): dotted path of ``f(request, token) -> user or None``."""
     path = getattr(settings, "LOCKSTEP_EDIT_API_AUTHENTICATOR", None)

@@ -12,7 +12,8 @@
     ├── NotTheEditor           (also django.core.exceptions.PermissionDenied)
     ├── WrongToken             (also PermissionDenied)
     ├── TakeOverNotAllowed     (also PermissionDenied)
-    └── InvalidTransition      (also ValueError)
+    ├── InvalidTransition      (also ValueError)
+    └── LimitExceeded          (also ValueError)
 
 A refused check-out is none of these: it is a result. All survive pickling.
 """
@@ -31,6 +32,7 @@ __all__ = [
     "EditLocked",
     "EditingError",
     "InvalidTransition",
+    "LimitExceeded",
     "NotTheEditor",
     "ReferencesChanged",
     "TakeOverNotAllowed",
@@ -126,3 +128,7 @@ class UnrelatedTarget(EditingError, ValueError):
 
 class InvalidTransition(EditingError, ValueError):
     """There is no such transition of statuses."""
+
+
+class LimitExceeded(EditingError, ValueError):
+    """A request wants a longer time or more foreign keys than the settings allow."""

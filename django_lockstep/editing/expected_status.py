@@ -57,7 +57,9 @@ def _check_out(
         locks = live_locks(expected, using=database)
         if any(status_in(locks, one) != status for one, status in expected.items()):
             return status_of(target, **options)
-        return check_out(target, editor, ttl=wanted.ttl, note=wanted.note, **options)
+        return check_out(
+            target, editor, ttl=wanted.ttl, note=wanted.note, require_token=wanted.require_token, **options
+        )
 
 
 def _check_in(target: Target, references: list[Target], *, token: str | None, editor: Any) -> EditResult:

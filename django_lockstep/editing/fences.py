@@ -19,16 +19,14 @@ from django_lockstep.editing.holds import is_alive, locked_rows, overlaps
 from django_lockstep.editing.models import CheckOut, EditLock, Status
 from django_lockstep.editing.ownership import lost
 from django_lockstep.editing.targets import Target, target_of
-from django_lockstep.editing.tokens import digest_of, matches
+from django_lockstep.editing.tokens import digest_of, matches, pass_of
 from django_lockstep.editing.writers import Writer, current_writer
 from django_lockstep.errors import translated_errors
 
-__all__ = ["EDITOR_SETTING", "TOKEN_SETTING", "fence", "fence_instance", "fenced", "fenced_deletion"]
+__all__ = ["TOKEN_SETTING", "fence", "fence_instance", "fenced", "fenced_deletion"]
 
 TOKEN_SETTING = "lockstep.edit_token"  # noqa: S105 - a name, no secret
-"""PostgreSQL parameter, local to a transaction: the token with which `AddEditGuard` lets writes pass."""
-EDITOR_SETTING = "lockstep.editor"
-"""PostgreSQL parameter, local to a transaction: the primary key of who is writing."""
+"""PostgreSQL parameter, local to a transaction: tokens, separated by blanks, for which `AddEditGuard` lets pass."""
 
 
 def fence(what: Any, pks: Iterable[Any] | None = None, *, using: str | None = None) -> None:
@@ -97,7 +95,7 @@ def _pass(targets: list[Target], *, whole_tables: bool, using: str) -> None:
     digest = digest_of(writer.token) if writer and writer.token else ""
     with translated_errors(model=targets[0].model, pk=targets[0].pk):
         # Also where nobody writes: the transaction may have had a writer before.
-        told = {TOKEN_SETTING: writer.token if writer else "", EDITOR_SETTING: writer.key if writer else ""}
+        told = {TOKEN_SETTING: writer.token if writer else ""}
         guard_writes(targets, whole_tables=whole_tables, settings=told, using=using)
         locks = locked_rows(targets, whole_tables=whole_tables, digest=digest, using=using)
     held = [lock for lock in locks if is_alive(lock)]
@@ -107,6 +105,16 @@ def _pass(targets: list[Target], *, whole_tables: bool, using: str) -> None:
         in_the_way = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
         if in_the_way and lock.status != Status.NORMAL and not _is_writers(lock, writer):
             raise refusal(lock)
+    if writer and not writer.token:
+        _show_passes({lock.check_out.digest for lock in held if _is_writers(lock, writer)}, using=using)
+
+
+def _show_passes(digests: set[str], *, using: str) -> None:
+    """Let `AddEditGuard` know whose check-outs these are; a name alone would be anybody's to say."""
+    if digests and connections[using].vendor == "postgresql":
+        passes = " ".join(sorted(map(pass_of, digests)))
+        with connections[using].cursor() as cursor:
+            cursor.execute("SELECT set_config(%s, %s, true)", [TOKEN_SETTING, passes])
 
 
 def _is_writers(lock: EditLock, writer: Writer | None) -> bool:
@@ -114,7 +122,8 @@ def _is_writers(lock: EditLock, writer: Writer | None) -> bool:
         return False
     if writer.token:
         return matches(writer.token, lock.check_out.digest)
-    return bool(writer.key) and str(lock.check_out.editor_id) == writer.key
+    is_theirs = bool(writer.key) and str(lock.check_out.editor_id) == writer.key
+    return is_theirs and not lock.check_out.require_token
 
 
 def _lost(digest: str, *, using: str) -> EditLockLost:

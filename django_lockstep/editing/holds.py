@@ -198,7 +198,9 @@ def _hold(locks: list[EditLock]) -> Hold:
         expires_at=first.expires_at,
         locked_by=first.locked_by,
         note=first.note,
-        holds=tuple(TableStatus(table=lock.model, record=lock.object_pk, status=lock.status) for lock in locks),
+        holds=tuple(
+            TableStatus(table_name=lock.model, record=lock.object_pk, current_status=lock.status) for lock in locks
+        ),
     )
 
 

@@ -9,7 +9,10 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-__all__ = ["CheckOut", "EditLock", "Status"]
+__all__ = ["LONGEST_KEY", "CheckOut", "EditLock", "Status"]
+
+LONGEST_KEY = 500
+"""Characters of a record's key: with the table's name they are indexed, and MySQL's indexes hold 3072 bytes."""
 
 
 class Status(models.TextChoices):
@@ -32,8 +35,12 @@ class CheckOut(models.Model):
 
     editor = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("editor"))
     model = models.CharField(_("table"), max_length=200)
-    object_pk = models.TextField(_("record"), blank=True, help_text=_("Empty: the whole table."))
+    object_pk = models.CharField(
+        _("record"), max_length=LONGEST_KEY, blank=True, help_text=_("Empty: the whole table.")
+    )
     digest = models.CharField(max_length=64, unique=True, editable=False)
+    pass_digest = models.CharField(max_length=64, editable=False)
+    require_token = models.BooleanField(_("requires its token"), default=False)
     note = models.CharField(_("note"), max_length=200, blank=True)
     since = models.DateTimeField(_("since"))
     expires_at = models.DateTimeField(_("expires at"))
@@ -67,7 +74,7 @@ class EditLock(models.Model):
 
     check_out = models.ForeignKey(CheckOut, models.CASCADE, related_name="locks", verbose_name=_("check-out"))
     model = models.CharField(_("table"), max_length=200)
-    object_pk = models.TextField(_("record"), blank=True)
+    object_pk = models.CharField(_("record"), max_length=LONGEST_KEY, blank=True)
     status = models.CharField(_("status"), max_length=7, choices=Status)
     shared = models.BooleanField(_("shared"), default=False)
 

@@ -29,7 +29,7 @@ from django_lockstep.editing.ownership import lost, owned, require_person
 from django_lockstep.editing.plans import Plan, Related, lock_plan, plan_for, plan_of
 from django_lockstep.editing.results import EditResult, TableStatus
 from django_lockstep.editing.targets import Target, target_of
-from django_lockstep.editing.tokens import digest_of, new_token
+from django_lockstep.editing.tokens import digest_of, new_token, pass_of
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration
 
@@ -63,6 +63,7 @@ def check_out(
     depth: int | None = 1,
     shared_references: bool = False,
     note: str = "",
+    require_token: bool = False,
     using: str | None = None,
 ) -> EditResult:
     """Take a table or a record for editing, with everything its foreign keys refer to, or nothing of it.
@@ -70,7 +71,8 @@ def check_out(
     ``what`` is a model, a model's label or an instance; ``editor`` a saved user. ``ttl`` is a timedelta or seconds
     (default: ``LOCKSTEP_EDIT_TTL``, 30 minutes), counted by the database's clock. ``depth`` says over how many foreign
     keys to go (None: all); a list as ``related`` names the tables and records to lock instead, some of those that the
-    foreign keys lead to. With ``shared_references`` others who share theirs too may need the same rows unchanged.
+    foreign keys lead to. With ``shared_references`` others who share theirs too may need the same rows unchanged. With
+    ``require_token`` everybody has to show the token to write, to extend and to check in, the editor's other tabs too.
 
     A refusal is a result with ``lock_result`` False that tells who has what; a granted one has the ``token``. Waits for
     writes under way, by `EditLockedModel` and `fence`. Works in a transaction of the caller, at READ COMMITTED only.
@@ -83,7 +85,7 @@ def check_out(
     target, lasting = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
-        return _grant(plan, editor, ttl=lasting, note=note)
+        return _grant(plan, editor, ttl=lasting, note=note, require_token=require_token)
 
 
 def take_over(
@@ -95,6 +97,7 @@ def take_over(
     depth: int | None = 1,
     shared_references: bool = False,
     note: str = "",
+    require_token: bool = False,
     using: str | None = None,
 ) -> EditResult:
     """Check out what others have, and end their check-outs in the same transaction; as `check_out` otherwise.
@@ -108,7 +111,7 @@ def take_over(
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
         _end_obstacles(plan, by, allowed=allowed)
-        return _grant(plan, by, ttl=lasting, note=note)
+        return _grant(plan, by, ttl=lasting, note=note, require_token=require_token)
 
 
 def _end_obstacles(plan: Plan, by: Any, *, allowed: bool) -> None:
@@ -125,16 +128,19 @@ def _current(plan: Plan) -> list[EditLock]:
     return end_expired(locked_rows(plan.targets, using=plan.using), using=plan.using)
 
 
-def _grant(plan: Plan, editor: Any, *, ttl: timedelta, note: str = "") -> EditResult:
+def _grant(plan: Plan, editor: Any, *, ttl: timedelta, note: str = "", require_token: bool = False) -> EditResult:
     """Take all of the plan or nothing, and say which. Needs a transaction and the plan's guards."""
     _current(plan)
     token = new_token()
+    digest = digest_of(token)
     with transaction.atomic(using=plan.using):
         mine = CheckOut.objects.using(plan.using).create(
             editor=editor,
             model=plan.target.table,
             object_pk=plan.target.key,
-            digest=digest_of(token),
+            digest=digest,
+            pass_digest=digest_of(pass_of(digest)),
+            require_token=require_token,
             note=note,
             since=ClockTimestamp(),
             expires_at=after(ttl),
@@ -241,4 +247,4 @@ def _statuses(plan: Plan, locks: Iterable[EditLock]) -> Iterator[TableStatus]:
     for one in plan.wanted:
         if one.status == Status.LOCKED:
             status = status_in(locks, one.target)
-            yield TableStatus(table=one.target.table, record=one.target.key, status=status)
+            yield TableStatus(table_name=one.target.table, record=one.target.key, current_status=status)

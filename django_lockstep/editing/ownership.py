@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import connections
 from django.utils.translation import gettext as _
 
 from django_lockstep.editing.clock import time_of_day
@@ -28,12 +29,14 @@ def owned(target: Target, editor: Any, *, token: str | None, using: str) -> Chec
     """
     require_person(editor)
     rows = CheckOut.objects.using(using).filter(model=target.table, object_pk=target.key).order_by("-pk")
-    rows = rows.select_for_update(no_key=True)
+    rows = rows.select_for_update(no_key=connections[using].features.has_select_for_no_key_update)
     if token is None:
         found = rows.filter(editor=editor, ended_at=None).first()
         if found is None:
             words = _("%(editor)s has not checked out %(what)s")
             raise NotTheEditor(words % {"editor": editor.get_username(), "what": target.name})
+        if found.require_token:
+            raise WrongToken(_("The check-out of %(what)s requires its token") % {"what": target.name})
         return found
     found = rows.filter(digest=digest_of(token)).first()
     if found is None or not matches(token, found.digest):

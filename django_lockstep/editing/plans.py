@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from django_lockstep.editing.closure import Closure, closure_of
-from django_lockstep.editing.errors import ReferencesChanged, UnrelatedTarget
+from django_lockstep.editing.errors import ReferencesChanged, UnknownRecord, UnrelatedTarget
 from django_lockstep.editing.guards import guard_check_out
 from django_lockstep.editing.holds import Wanted
-from django_lockstep.editing.models import CheckOut, EditLock, Status
+from django_lockstep.editing.models import LONGEST_KEY, CheckOut, EditLock, Status
 from django_lockstep.editing.targets import Target, restored, target_of
 
 __all__ = ["Plan", "Related", "lock_plan", "plan_for", "plan_of"]
@@ -52,9 +52,19 @@ def plan_for(
     references: Iterable[Target] = closure.references
     if isinstance(related, list):
         references = _named(closure, target, names=related, using=database)
+    for one in (*closure.own, *references):
+        _require_storable(one)
     wanted = [Wanted(target=own, status=Status.EDITING) for own in closure.own]
     wanted += [Wanted(target=one, status=Status.LOCKED, shared=shared_references) for one in references]
     return Plan(target=target, wanted=tuple(wanted), using=database)
+
+
+def _require_storable(target: Target) -> None:
+    if len(target.key) > LONGEST_KEY:
+        raise UnknownRecord(
+            f"{target.table} {target.key[:40]!r}... has a key of {len(target.key)} characters: one with more than "
+            f"{LONGEST_KEY} can only be checked out with its whole table"
+        )
 
 
 def _named(closure: Closure, target: Target, *, names: list[Any], using: str) -> list[Target]:

@@ -13,9 +13,9 @@ __all__ = ["EditResult", "Hold", "TableStatus"]
 class TableStatus:
     """The status of a table or record that the target refers to."""
 
-    table: str
+    table_name: str
     """The model's label in lower case."""
-    status: str
+    current_status: str
     """``normal``, ``editing`` or ``locked``."""
     record: str = ""
     """The primary key as text; empty for a table."""

@@ -1,6 +1,6 @@
 """What the HTTP API takes and answers."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from ninja import Field, Schema
 
@@ -17,14 +17,12 @@ __all__ = [
     "TransitionIn",
 ]
 
-_LONGEST = timedelta(days=30).total_seconds()
-
 
 class TableOut(Schema):
     """The status of one table or record."""
 
-    table: str
-    status: str
+    table_name: str
+    current_status: str
     record: str = ""
 
 
@@ -82,10 +80,11 @@ class LostOut(Problem):
 class CheckOutIn(Schema):
     """How to check out."""
 
-    ttl: float | None = Field(None, gt=0, le=_LONGEST, description="Seconds.")
+    ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
     related: str = Field("references", pattern="^(references|none)$")
-    depth: int | None = Field(1, ge=0)
+    depth: int | None = Field(1, ge=0, description="At most LOCKSTEP_EDIT_API_MAX_DEPTH.")
     shared_references: bool = False
+    require_token: bool = False
     note: str = Field("", max_length=200)
 
 
@@ -98,7 +97,7 @@ class TokenIn(Schema):
 class ExtendIn(TokenIn):
     """How long from now."""
 
-    ttl: float | None = Field(None, gt=0, le=_LONGEST, description="Seconds.")
+    ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
 
 
 class TransitionIn(Schema):
@@ -112,6 +111,7 @@ class TransitionIn(Schema):
     fk_current_status: list[str] = []
     fk_target_status: list[str] = []
     token: str | None = None
-    ttl: float | None = Field(None, gt=0, le=_LONGEST, description="Seconds.")
+    ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
     shared_references: bool = False
+    require_token: bool = False
     note: str = Field("", max_length=200)

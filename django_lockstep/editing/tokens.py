@@ -4,7 +4,9 @@ import hashlib
 import hmac
 import secrets
 
-__all__ = ["digest_of", "matches", "new_token"]
+from django.utils.crypto import salted_hmac
+
+__all__ = ["digest_of", "matches", "new_token", "pass_of"]
 
 
 def new_token() -> str:
@@ -18,6 +20,14 @@ def digest_of(token: str) -> str:
     A plain hash is enough, because the token is random and long: there is nothing to guess.
     """
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def pass_of(digest: str) -> str:
+    """Return what Django shows to `AddEditGuard` for a writer without a token whose check-out has this digest.
+
+    Made with the ``SECRET_KEY``, so that nobody finds it in the database, which has its digest only.
+    """
+    return salted_hmac("lockstep.editing.pass", digest, algorithm="sha256").hexdigest()
 
 
 def matches(token: str, digest: str) -> bool:

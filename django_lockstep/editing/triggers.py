@@ -33,9 +33,9 @@ BEGIN
         ORDER BY c.id FOR NO KEY UPDATE OF c
     LOOP
         CONTINUE WHEN held.ended_at IS NOT NULL OR held.expires_at <= clock_timestamp();
-        CONTINUE WHEN held.status = 'editing' AND CASE coalesce(current_setting('{token}', true), '')
-            WHEN '' THEN held.editor_id::text = current_setting('{editor}', true)
-            ELSE held.digest = encode(sha256(convert_to(current_setting('{token}', true), 'UTF8')), 'hex') END;
+        CONTINUE WHEN held.status = 'editing' AND EXISTS (
+            SELECT FROM unnest(string_to_array(current_setting('{token}', true), ' ')) AS shown
+            WHERE encode(sha256(convert_to(shown, 'UTF8')), 'hex') IN (held.digest, held.pass_digest));
         RAISE EXCEPTION USING ERRCODE = '55006',
             MESSAGE = '{label}' || CASE held.record WHEN '' THEN '' ELSE ':' || held.record END
                 || ' is checked out until ' || held.expires_at,
@@ -51,8 +51,9 @@ class AddEditGuard(RowTrigger):
 
     For PostgreSQL: a BEFORE trigger for each row. A writer outside Django names its check-out by
     ``SELECT set_config('lockstep.edit_token', TOKEN, true)`` in the same transaction; instances of `EditLockedModel`
-    and `fence` do it by themselves for who is `writing`. The migration depends on
-    ``("lockstep_editing", "0001_initial")``. A model that inherits from another table needs a guard on each of the two.
+    and `fence` do it by themselves for who is `writing`, without a token too, for the rows that they are about. The
+    migration depends on ``("lockstep_editing", "0001_initial")``. A model that inherits from another table needs a
+    guard on each of the two.
     """
 
     suffix = "edit_guard"
@@ -60,7 +61,7 @@ class AddEditGuard(RowTrigger):
 
     def body(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
         """Look for check-outs of the row's table and of the row, by the keys before and after."""
-        from django_lockstep.editing.fences import EDITOR_SETTING, TOKEN_SETTING
+        from django_lockstep.editing.fences import TOKEN_SETTING
         from django_lockstep.editing.models import CheckOut, EditLock
 
         quote = schema_editor.connection.ops.quote_name
@@ -72,7 +73,6 @@ class AddEditGuard(RowTrigger):
             locks=quote(EditLock._meta.db_table),
             check_outs=quote(CheckOut._meta.db_table),
             token=TOKEN_SETTING,
-            editor=EDITOR_SETTING,
         )
 
     def describe(self) -> str:

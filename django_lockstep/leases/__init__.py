@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from django_lockstep.leases.errors import LeaseError, LeaseLost, LeaseNotAcquired, LeaseTimedOut, StaleToken
     from django_lockstep.leases.fencing import FencedManager, FencedModel, FencedQuerySet
     from django_lockstep.leases.guards import guard
-    from django_lockstep.leases.handles import LeaseHandle
+    from django_lockstep.leases.handles import LeaseHandle, assert_held
     from django_lockstep.leases.terms import Holder
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "LeaseNotAcquired",
     "LeaseTimedOut",
     "StaleToken",
+    "assert_held",
     "exclusive",
     "guard",
     "lease",

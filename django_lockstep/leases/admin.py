@@ -37,6 +37,8 @@ class LeaseAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
     @admin.display(description=_("state"))
     def state(self, lease: Any) -> str:
         """Return whether somebody holds it."""
+        if lease.under_guard:
+            return str(_("under guard"))
         if lease.remaining <= timedelta():
             return str(_("free"))
         return str(_("kept after its release") if lease.released_at else _("held"))

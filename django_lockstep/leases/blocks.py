@@ -14,9 +14,9 @@ from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, o
 from asgiref.sync import sync_to_async
 
 from django_lockstep.leases.errors import LeaseNotAcquired
-from django_lockstep.leases.handles import LeaseHandle, OnLost
+from django_lockstep.leases.handles import Callback, LeaseHandle
 from django_lockstep.leases.stores import lease_model
-from django_lockstep.leases.terms import Claim, Holder, claim
+from django_lockstep.leases.terms import KEPT, Claim, Holder, claim
 from django_lockstep.locking.durations import Duration, seconds
 
 __all__ = ["LeaseOptions", "exclusive", "lease"]
@@ -34,17 +34,22 @@ class LeaseOptions(TypedDict, total=False):
     wait: Duration
     at_least: Duration | None
     data: Any
+    only_if_exists: bool
     heartbeat: bool
-    on_lost: OnLost | None
+    on_lost: Callback | None
+    on_danger: Callback | None
+    margin: Duration | None
     using: str | None
 
 
 class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
     """Hold the lease for the length of a block, ``with`` or ``async with``; the block gets the `LeaseHandle`.
 
-    ``owner``, ``wait``, ``at_least`` and ``data`` are those of ``Lease.objects.acquire``. ``heartbeat=True`` refreshes
-    the lease at a third of ``ttl`` as long as the block runs; a lost lease calls ``on_lost(handle)`` once, from the
-    thread that finds out, and makes ``handle.check()`` raise. ``using`` names the database.
+    ``owner``, ``wait``, ``at_least``, ``data`` and ``only_if_exists`` are those of ``Lease.objects.acquire``.
+    ``heartbeat=True`` refreshes the lease at a third of ``ttl`` as long as the block runs; a lost lease calls
+    ``on_lost(handle)`` once, from the thread that finds out, and makes ``handle.check()`` raise. ``on_danger(handle)``
+    is called ``margin`` seconds before the end (default: a third of ``ttl``), unless a refresh comes before. Errors of
+    callbacks are logged. ``using`` names the database.
 
     The lease is released at the end of the block, whatever ends it; an exception comes out unchanged. May be used
     again, not inside itself: there the handle can be entered.
@@ -60,16 +65,23 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         owner: str | None = None,
         wait: Duration = 0,
         at_least: Duration | None = None,
-        data: Any = None,
+        data: Any = KEPT,
+        only_if_exists: bool = False,
         heartbeat: bool = False,
-        on_lost: OnLost | None = None,
+        on_lost: Callback | None = None,
+        on_danger: Callback | None = None,
+        margin: Duration | None = None,
         using: str | None = None,
     ) -> None:
-        self._new_claim = functools.partial(claim, key, ttl, owner=owner, at_least=at_least, data=data)
+        self._new_claim = functools.partial(
+            claim, key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists
+        )
         self._new_claim()  # what is wrong with it shows here
         self._wait = seconds(wait, name="wait", or_zero=True)
         self._heartbeat = heartbeat
         self._on_lost = on_lost
+        self._on_danger = on_danger
+        self._margin = None if margin is None else seconds(margin, name="margin")
         self._using = using
         self._handle: LeaseHandle | None = None
 
@@ -102,11 +114,14 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
 
     def _entered(self, wanted: Claim, answer: LeaseHandle | Holder | None) -> LeaseHandle:
         if not isinstance(answer, LeaseHandle):
-            who = str(answer) if answer else "is queued for by others"
+            nobody = "has never been held, or is queued for" if wanted.only_if_exists else "is queued for by others"
+            who = str(answer) if answer else nobody
             raise LeaseNotAcquired(f"Lease {wanted.key!r} {who}", key=wanted.key, holder=answer)
         self._handle = answer.__enter__()
         if self._heartbeat:
             answer.start_heartbeat()
+        if self._on_danger is not None:
+            answer.watch(self._on_danger, margin=self._margin)
         return answer
 
     def _manager(self) -> Any:

@@ -8,22 +8,23 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connections
+from django.db import InterfaceError, OperationalError, connections
 
 from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.leases.guards import guard
 from django_lockstep.leases.heartbeats import Heartbeat
-from django_lockstep.leases.stores import on_own_connection, timeout_of
-from django_lockstep.leases.terms import Claim, Grant
+from django_lockstep.leases.stores import Store, on_own_connection, timeout_of
+from django_lockstep.leases.terms import Claim, Grant, valid_json, valid_key
 from django_lockstep.locking.durations import Duration, seconds
 
-__all__ = ["LeaseHandle", "OnLost"]
+__all__ = ["Callback", "LeaseHandle", "assert_held"]
 
-OnLost = Callable[["LeaseHandle"], object]
+Callback = Callable[["LeaseHandle"], object]
 """Called once, with the handle, in the thread that finds out."""
 
 logger = logging.getLogger("lockstep.leases")
@@ -42,7 +43,7 @@ class LeaseHandle:
     transactions only, ``guard`` inside of one only.
     """
 
-    def __init__(self, claim: Claim, grant: Grant, *, using: str, on_lost: OnLost | None = None) -> None:
+    def __init__(self, claim: Claim, grant: Grant, *, using: str, on_lost: Callback | None = None) -> None:
         self.key = claim.key
         self.token = grant.token
         """Higher than that of everybody who held the lease before; the same until the end."""
@@ -54,7 +55,7 @@ class LeaseHandle:
         """By the database's clock."""
         self.using = using
         """Alias of the database."""
-        self._data = claim.data
+        self._data = grant.data
         self._deadline = _deadline(grant.asked, claim.ttl)
         self._on_lost = on_lost
         self._pid = os.getpid()
@@ -63,14 +64,27 @@ class LeaseHandle:
         self._lost = ""
         self._released = False
         self._heartbeat: Heartbeat | None = None
+        self._beats = False
+        self._on_danger: Callback | None = None
+        self.margin = 0.0
+        """Seconds before the end at which `watch` tells."""
 
     def __repr__(self) -> str:
         return f"<LeaseHandle {self.key!r} token={self.token} owner={self.owner!r}>"
 
     @property
     def data(self) -> Any:
-        """What was noted when it was acquired; every access gives a new copy."""
+        """What is noted in the lease, by this holder or one before; every access gives a new copy."""
         return json.loads(self._data)
+
+    def note(self, data: Any) -> None:
+        """Replace the data, for others to see and for later holders to find; anything that JSON can hold.
+
+        Raises as `refresh` does, ``TypeError`` and ``ValueError`` before any SQL for other data.
+        """
+        text = valid_json(data)
+        self._require(lambda store: store.note(self.key, self.token, data=text, timeout=timeout_of(self.ttl)))
+        self._data = text
 
     @property
     def remaining(self) -> float:
@@ -87,24 +101,31 @@ class LeaseHandle:
         if self.remaining <= 0:
             raise self._loss(self._why_over() or "it was not refreshed in time")
 
-    def refresh(self, ttl: Duration | None = None) -> None:
+    def refresh(self, ttl: Duration | None = None, *, at_least: Duration | None = None) -> None:
         """Let the lease expire no earlier than ``ttl`` (default: the one it was acquired with) from now.
+
+        ``at_least`` changes for how long, counted from the acquire, it stays taken after a release.
 
         One that has expired is held again if nobody took it. Raises `LeaseLost`, and then at every further call;
         ``TransactionManagementError`` in a transaction; `LeaseTimedOut` and the driver's errors where the database does
         not answer: then it may be called again.
         """
         wanted = self.ttl if ttl is None else seconds(ttl, name="ttl")
+        kept = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
+        asked = time.monotonic()
+        self._require(lambda store: store.refresh(self.key, self.token, ttl=wanted, timeout=timeout_of(self.ttl)))
+        self._deadline = max(self._deadline, _deadline(asked, wanted))
+        self.at_least = kept
+        if heartbeat := self._heartbeat:
+            heartbeat.notice()
+
+    def _require(self, verb: Callable[[Store], bool]) -> None:
+        """Run the verb; raise `LeaseLost` where the token no longer holds the lease, and note that it is lost."""
         if reason := self._why_over():
             raise self._loss(reason)
-        asked = time.monotonic()
-        timeout = timeout_of(self.ttl)
-        if not on_own_connection(
-            self.using, lambda store: store.refresh(self.key, self.token, ttl=wanted, timeout=timeout)
-        ):
+        if not on_own_connection(self.using, verb):
             self.lose("somebody else took it, or released it")
             raise self._loss(self._lost)
-        self._deadline = max(self._deadline, _deadline(asked, wanted))
 
     def ensure(self, least: Duration) -> None:
         """Refresh if fewer than ``least`` seconds are left, so that they are; raises as `refresh` does."""
@@ -130,11 +151,11 @@ class LeaseHandle:
         self._released = True
         return released
 
-    def guard(self) -> None:
+    def guard(self, *, within: Duration | None = None) -> None:
         """Hold the lease until the open transaction ends; see `django_lockstep.leases.guards.guard`."""
         if reason := self._why_over():
             raise self._loss(reason)
-        guard(self.key, self.token, using=self.using)
+        guard(self.key, self.token, within=within, using=self.using)
 
     def start_heartbeat(self) -> None:
         """Refresh the lease at a third of its ttl from a thread and a connection of its own, until it is released.
@@ -143,8 +164,29 @@ class LeaseHandle:
         until the lease has expired; then, and where somebody else holds it, it is lost. In the transaction of a
         ``TestCase``, which no other connection can see into, nothing is started.
         """
+        self._watch(beats=True)
+
+    def watch(self, on_danger: Callback, *, margin: Duration | None = None) -> None:
+        """Call ``on_danger(handle)`` from a thread when fewer than ``margin`` seconds are left (default: ttl / 3).
+
+        In time to stop working, then: a lost lease is told of when it is too late. Called again where a refresh came in
+        between. In the transaction of a ``TestCase`` nothing is started.
+        """
+        margin = self.ttl / 3 if margin is None else seconds(margin, name="margin")
+        self.stop_heartbeat()
+        self._on_danger, self.margin = on_danger, margin
+        self._watch(beats=self._beats)
+
+    def _watch(self, *, beats: bool) -> None:
+        if self._heartbeat is not None and beats != self._heartbeat.beats:
+            self.stop_heartbeat()
         if self._heartbeat is None and not connections[self.using].in_atomic_block:
-            self._heartbeat = Heartbeat(self)
+            self._heartbeat = Heartbeat(self, beats=beats)
+            self._beats = beats
+
+    def warn(self) -> None:
+        """Call ``on_danger``."""
+        self._call(self._on_danger)
 
     def stop_heartbeat(self) -> None:
         """End the heartbeat's thread, and wait for it."""
@@ -156,20 +198,33 @@ class LeaseHandle:
         """Note that the lease is lost, and call ``on_lost`` if this is the first to know."""
         with self._lock:
             known, self._lost = self._lost, self._lost or reason
-        if not known and self._on_lost is not None:
-            self._on_lost(self)
+        if not known:
+            self._call(self._on_lost)
+
+    def _call(self, callback: Callback | None) -> None:
+        try:
+            if callback is not None:
+                callback(self)
+        except Exception:
+            # What counts for who is here is the lease, not what went wrong while it was told of.
+            logger.exception("A callback of lease %r failed", self.key)
 
     def __enter__(self) -> LeaseHandle:
         """Begin a block; raise `LeaseLost` where the lease is no longer held."""
         self.check()
         with self._lock:
             self._depth += 1
+        _held.set((*_held.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Release the lease with the outermost block; the block's own error goes before one of the release."""
+        """Release the lease with the outermost block; the block's own error goes before one of the release.
+
+        Where the database cannot be reached the lease is left to expire, with a warning in the log.
+        """
+        _leave_block(self)
         if self._pid != os.getpid():
             return
         with self._lock:
@@ -181,8 +236,9 @@ class LeaseHandle:
     def _release_after(self, error: BaseException | None) -> None:
         try:
             self.release()
-        except Exception:
-            if error is None:
+        except Exception as failure:
+            # The work is done: that the lease now ends by itself is no reason to call it failed.
+            if error is None and not isinstance(failure, OperationalError | InterfaceError):
                 raise
             logger.warning("Lease %r could not be released and will expire", self.key, exc_info=True)
 
@@ -198,9 +254,13 @@ class LeaseHandle:
     def _loss(self, reason: str) -> LeaseLost:
         return LeaseLost(f"Lease {self.key!r} is lost: {reason}", key=self.key, token=self.token)
 
-    async def arefresh(self, ttl: Duration | None = None) -> None:
+    async def arefresh(self, ttl: Duration | None = None, *, at_least: Duration | None = None) -> None:
         """Do as `refresh`, from async code."""
-        await sync_to_async(self.refresh)(ttl)
+        await sync_to_async(self.refresh)(ttl, at_least=at_least)
+
+    async def anote(self, data: Any) -> None:
+        """Do as `note`, from async code."""
+        await sync_to_async(self.note)(data)
 
     async def aensure(self, least: Duration) -> None:
         """Do as `ensure`, from async code."""
@@ -217,6 +277,33 @@ class LeaseHandle:
     async def __aexit__(self, *error: Any) -> None:
         """Do as ``with``."""
         await sync_to_async(self.__exit__)(*error)
+
+
+_held: ContextVar[tuple[LeaseHandle, ...]] = ContextVar("lockstep_leases_held", default=())
+"""The handles whose blocks are open in this thread or task, the innermost last."""
+
+
+def _leave_block(handle: LeaseHandle) -> None:
+    """Note that the innermost block of the handle ends here; without effect where none is open."""
+    open_blocks = list(_held.get())
+    if handle in open_blocks:
+        open_blocks.reverse()
+        open_blocks.remove(handle)
+        _held.set(tuple(reversed(open_blocks)))
+
+
+def assert_held(key: str) -> LeaseHandle:
+    """Return the handle of the block in which this runs that holds the lease; asks nobody.
+
+    For functions that must not run without it, however deep inside. Raises `LeaseLost` where no block of this thread or
+    task holds the key, or its lease is lost as far as this process knows.
+    """
+    name = valid_key(key)
+    for handle in reversed(_held.get()):
+        if handle.key == name:
+            handle.check()
+            return handle
+    raise LeaseLost(f"Lease {name!r} is not held here: no block around this has acquired it", key=name)
 
 
 def _deadline(asked: float, ttl: float) -> float:

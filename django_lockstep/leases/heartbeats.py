@@ -27,9 +27,14 @@ class Lively(Protocol):
     key: str
     ttl: float
 
+    margin: float
+
     @property
     def remaining(self) -> float:
         """Seconds for which it is surely held."""
+
+    def warn(self) -> None:
+        """Tell that fewer seconds than the margin are left."""
 
     def refresh(self) -> None:
         """Refresh the lease."""
@@ -41,20 +46,23 @@ class Lively(Protocol):
 class Heartbeat:
     """Two threads: one refreshes a lease on a connection of its own, the other watches that it succeeds in time.
 
-    The second is for a database that does not answer at all: the first then hangs in the driver. Neither keeps the
-    handle alive.
+    The second is for a database that does not answer at all: the first then hangs in the driver. It also tells when the
+    end is near, and is alone where nothing ``beats``. Neither keeps the handle alive.
     """
 
-    def __init__(self, handle: Lively) -> None:
+    def __init__(self, handle: Lively, *, beats: bool) -> None:
+        self.beats = beats
         self._handle = weakref.ref(handle)
         self._key = handle.key
         self._interval = handle.ttl / _BEATS
         self._patience = timeout_of(handle.ttl) + 1
+        self._has_warned = False
         self._stopped = threading.Event()
-        weakref.finalize(handle, self._stopped.set)
+        self._moved = threading.Event()
+        weakref.finalize(handle, _set, self._stopped, self._moved)
         self._threads = [
             threading.Thread(target=target, name=f"{name} of lease {handle.key}", daemon=True)
-            for target, name in ((self._beat, "heartbeat"), (self._watch, "watch"))
+            for target, name in ((self._watch, "watch"), (self._beat, "heartbeat"))[: 2 if beats else 1]
         ]
         for thread in self._threads:
             thread.start()
@@ -62,10 +70,14 @@ class Heartbeat:
 
     def stop(self) -> None:
         """End the threads and wait for them, at most as long as a statement may take."""
-        self._stopped.set()
+        _set(self._stopped, self._moved)
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(self._patience)
+
+    def notice(self) -> None:
+        """Look at the handle again, whose time has changed."""
+        self._moved.set()
 
     def _beat(self) -> None:
         try:
@@ -83,7 +95,7 @@ class Heartbeat:
         try:
             handle.refresh()
         except LeaseLost:
-            self._stopped.set()
+            _set(self._stopped, self._moved)
         except Exception:
             if not self._stopped.is_set():
                 logger.warning("A heartbeat of lease %r failed", self._key, exc_info=True)
@@ -91,19 +103,36 @@ class Heartbeat:
         return True
 
     def _watch(self) -> None:
-        pause = self._interval
-        while not self._stopped.wait(pause):
-            pause = self._left()
-            if not pause:
-                self._stopped.set()
+        while not self._stopped.is_set():
+            self._moved.wait(self._look())
+            self._moved.clear()
 
-    def _left(self) -> float:
-        """Return for how many seconds the lease is surely held; with the last one, it is lost."""
+    def _look(self) -> float:
+        """Tell what has to be told now; return for how many seconds there will be nothing."""
         handle = self._handle()
-        left = handle.remaining if handle is not None else 0.0
-        if handle is not None and not left and not self._stopped.is_set():
-            handle.lose("the database did not answer until it had expired")
+        if handle is None:
+            return self._interval
+        if not (left := handle.remaining):
+            return self._ended(handle)
+        if left > handle.margin:
+            self._has_warned = False
+            return left - handle.margin
+        if not self._has_warned:
+            self._has_warned = True
+            handle.warn()
         return left
+
+    def _ended(self, handle: Lively) -> float:
+        # What nothing refreshes can still be refreshed late.
+        if self.beats and not self._stopped.is_set():
+            handle.lose("the database did not answer until it had expired")
+            _set(self._stopped, self._moved)
+        return self._interval
+
+
+def _set(*events: threading.Event) -> None:
+    for event in events:
+        event.set()
 
 
 _running: weakref.WeakSet[Heartbeat] = weakref.WeakSet()

@@ -46,18 +46,25 @@ def _print_plain(rows: list[list[str]], out: IO[str]) -> None:
 
 
 def _facts(row: Any) -> dict[str, Any]:
-    held = row.remaining > timedelta()
     return {
         "key": row.key,
         "owner": row.owner,
         "token": row.token,
-        "state": ("kept" if row.released_at else "held") if held else "free",
+        "state": _state(row),
         "acquired_at": row.acquired_at.isoformat(),
         "expires_at": row.expires_at.isoformat(),
         "age": round(row.age.total_seconds(), 3),
         "remaining": max(0.0, round(row.remaining.total_seconds(), 3)),
         "data": row.data,
     }
+
+
+def _state(row: Any) -> str:
+    if row.remaining > timedelta():
+        state = "kept" if row.released_at else "held"
+    else:
+        state = "expired" if row.under_guard else "free"
+    return f"{state}, under guard" if row.under_guard else state
 
 
 def _cell(value: object) -> str:

@@ -9,15 +9,16 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import connections, models, router
-from django.db.models import ExpressionWrapper, F, Max
+from django.db.models import ExpressionWrapper, F, Func, Max, Q, Value
 from django.db.models.functions import Now
 
 from django_lockstep.leases.conf import lease_waits
 from django_lockstep.leases.guards import guard
-from django_lockstep.leases.handles import LeaseHandle, OnLost
+from django_lockstep.leases.handles import Callback, LeaseHandle
+from django_lockstep.leases.operations import UNDER_GUARD
 from django_lockstep.leases.stores import on_own_connection
-from django_lockstep.leases.terms import Claim, Grant, Holder, claim, valid_key
-from django_lockstep.leases.waiting import acquire, attempt, pauses
+from django_lockstep.leases.terms import KEPT, Claim, Grant, Holder, claim, valid_key
+from django_lockstep.leases.waiting import acquire, attempt, attempt_or_lost, pauses
 from django_lockstep.locking.durations import Duration, seconds
 
 __all__ = ["LeaseManager", "LeaseQuerySet"]
@@ -26,19 +27,38 @@ HOLDER_TIMEOUT = 10.0
 """Seconds that looking at a lease may take."""
 
 
+class UnderGuard(Func):
+    """Whether a transaction keeps the lease of the key under guard; False where there are no guards."""
+
+    output_field = models.BooleanField()
+    arity = 1
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **context: Any) -> Any:
+        """Return the constant of databases without guards."""
+        return compiler.compile(Value(False))
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return what looks at the guards' locks."""
+        return super().as_sql(compiler, connection, template=UNDER_GUARD.format(key="%(expressions)s"))
+
+
 class LeaseQuerySet(models.QuerySet[Any]):
     """Rows of leases, held, expired or released."""
 
     def held(self) -> LeaseQuerySet:
-        """Return those that nobody else could have now, by the database's clock."""
-        return self.filter(expires_at__gt=Now())
+        """Return those that nobody else could have now, by the database's clock or because of a guard."""
+        return self.filter(Q(expires_at__gt=Now()) | Q(UnderGuard("key")))
 
     def with_times(self) -> LeaseQuerySet:
-        """Add ``age`` and ``remaining``, by the database's clock; what has expired has a negative rest."""
+        """Add ``age`` and ``remaining``, by the database's clock, and whether they are ``under_guard``.
+
+        What has expired has a negative rest.
+        """
         duration = models.DurationField()
         timed: LeaseQuerySet = self.annotate(
             age=ExpressionWrapper(Now() - F("acquired_at"), duration),
             remaining=ExpressionWrapper(F("expires_at") - Now(), duration),
+            under_guard=UnderGuard("key"),
         )
         return timed
 
@@ -83,25 +103,28 @@ class LeaseManager(_Manager[Any]):
         owner: str | None = None,
         wait: Duration = 0,
         at_least: Duration | None = None,
-        data: Any = None,
+        data: Any = KEPT,
+        only_if_exists: bool = False,
     ) -> LeaseHandle | None:
         """Take the lease for ``ttl`` if nobody holds it; None if somebody does after ``wait``.
 
         Durations are seconds or a ``timedelta``. ``owner`` is what others are told (default: host, process, thread
-        and a random part), ``data`` anything that JSON can hold, for others to see. With ``at_least`` the lease stays
-        taken for so long, counted from now, after an earlier release. Those who wait get it in the order in which they
-        came, and within `waiting.SLICE` before anybody new (on PostgreSQL; elsewhere and in async code they look again
-        and again). A refusal writes nothing.
+        and a random part), ``data`` anything that JSON can hold, for others to see (default: what the last holder left;
+        None if there was none). With ``at_least`` the lease stays taken for so long, counted from now, after an earlier
+        release. With ``only_if_exists`` a key that has no row, because nobody has ever held it, is refused.
+
+        Those who wait get it in the order in which they came, and within `waiting.SLICE` before anybody new (on
+        PostgreSQL; elsewhere and in async code they look again and again). A refusal writes nothing.
 
         Raises ``TypeError`` and ``ValueError`` before any SQL for a key that is not 1 to 255 characters without NUL,
         and for the other arguments; ``TransactionManagementError`` in an open transaction; `LeaseTimedOut` and the
         driver's errors.
         """
-        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data)
+        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
         answer = self.ask(wanted, wait=wait)
         return answer if isinstance(answer, LeaseHandle) else None
 
-    def ask(self, wanted: Claim, *, wait: Duration = 0, on_lost: OnLost | None = None) -> LeaseHandle | Holder | None:
+    def ask(self, wanted: Claim, *, wait: Duration = 0, on_lost: Callback | None = None) -> LeaseHandle | Holder | None:
         """Do as `acquire`, and return who holds the lease where it is refused (None: others queue for it)."""
         using = self._alias
         answer = acquire(using, wanted, wait=seconds(wait, name="wait", or_zero=True))
@@ -115,9 +138,9 @@ class LeaseManager(_Manager[Any]):
         name = valid_key(key)
         return on_own_connection(self._alias, lambda store: store.holder(name, timeout=HOLDER_TIMEOUT))
 
-    def guard(self, key: str, token: int) -> None:
+    def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
         """Do as ``handle.guard()``, where the token came from another process; see `guards.guard`."""
-        guard(key, token, using=self._alias)
+        guard(key, token, within=within, using=self._alias)
 
     async def aacquire(
         self,
@@ -127,25 +150,27 @@ class LeaseManager(_Manager[Any]):
         owner: str | None = None,
         wait: Duration = 0,
         at_least: Duration | None = None,
-        data: Any = None,
+        data: Any = KEPT,
+        only_if_exists: bool = False,
     ) -> LeaseHandle | None:
         """Do as `acquire`, from async code; who waits looks again and again, behind those who queue."""
-        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data)
+        wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
         answer = await self.aask(wanted, wait=wait)
         return answer if isinstance(answer, LeaseHandle) else None
 
     async def aask(
-        self, wanted: Claim, *, wait: Duration = 0, on_lost: OnLost | None = None
+        self, wanted: Claim, *, wait: Duration = 0, on_lost: Callback | None = None
     ) -> LeaseHandle | Holder | None:
         """Do as `ask`, from async code."""
-        using, longest = self._alias, seconds(wait, name="wait", or_zero=True)
-        polite = longest > 0 and lease_waits()
-        answer = await sync_to_async(attempt)(using, wanted, polite=polite)
-        for pause in pauses(time.monotonic() + (longest if polite else 0.0)):
+        using, longest = self._alias, seconds(wait, name="wait", or_zero=True) if lease_waits() else 0.0
+        answer: Grant | Holder | None = None
+        for pause in pauses(time.monotonic() + longest):
+            answer = await sync_to_async(attempt_or_lost)(using, wanted)
             if isinstance(answer, Grant):
                 break
             await asyncio.sleep(pause)
-            answer = await sync_to_async(attempt)(using, wanted, polite=polite)
+        else:
+            answer = await sync_to_async(attempt)(using, wanted, polite=longest > 0)
         return LeaseHandle(wanted, answer, using=using, on_lost=on_lost) if isinstance(answer, Grant) else answer
 
     async def aholder(self, key: str) -> Holder | None:

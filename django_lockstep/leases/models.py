@@ -24,6 +24,7 @@ class Lease(models.Model):
     token = models.BigIntegerField(_("token"))
     owner = models.CharField(_("owner"), max_length=LONGEST)
     data = models.JSONField(_("data"), null=True)
+    ttl = models.FloatField(_("time to live"), help_text=_("In seconds, as it was acquired."))
     acquired_at = models.DateTimeField(_("acquired at"))
     expires_at = models.DateTimeField(_("expires at"))
     released_at = models.DateTimeField(_("released at"), null=True)

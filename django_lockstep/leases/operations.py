@@ -9,13 +9,34 @@ from django.db.backends.utils import truncate_name
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
-__all__ = ["INSISTENCE", "LeaseFunctions", "LeaseStorage", "function_names", "quoted_names", "sequence_name"]
+__all__ = [
+    "GUARD_LOCK",
+    "INSISTENCE",
+    "UNDER_GUARD",
+    "LeaseFunctions",
+    "LeaseStorage",
+    "function_names",
+    "quoted_names",
+    "sequence_name",
+]
 
 FILLFACTOR = 50
 """Percent of a page that INSERT fills. The rest is for refreshes, whose new row version has to find room there."""
 
 INSISTENCE = "hashtextextended('lockstep.leases, at once:' || {key}, 0)"
 """The number of the advisory lock that keeps everybody polite from taking a lease, as SQL."""
+
+GUARD_LOCK = "hashtextextended('lockstep.leases, under guard:' || {key}, 0)"
+"""The number of the advisory lock that every guard of the key shares, as SQL.
+
+It keeps nobody out. Row locks are not to be seen by others, and this says that there is one.
+"""
+
+UNDER_GUARD = f"""({GUARD_LOCK} = ANY (ARRAY(
+        SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks
+        WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND pid <> pg_backend_pid()
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))))"""
+"""Whether a transaction of another session keeps the key under guard, as SQL; locks are read once a statement."""
 
 # Whether the session's own settings are what a verb needs, so that it need not bring any: READ COMMITTED, because it
 # decides by what is committed when it gets there, and a time limit of at most so many milliseconds. A limit that is set
@@ -47,18 +68,20 @@ _TAKE = """
             SELECT id INTO free_id FROM {table}
                 WHERE key = its_key AND expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED;
             IF FOUND THEN
-                UPDATE {table} AS lease SET token = nextval('{sequence}'), owner = its_owner, data = its_data,
-                    acquired_at = clock_timestamp(), expires_at = clock_timestamp() + make_interval(secs => its_ttl),
-                    released_at = NULL
-                    WHERE id = free_id RETURNING true, lease.token, acquired_at INTO granted, token, since;
+                UPDATE {table} AS lease SET token = nextval('{sequence}'), owner = its_owner,
+                    data = coalesce(its_data, lease.data), ttl = its_ttl, acquired_at = clock_timestamp(),
+                    expires_at = clock_timestamp() + make_interval(secs => its_ttl), released_at = NULL
+                    WHERE id = free_id RETURNING true, lease.token, acquired_at, lease.data
+                    INTO granted, token, since, data;
                 RETURN;
             END IF;
 """
 _ACQUIRE = """
 CREATE FUNCTION {acquire}(
-    its_key text, its_owner text, its_data jsonb, its_ttl double precision, is_polite boolean, its_limit integer,
+    its_key text, its_owner text, its_data jsonb, its_ttl double precision, is_polite boolean, may_create boolean,
+    its_limit integer,
     OUT granted boolean, OUT token bigint, OUT since timestamptz, OUT owner text, OUT data jsonb,
-    OUT released boolean, OUT remaining double precision
+    OUT released boolean, OUT remaining double precision, OUT under_guard boolean
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -81,15 +104,19 @@ BEGIN
             extract(epoch FROM expires_at - clock_timestamp())
             INTO granted, token, since, owner, data, released, remaining FROM {table} AS lease WHERE key = its_key;
         granted := false;
-        EXIT WHEN FOUND OR NOT may_take;
-        INSERT INTO {table} AS lease (key, token, owner, data, acquired_at, expires_at)
-            VALUES (its_key, nextval('{sequence}'), its_owner, its_data, clock_timestamp(),
+        under_guard := remaining <= 0 AND {under_guard};
+        EXIT WHEN FOUND OR NOT may_take OR NOT may_create;
+        INSERT INTO {table} AS lease (key, token, owner, data, ttl, acquired_at, expires_at)
+            VALUES (its_key, nextval('{sequence}'), its_owner, its_data, its_ttl, clock_timestamp(),
                 clock_timestamp() + make_interval(secs => its_ttl))
-            ON CONFLICT DO NOTHING RETURNING true, lease.token, acquired_at INTO granted, token, since;
+            ON CONFLICT DO NOTHING RETURNING true, lease.token, acquired_at, lease.data
+            INTO granted, token, since, data;
         EXIT WHEN FOUND;
     END LOOP;
 END $$
-""".replace("{take}", _TAKE).replace("{insistence}", INSISTENCE.format(key="its_key"))
+"""
+for _name, _sql in (("take", _TAKE), ("insistence", INSISTENCE), ("under_guard", UNDER_GUARD)):
+    _ACQUIRE = _ACQUIRE.replace(f"{{{_name}}}", _sql.replace("{key}", "its_key"))
 
 # The commit is not waited for, neither on the disk nor on replicas: a release that a crash takes back is a lease that
 # expires by itself. Once somebody else acquired it cannot be taken back: that commit flushes all the log before it, the

@@ -5,10 +5,16 @@ import secrets
 import socket
 import threading
 
-__all__ = ["new_owner"]
+__all__ = ["UniqueOwner", "new_owner"]
 
 
-def new_owner() -> str:
+class UniqueOwner(str):
+    """A name that only one holder has: a lease in this name is surely its own."""
+
+    __slots__ = ()
+
+
+def new_owner() -> UniqueOwner:
     """Return ``host:process:thread:random``, never the same twice; also right in a process that was just forked."""
     unique = f":{os.getpid()}:{threading.get_native_id()}:{secrets.token_hex(4)}"
-    return socket.gethostname()[:200] + unique
+    return UniqueOwner(socket.gethostname()[:200] + unique)

@@ -35,12 +35,14 @@ class PortableStore:
         row = self._read(claim.key)
         if row is not None and not row["is_over"]:
             return _holder(row)
+        if row is None and claim.only_if_exists:
+            return None
         token = self._next_token()
         written = self._insert(claim, token) if row is None else self._take_over(claim, token, before=row["token"])
         if not written:
             return None
-        since = self._rows(claim.key).values_list("acquired_at", flat=True).get()
-        return Grant(token=token, since=since, asked=asked)
+        since, data = self._rows(claim.key).values_list("acquired_at", "data").get()
+        return Grant(token=token, since=since, asked=asked, data=json.dumps(data))
 
     def queue(self, key: str, *, timeout: float, after: float) -> None:
         """Refuse: who waits here looks again and again."""
@@ -61,13 +63,17 @@ class PortableStore:
         longer = Case(When(expires_at__lt=later, then=later), default=F("expires_at"))
         return bool(self._rows(key, token).update(expires_at=longer))
 
+    def note(self, key: str, token: int, *, data: str, timeout: float) -> bool:
+        """Replace the data; False if the token no longer holds the lease."""
+        return bool(self._rows(key, token).update(data=Value(json.loads(data), models.JSONField())))
+
     def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
         """Give it back; False if the token no longer holds it."""
         kept = models.ExpressionWrapper(F("acquired_at") + timedelta(seconds=at_least), models.DateTimeField())
         until = Case(When(acquired_at__gt=_in(-at_least), then=kept), default=Now())
         return bool(self._rows(key, token).update(released_at=Now(), expires_at=until))
 
-    def guard(self, key: str, token: int) -> bool:
+    def guard(self, key: str, token: int, *, within: float | None) -> bool:
         """Refuse."""
         raise NotSupportedError(
             f"A guard needs PostgreSQL: {connections[self._using].vendor} cannot keep lease {key!r} from being taken "
@@ -103,10 +109,12 @@ class PortableStore:
 
 
 def _values(claim: Claim, token: int) -> dict[str, Any]:
+    data = {} if claim.data is None else {"data": Value(json.loads(claim.data), models.JSONField())}
     return {
+        **data,
         "token": token,
         "owner": claim.owner,
-        "data": Value(json.loads(claim.data), models.JSONField()),
+        "ttl": claim.ttl,
         "acquired_at": Now(),
         "expires_at": _in(claim.ttl),
     }

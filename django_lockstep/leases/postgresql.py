@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,11 +15,11 @@ from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.leases.operations import INSISTENCE, quoted_names
+from django_lockstep.leases.operations import GUARD_LOCK, INSISTENCE, UNDER_GUARD, quoted_names
 from django_lockstep.leases.terms import Claim, Grant, Holder
 from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
 
-__all__ = ["ACQUIRE", "GUARD", "HOLDER", "INSIST", "QUEUE", "REFRESH", "RELEASE", "SETTINGS", "PostgresStore"]
+__all__ = ["ACQUIRE", "GUARD", "HOLDER", "INSIST", "NOTE", "QUEUE", "REFRESH", "RELEASE", "SETTINGS", "PostgresStore"]
 
 # Whatever level the project's connections have: a verb decides by what is committed when it gets there.
 SETTINGS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {milliseconds}; "
@@ -31,17 +31,18 @@ SELECT CASE current_setting('default_transaction_isolation') WHEN 'read committe
 
 # See django_lockstep.leases.operations for what the functions do.
 ACQUIRE = compile_sql(
-    "SELECT * FROM {acquire}(%s, %s, %s::jsonb, %s::double precision, %s, %s::integer)",
-    *("key", "owner", "data", "ttl", "polite", "limit"),
+    "SELECT * FROM {acquire}(%s, %s, %s::jsonb, %s::double precision, %s, %s, %s::integer)",
+    *("key", "owner", "data", "ttl", "polite", "may_create", "limit"),
 )
 RELEASE = compile_sql(
     "SELECT {release}(%s, %s::bigint, %s::double precision, %s::integer)", "key", "token", "at_least", "limit"
 )
 
-HOLDER = """
+HOLDER = f"""
 SELECT token, acquired_at, owner, data, released_at IS NOT NULL,
-    extract(epoch FROM expires_at - clock_timestamp())::double precision
-FROM {table} WHERE key = %(key)s AND expires_at > clock_timestamp()
+    extract(epoch FROM expires_at - clock_timestamp())::double precision, under_guard
+FROM (SELECT *, {UNDER_GUARD.format(key="key")} AS under_guard FROM {{table}} WHERE key = %(key)s OFFSET 0) AS lease
+WHERE expires_at > clock_timestamp() OR under_guard
 """
 
 # Never earlier than it was: a refresh that was promised more must not be cut short by the next heartbeat.
@@ -50,9 +51,22 @@ UPDATE {table} SET expires_at = greatest(expires_at, clock_timestamp() + make_in
 WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
 """
 
+NOTE = """
+UPDATE {table} SET data = %(data)s::jsonb WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
+"""
+
 # Skips a row that is being taken over instead of waiting for how that ends. A heartbeat's row lock is no obstacle.
-GUARD = """
-SELECT true FROM {table} WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL FOR KEY SHARE SKIP LOCKED
+# The time limit counts from here on. A limit of the session's that ends sooner stays: the timer that runs goes on until
+# it is set to zero (the inner set_config, whose '0' makes room for the new value).
+GUARD = f"""
+SELECT pg_advisory_xact_lock_shared({GUARD_LOCK.format(key="key")}),
+    CASE WHEN current = 0 OR wanted < current - elapsed THEN
+        set_config(%(limit)s, coalesce(nullif(set_config(%(limit)s, '0', true), '0'), wanted::bigint::text), true) END
+FROM (SELECT key, least(ceil(coalesce(%(within)s, ttl) * 1000), 2147483647) AS wanted,
+        extract(epoch FROM current_setting(%(limit)s)::interval) * 1000 AS current,
+        extract(epoch FROM clock_timestamp() - now()) * 1000 AS elapsed
+    FROM {{table}} WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
+    FOR KEY SHARE SKIP LOCKED) AS held
 """
 
 # The server grants advisory locks in the order in which they were asked for. How long to wait is the caller's to say,
@@ -65,6 +79,7 @@ SET LOCAL statement_timeout = %(after)s
 """
 # PostgreSQL 17 and later have one for the transaction as well; an unknown setting would be an error.
 _NO_TRANSACTION_TIMEOUT, _ITS_VERSION = "SET LOCAL transaction_timeout = 0; ", 170000
+_LIMIT, _LIMIT_BEFORE = "transaction_timeout", "idle_in_transaction_session_timeout"
 
 
 # Waits for those who are just taking the lease.
@@ -86,11 +101,12 @@ class PostgresStore:
         ``polite``: leave it to the first in the queue who insists on it. None where they have yet to make its row.
         """
         facts = {"key": claim.key, "owner": claim.owner, "data": claim.data, "ttl": claim.ttl, "polite": polite}
+        facts["may_create"] = not claim.only_if_exists
         asked = time.monotonic()
-        granted, token, since, *rest = self._called(ACQUIRE, facts, timeout=timeout)
+        granted, *row = self._called(ACQUIRE, facts, timeout=timeout)
         if granted:
-            return Grant(token=token, since=since, asked=asked)
-        return _holder(claim.key, token, since, *rest) if token else None
+            return Grant(token=row[0], since=row[1], asked=asked, data=json.dumps(_loaded(row[3])))
+        return _holder(claim.key, row) if row[0] else None
 
     def queue(self, key: str, *, timeout: float, after: float) -> None:
         """Wait, in a transaction that this begins, until nobody is before it in the queue for the lease.
@@ -98,8 +114,7 @@ class PostgresStore:
         Statements that follow in the transaction have ``after`` seconds each.
         """
         facts = {"key": key, "after": math.ceil(after * 1000)}
-        has_limit = self._connection.pg_version >= _ITS_VERSION  # type: ignore[attr-defined]
-        sql = _NO_TRANSACTION_TIMEOUT + QUEUE if has_limit else QUEUE
+        sql = _NO_TRANSACTION_TIMEOUT + QUEUE if self._has_transaction_timeout() else QUEUE
         with self._executed(sql, facts, timeout=timeout, begins=True):
             pass
 
@@ -111,11 +126,16 @@ class PostgresStore:
     def holder(self, key: str, *, timeout: float) -> Holder | None:
         """Return who holds the lease."""
         row = self._row(HOLDER, {"key": key}, timeout=timeout)
-        return None if row is None else _holder(key, *row)
+        return None if row is None else _holder(key, row)
 
     def refresh(self, key: str, token: int, *, ttl: float, timeout: float) -> bool:
         """Let it expire no earlier than ``ttl`` seconds from now; False if the token no longer holds it."""
         with self._executed(REFRESH, {"key": key, "token": token, "ttl": ttl}, timeout=timeout) as cursor:
+            return bool(cursor.rowcount)
+
+    def note(self, key: str, token: int, *, data: str, timeout: float) -> bool:
+        """Replace the data; False if the token no longer holds the lease."""
+        with self._executed(NOTE, {"key": key, "token": token, "data": data}, timeout=timeout) as cursor:
             return bool(cursor.rowcount)
 
     def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
@@ -123,10 +143,15 @@ class PostgresStore:
         facts = {"key": key, "token": token, "at_least": at_least}
         return bool(self._called(RELEASE, facts, timeout=timeout)[0])
 
-    def guard(self, key: str, token: int) -> bool:
-        """Lock the row against a takeover until the transaction ends; False if the token no longer holds it."""
+    def guard(self, key: str, token: int, *, within: float | None) -> bool:
+        """Lock the row against a takeover until the transaction ends; False if the token no longer holds it.
+
+        The server ends the session if the transaction has not ended ``within`` so many seconds (None: the lease's ttl).
+        """
+        limit = _LIMIT if self._has_transaction_timeout() else _LIMIT_BEFORE
+        facts = {"key": key, "token": token, "within": within, "limit": limit}
         try:
-            return self._row(GUARD, {"key": key, "token": token}, timeout=0) is not None
+            return self._row(GUARD, facts, timeout=0) is not None
         except OperationalError as error:
             if _overtaken(error):
                 return False
@@ -144,6 +169,9 @@ class PostgresStore:
             # Nothing was done: somebody changed the settings, or a pooler gave this connection another session.
             _own_limits[self._connection.connection] = 0
         return self._row(function.sql, function.filled(self._connection, {**facts, "limit": None}), timeout=timeout)
+
+    def _has_transaction_timeout(self) -> bool:
+        return bool(self._connection.pg_version >= _ITS_VERSION)  # type: ignore[attr-defined]
 
     def _own_limit(self) -> int:
         """Return the milliseconds after which the session ends a statement by itself, asked once a connection.
@@ -197,10 +225,22 @@ def _bound(connection: BaseDatabaseWrapper, sql: str, facts: Mapping[str, Any] |
     return sql, facts
 
 
-def _holder(key: str, token: int, since: Any, owner: str, data: Any, released: bool, remaining: float) -> Holder:
-    noted = json.loads(data) if isinstance(data, str) else data
+def _loaded(data: Any) -> Any:
+    """Return the data; Django's cursors leave JSON as text, the compiled statements' do as the driver does."""
+    return json.loads(data) if isinstance(data, str) else data
+
+
+def _holder(key: str, row: Sequence[Any]) -> Holder:
+    token, since, owner, data, released, remaining, under_guard = row
     return Holder(
-        key=key, owner=owner, token=token, since=since, remaining=max(0.0, remaining), data=noted, released=released
+        key=key,
+        owner=owner,
+        token=token,
+        since=since,
+        remaining=max(0.0, remaining),
+        data=_loaded(data),
+        released=released,
+        under_guard=under_guard,
     )
 
 

@@ -18,7 +18,7 @@ from django_lockstep.leases.postgresql import PostgresStore
 from django_lockstep.leases.terms import Claim, Grant, Holder
 from django_lockstep.locking.transactions import in_own_atomic
 
-__all__ = ["Store", "lease_model", "on_own_connection", "store_of", "timeout_of"]
+__all__ = ["Store", "is_lost", "lease_model", "on_own_connection", "store_of", "timeout_of"]
 
 R = TypeVar("R")
 
@@ -43,11 +43,14 @@ class Store(Protocol):
     def refresh(self, key: str, token: int, *, ttl: float, timeout: float) -> bool:
         """Extend the lease; False if the token no longer holds it."""
 
+    def note(self, key: str, token: int, *, data: str, timeout: float) -> bool:
+        """Replace what the holder noted; False if the token no longer holds the lease."""
+
     def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
         """Give the lease back; False if the token no longer holds it."""
 
-    def guard(self, key: str, token: int) -> bool:
-        """Lock the lease against a takeover; False if the token no longer holds it."""
+    def guard(self, key: str, token: int, *, within: float | None) -> bool:
+        """Lock the lease against a takeover, for so many seconds (None: its ttl); False if the token does not hold."""
 
 
 def store_of(using: str) -> Store:
@@ -74,26 +77,43 @@ def timeout_of(ttl: float) -> float:
 
 
 def on_own_connection(using: str, verb: Callable[[Store], R]) -> R:
-    """Run the verb in autocommit on the calling thread's connection, and once more where that turns out to be broken.
+    """Run the verb in autocommit on the calling thread's connection, and once more where that turns out to be lost.
 
     Verbs may be run twice: a token is the same after a refresh, and who acquired and was not told holds the lease under
-    a name that is nobody else's.
+    a name that is nobody else's. A connection that is lost the second time is left closed, see `is_lost`.
 
     Raises ``TransactionManagementError`` in an open transaction, before any SQL (a ``TestCase``'s own does not count);
     `LeaseTimedOut`; the driver's errors, translated.
     """
-    connection = connections[using]
-    _refuse_inside_transaction(connection)
+    _refuse_inside_transaction(connections[using])
     try:
+        return _run(using, verb)
+    except (OperationalError, InterfaceError):
+        if not is_lost(using):
+            raise
+    return _run(using, verb)
+
+
+def is_lost(using: str) -> bool:
+    """Whether the verb that has just failed has failed because it lost its connection, or got none."""
+    return connections[using].connection is None
+
+
+def _run(using: str, verb: Callable[[Store], R]) -> R:
+    connection, session = connections[using], None
+    try:
+        connection.ensure_connection()
+        session = connection.connection
         return verb(_store(connection))
     except (OperationalError, InterfaceError) as error:
-        if connection.in_atomic_block or (connection.connection is not None and connection.is_usable()):
-            raise _named(error) from error
-    connection.close()
-    try:
-        return verb(_store(connection))
-    except (OperationalError, InterfaceError) as error:
-        raise _named(error) from error
+        # The end of an atomic() that has lost its connection opens another one, which is usable: compare first.
+        is_same = connection.connection is not None and connection.connection is session
+        if not connection.in_atomic_block and not (is_same and connection.is_usable()):
+            connection.close()
+        named = _named(error)
+        if named is error:
+            raise
+        raise named from error
 
 
 def _named(error: Exception) -> Exception:

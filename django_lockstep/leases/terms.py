@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any
 
-from django_lockstep.leases.owners import new_owner
+from django_lockstep.leases.owners import UniqueOwner, new_owner
 from django_lockstep.locking.durations import Duration, seconds
 
-__all__ = ["Claim", "Grant", "Holder", "claim", "valid_key", "valid_token"]
+__all__ = ["KEPT", "Claim", "Data", "Grant", "Holder", "claim", "valid_json", "valid_key", "valid_token"]
+
+
+class Data(Enum):
+    """What a claim has to say about the lease's data."""
+
+    KEPT = "kept"
+    """The data stays what the last holder left."""
+
+
+KEPT = Data.KEPT
 
 LONGEST = 255
 """Characters of a key and of an owner's name."""
@@ -28,8 +39,10 @@ class Claim:
     """Seconds until it expires, counted by the database."""
     at_least: float
     """Seconds since it was acquired for which it stays taken after an early release."""
-    data: str
-    """What the holder noted, as JSON."""
+    data: str | None
+    """What the holder notes, as JSON; None leaves what the last one noted."""
+    only_if_exists: bool = False
+    """Whether a key that nobody has ever held is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +54,8 @@ class Grant:
     """When it was acquired, by the database's clock."""
     asked: float
     """``time.monotonic()`` of this process before it asked; the lease cannot have begun earlier."""
+    data: str
+    """What is noted, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,25 +73,38 @@ class Holder:
     """What the holder noted."""
     released: bool
     """Whether the holder is done, and ``at_least`` keeps the lease taken."""
+    under_guard: bool = False
+    """Whether a transaction under guard keeps the lease, whatever has expired."""
 
     def __str__(self) -> str:
         since = f"{self.since:%Y-%m-%d %H:%M:%S}"
+        if self.under_guard and not self.remaining:
+            how = "was released" if self.released else "has expired"
+            return f"of {self.owner} {how}, but its token {self.token} is under guard in a transaction that goes on"
         if self.released:
             return f"was acquired by {self.owner} at {since} and stays taken for {self.remaining:.1f} s more"
         return f"is held by {self.owner} since {since}, for {self.remaining:.1f} s more"
 
 
 def claim(
-    key: str, ttl: Duration, *, owner: str | None = None, at_least: Duration | None = None, data: Any = None
+    key: str,
+    ttl: Duration,
+    *,
+    owner: str | None = None,
+    at_least: Duration | None = None,
+    data: Any = KEPT,
+    only_if_exists: bool = False,
 ) -> Claim:
     """Return the claim; raise ``TypeError`` or ``ValueError`` naming the value and the rule that it breaks."""
+    name = new_owner() if owner is None else owner
     return Claim(
         key=valid_key(key),
-        owner=new_owner() if owner is None else _valid_text(owner, name="owner"),
-        is_unique=owner is None,
+        owner=name if isinstance(name, UniqueOwner) else _valid_text(name, name="owner"),
+        is_unique=isinstance(name, UniqueOwner),
         ttl=seconds(ttl, name="ttl"),
         at_least=0.0 if at_least is None else seconds(at_least, name="at_least"),
-        data=_valid_json(data),
+        data=None if data is KEPT else valid_json(data),
+        only_if_exists=only_if_exists,
     )
 
 
@@ -106,7 +134,8 @@ def _is_storable(text: str) -> bool:
     return "\0" not in text and (text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
 
 
-def _valid_json(data: Any) -> str:
+def valid_json(data: Any) -> str:
+    """Return the data as JSON; raise ``TypeError`` or ``ValueError`` for what JSON or the database cannot hold."""
     if data is None:
         return "null"
     text = json.dumps(data, ensure_ascii=False, allow_nan=False)

@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 
 from django_lockstep.leases.handles import LeaseHandle
 from django_lockstep.leases.models import Lease
+from django_lockstep.leases.terms import KEPT
 
 __all__ = ["expire", "rob"]
 
@@ -24,7 +25,7 @@ def expire(key: str) -> None:
     Lease.objects.filter(key=key).update(expires_at=Now())
 
 
-def rob(key: str, ttl: float = 60, *, owner: str = "somebody else", data: Any = None) -> LeaseHandle:
+def rob(key: str, ttl: float = 60, *, owner: str = "somebody else", data: Any = KEPT) -> LeaseHandle:
     """Take the lease, whoever holds it, as if that one's had expired; return the new holder's handle.
 
     Raises ``RuntimeError`` where a guard of another session keeps the lease.

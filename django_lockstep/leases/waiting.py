@@ -7,19 +7,23 @@ at the same rate (``benchmarks/lease_waits.py``). The server keeps the order; on
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from django.db import OperationalError, connections, transaction
+from django.db import InterfaceError, OperationalError, connections, transaction
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.leases.conf import lease_waits
-from django_lockstep.leases.stores import Store, on_own_connection, timeout_of
+from django_lockstep.leases.stores import Store, is_lost, on_own_connection, timeout_of
 from django_lockstep.leases.terms import Claim, Grant, Holder
 
-__all__ = ["acquire", "attempt", "pauses"]
+__all__ = ["acquire", "attempt", "attempt_or_lost", "pauses"]
+
+logger = logging.getLogger("lockstep.leases")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.5
 """Bounds of the pauses between two looks at a lease, in seconds."""
@@ -40,21 +44,44 @@ def acquire(using: str, claim: Claim, *, wait: float) -> Answer:
 
     On PostgreSQL those who queue get the lease in the order in which they asked, and nobody else gets it once the first
     of them has waited for `SLICE`: behind ``n`` others the wait is at most ``n + 1`` times that and as long as somebody
-    holds it, as long as nobody waits longer than `TURN`.
+    holds it, as long as nobody waits longer than `TURN`. Who loses the connection queues anew on another one, until
+    the wait is over: a restart of the server shortens no wait. Raises what the last try to reach the database raised.
     """
-    deadline = time.monotonic() + wait
-    answer = attempt(using, claim, polite=wait > 0)
-    if isinstance(answer, Grant) or not lease_waits():
-        return answer
+    deadline = time.monotonic() + (wait if lease_waits() else 0.0)
+    answer = _patiently(using, lambda store: _attempt(store, claim, polite=wait > 0), until=deadline)
     while not isinstance(answer, Grant) and (left := deadline - time.monotonic()) > 0:
         turn_ends = time.monotonic() + min(left, TURN)
-        answer = on_own_connection(using, lambda store: _turn(store, using, claim, until=turn_ends))  # noqa: B023
+        answer = _patiently(using, lambda store: _turn(store, using, claim, until=turn_ends), until=deadline)  # noqa: B023
     return answer
+
+
+def _patiently(using: str, verb: Callable[[Store], Answer], *, until: float) -> Answer:
+    """Run the verb, and again while the database cannot be reached, with pauses; the last time when it is ``until``."""
+    for number, pause in enumerate(pauses(until)):
+        try:
+            return on_own_connection(using, verb)
+        except (OperationalError, InterfaceError) as error:
+            if not is_lost(using):
+                raise
+            if not number:
+                logger.warning("A wait for a lease goes on, but database %r cannot be reached: %s", using, error)
+        time.sleep(pause)
+    return on_own_connection(using, verb)
 
 
 def attempt(using: str, claim: Claim, *, polite: bool = False) -> Answer:
     """Try once; ``polite`` leaves the lease to the first in the queue who insists on it."""
     return on_own_connection(using, lambda store: _attempt(store, claim, polite=polite))
+
+
+def attempt_or_lost(using: str, claim: Claim) -> Answer:
+    """Try once, politely; None too where the database cannot be reached."""
+    try:
+        return attempt(using, claim, polite=True)
+    except (OperationalError, InterfaceError):
+        if not is_lost(using):
+            raise
+        return None
 
 
 def pauses(until: float) -> Iterator[float]:
@@ -70,7 +97,8 @@ def _attempt(store: Store, claim: Claim, *, polite: bool) -> Answer:
     answer = store.attempt(claim, timeout=timeout_of(claim.ttl), polite=polite)
     if claim.is_unique and isinstance(answer, Holder) and answer.owner == claim.owner and not answer.released:
         # An attempt before this one succeeded, and its answer was lost with the connection.
-        return Grant(token=answer.token, since=answer.since, asked=asked + answer.remaining - claim.ttl)
+        begun = asked + answer.remaining - claim.ttl
+        return Grant(token=answer.token, since=answer.since, asked=begun, data=json.dumps(answer.data))
     return answer
 
 

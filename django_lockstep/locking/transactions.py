@@ -10,7 +10,7 @@ from django.db.transaction import TransactionManagementError, atomic
 
 from django_lockstep.errors import translated_errors
 
-__all__ = ["IsolationLevel", "commits_each_statement", "in_own_atomic", "transaction"]
+__all__ = ["IsolationLevel", "commits_each_statement", "in_own_atomic", "is_of_testcase", "transaction"]
 
 IsolationLevel = Literal["read committed", "repeatable read", "serializable"]
 _LEVELS = ("read committed", "repeatable read", "serializable")
@@ -67,4 +67,13 @@ def commits_each_statement(connection: BaseDatabaseWrapper) -> bool:
 
 def in_own_atomic(connection: BaseDatabaseWrapper) -> bool:
     """Whether the code under way opened a transaction; the one that a ``TestCase`` opens around a test is none."""
-    return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
+    return not all(map(_is_of_testcase, connection.atomic_blocks))
+
+
+def is_of_testcase(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the open transaction is the one that a ``TestCase`` opens around a test."""
+    return any(map(_is_of_testcase, connection.atomic_blocks))
+
+
+def _is_of_testcase(block: object) -> bool:
+    return bool(getattr(block, "_from_testcase", False))

@@ -18,8 +18,15 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("model", models.CharField(max_length=200, verbose_name="table")),
-                ("object_pk", models.TextField(blank=True, help_text="Empty: the whole table.", verbose_name="record")),
+                (
+                    "object_pk",
+                    models.CharField(
+                        blank=True, help_text="Empty: the whole table.", max_length=500, verbose_name="record"
+                    ),
+                ),
                 ("digest", models.CharField(editable=False, max_length=64, unique=True)),
+                ("pass_digest", models.CharField(editable=False, max_length=64)),
+                ("require_token", models.BooleanField(default=False, verbose_name="requires its token")),
                 ("note", models.CharField(blank=True, max_length=200, verbose_name="note")),
                 ("since", models.DateTimeField(verbose_name="since")),
                 ("expires_at", models.DateTimeField(verbose_name="expires at")),
@@ -64,7 +71,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("model", models.CharField(max_length=200, verbose_name="table")),
-                ("object_pk", models.TextField(blank=True, verbose_name="record")),
+                ("object_pk", models.CharField(blank=True, max_length=500, verbose_name="record")),
                 (
                     "status",
                     models.CharField(

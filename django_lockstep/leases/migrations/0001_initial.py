@@ -21,6 +21,10 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(verbose_name="token")),
                 ("owner", models.CharField(max_length=255, verbose_name="owner")),
                 ("data", models.JSONField(null=True, verbose_name="data")),
+                (
+                    "ttl",
+                    models.FloatField(help_text="In seconds, as it was acquired.", verbose_name="time to live"),
+                ),
                 ("acquired_at", models.DateTimeField(verbose_name="acquired at")),
                 ("expires_at", models.DateTimeField(verbose_name="expires at")),
                 ("released_at", models.DateTimeField(null=True, verbose_name="released at")),

@@ -11,7 +11,7 @@ from django_lockstep.editing.results import EditResult, TableStatus
 
 def statuses(result: EditResult) -> dict[str, str]:
     """Return the statuses of what is referred to, by name."""
-    return {f"{one.table}:{one.record}".rstrip(":"): one.status for one in result.fk_current_status}
+    return {f"{one.table_name}:{one.record}".rstrip(":"): one.current_status for one in result.fk_current_status}
 
 
 def expire(*results: EditResult) -> None:
@@ -28,4 +28,4 @@ def held() -> set[tuple[str, str, Any]]:
 
 
 def table(name: str, status: str) -> TableStatus:
-    return TableStatus(table=name, status=status)
+    return TableStatus(table_name=name, current_status=status)

@@ -33,7 +33,7 @@ def test_a_table_goes_out_and_in_again(editor: Any) -> None:
     caller = Caller(editor)
     out = caller.post("/tables/press.article/check-out", ttl=60)
     assert (out.status_code, out.json()["lock_result"], out.json()["current_status"]) == (200, True, "editing")
-    assert out.json()["fk_current_status"] == [{"table": "press.author", "status": "locked", "record": ""}]
+    assert out.json()["fk_current_status"] == [{"table_name": "press.author", "current_status": "locked", "record": ""}]
     token = out.json()["token"]
     longer = caller.post("/tables/press.article/extend", token=token, ttl=600)
     assert longer.json()["expires_at"] > out.json()["expires_at"]
@@ -127,6 +127,45 @@ def test_wrong_use_has_its_status(editor: Any, path: str, data: Any, status: int
     answer = Caller(editor).post(path, **data)
     assert (answer.status_code, "detail" in answer.json()) == (status, True), answer.content
     assert held() == set()
+
+
+def test_a_request_may_not_lock_tables_that_its_user_does_not_see(bob: Any) -> None:
+    caller = Caller(allow(bob, "change_article"))
+    refused = caller.post("/tables/press.article/check-out")
+    assert (refused.status_code, held()) == (403, set())
+    assert "press.author" not in refused.json()["detail"]
+    assert caller.post("/tables/press.article/check-out", related="none").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("setting", "beyond", "within"),
+    [
+        ({"LOCKSTEP_EDIT_API_MAX_TTL": 60}, {"ttl": 60.5}, {"ttl": 60}),
+        ({}, {"ttl": 86401}, {"ttl": 86400}),
+        ({"LOCKSTEP_EDIT_API_MAX_DEPTH": 1}, {"depth": 2}, {"depth": 1}),
+        ({}, {"depth": None}, {"depth": 3}),
+        ({"LOCKSTEP_EDIT_API_MAX_DEPTH": None}, {"depth": -1}, {"depth": None}),
+    ],
+)
+def test_time_and_depth_are_bounded(editor: Any, settings: Any, setting: Any, beyond: Any, within: Any) -> None:
+    for name, value in setting.items():
+        setattr(settings, name, value)
+    caller = Caller(editor)
+    refused = caller.post("/tables/press.article/check-out", **beyond)
+    assert (refused.status_code, held()) == (422, set())
+    assert caller.post("/tables/press.article/check-out", **within).status_code == 200
+
+
+def test_an_extension_is_bounded_too(editor: Any) -> None:
+    token = check_out(Article, editor).token
+    assert Caller(editor).post("/tables/press.article/extend", token=token, ttl=86401).status_code == 422
+
+
+def test_a_check_out_that_requires_its_token_is_not_checked_in_without(editor: Any) -> None:
+    caller = Caller(editor)
+    token = caller.post("/tables/press.article/check-out", require_token=True).json()["token"]
+    assert caller.post("/tables/press.article/check-in").status_code == 403
+    assert caller.post("/tables/press.article/check-in", token=token).status_code == 200
 
 
 def test_seeing_is_not_changing(bob: Any) -> None:

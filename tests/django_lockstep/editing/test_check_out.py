@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AnonymousUser
 
-from django_lockstep.editing import EditLockLost, check_in, check_out, extend, status_of, take_over
-from django_lockstep.editing.errors import NotTheEditor, TakeOverNotAllowed, UnknownTable, WrongToken
+from django_lockstep.editing import EditLockLost, check_in, check_out, extend, plans, status_of, take_over
+from django_lockstep.editing.errors import NotTheEditor, TakeOverNotAllowed, UnknownRecord, UnknownTable, WrongToken
 from django_lockstep.editing.models import CheckOut, EditLock
 from tests.django_lockstep.editing.story import expire, held, statuses, table
-from tests.testapps.press.models import Article, Author, Review
+from tests.testapps.press.models import Article, Author, Review, Tag
 
 pytestmark = pytest.mark.django_db
 
@@ -87,6 +87,14 @@ def test_two_tabs_of_one_person_are_told_apart(ada: Any) -> None:
     assert taken.lock_result
     with pytest.raises(EditLockLost, match="taken over by ada"):
         extend(Article, ada, token=first.token)
+
+
+@pytest.mark.parametrize("operation", [extend, check_in])
+def test_a_check_out_may_require_its_token_of_the_same_person_too(ada: Any, operation: Any) -> None:
+    token = check_out(Article, ada, require_token=True).token
+    with pytest.raises(WrongToken, match=r"press\.article requires its token"):
+        operation(Article, ada)
+    assert operation(Article, ada, token=token).lock_result
 
 
 def test_the_status_tells_who_has_it(ada: Any) -> None:
@@ -211,6 +219,13 @@ def test_an_unknown_option_is_an_error(ada: Any, wrong: Any) -> None:
         check_out(Article, ada, **wrong)
 
 
+def test_a_record_whose_key_is_too_long_to_be_stored_is_refused(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "LONGEST_KEY", 3)
+    with pytest.raises(UnknownRecord, match="has a key of 4 characters"):
+        check_out(Tag.objects.create(slug="long"), ada)
+    assert check_out(Tag.objects.create(slug="ok"), ada).lock_result
+
+
 # The result.
 
 
@@ -220,7 +235,7 @@ def test_the_result_is_frozen_and_json_of_the_same_shape(ada: Any) -> None:
         result.lock_result = False  # type: ignore[misc]
     told = json.loads(json.dumps(result.as_json()))
     assert list(told) == [field.name for field in dataclasses.fields(result)]
-    assert told["fk_current_status"] == [{"table": "press.author", "status": "locked", "record": ""}]
+    assert told["fk_current_status"] == [{"table_name": "press.author", "current_status": "locked", "record": ""}]
     assert result.since is not None
     assert told["since"] == result.since.isoformat()
 

@@ -64,11 +64,18 @@ def test_the_middleware_needs_to_know_the_user(settings: Any, order: list[str], 
     assert ids(check_middleware(None)) == found
 
 
-@pytest.mark.parametrize("name", ["TTL", "IDLE", "HISTORY", "API_TOKEN_AGE"])
+@pytest.mark.parametrize("name", ["TTL", "IDLE", "HISTORY", "API_TOKEN_AGE", "API_MAX_TTL"])
 def test_a_setting_that_is_no_duration_is_told_of(settings: Any, name: str) -> None:
     setattr(settings, f"LOCKSTEP_EDIT_{name}", "soon")
     (message,) = check_durations(None)
     assert (message.id, f"LOCKSTEP_EDIT_{name} must be" in message.msg) == ("lockstep.E023", True)
+
+
+@pytest.mark.parametrize("depth", [-1, True, "3"])
+def test_a_setting_that_is_no_depth_is_told_of(settings: Any, depth: object) -> None:
+    settings.LOCKSTEP_EDIT_API_MAX_DEPTH = depth
+    (message,) = check_durations(None)
+    assert (message.id, "LOCKSTEP_EDIT_API_MAX_DEPTH must be" in message.msg) == ("lockstep.E060", True)
 
 
 @pytest.mark.django_db

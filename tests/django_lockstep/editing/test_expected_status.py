@@ -51,11 +51,11 @@ def with_references(form: dict[str, Any], table: str, *references: str, **more: 
 def test_all_change_together_and_back(caller: Caller) -> None:
     opened = caller.post("/transition", **OPEN).json()
     assert (opened["lock_result"], opened["current_status"]) == (True, "editing")
-    assert opened["fk_current_status"] == [{"table": "press.author", "status": "locked", "record": ""}]
+    assert opened["fk_current_status"] == [{"table_name": "press.author", "current_status": "locked", "record": ""}]
     assert held() == {("press.article", "editing", "ada"), ("press.author", "locked", "ada")}
     closed = caller.post("/transition", **CLOSE, token=opened["token"]).json()
     assert (closed["lock_result"], closed["current_status"]) == (True, "normal")
-    assert closed["fk_current_status"] == [{"table": "press.author", "status": "normal", "record": ""}]
+    assert closed["fk_current_status"] == [{"table_name": "press.author", "current_status": "normal", "record": ""}]
     assert held() == set()
 
 
@@ -75,7 +75,7 @@ def test_another_status_than_the_expected_one_changes_nothing(caller: Caller, bo
     refused = answer.json()
     assert (answer.status_code, refused["lock_result"], refused["holder"]) == (423, False, "bob")
     assert (refused["current_status"], refused["token"]) == ("normal", None)
-    assert refused["fk_current_status"] == [{"table": "press.author", "status": "locked", "record": ""}]
+    assert refused["fk_current_status"] == [{"table_name": "press.author", "current_status": "locked", "record": ""}]
     assert held() == before
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.db import InternalError, OperationalError, connection, transaction
 from django.db.utils import NotSupportedError
 
-from django_lockstep.editing import EditLocked, check_in, check_out, writing
+from django_lockstep.editing import EditLocked, check_in, check_out, fence, writing
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.locking import transaction as isolated_transaction
 from tests.django_lockstep.editing.story import expire
@@ -62,6 +62,31 @@ def test_the_token_lets_its_owner_pass(ada: Any, review: Review) -> None:
     assert query("SELECT text FROM press_review") == "New"
     with pytest.raises(OperationalError):
         sql("SELECT set_config('lockstep.edit_token', 'another', true)", WRITES["update"])
+
+
+def test_the_name_of_who_has_it_lets_nobody_pass(ada: Any, review: Review) -> None:
+    check_out(review, ada)
+    for setting in ("lockstep.editor", "accounts.editor", "lockstep.edit_token"):
+        with pytest.raises(OperationalError):
+            sql(f"SELECT set_config('{setting}', '{ada.pk}', true)", WRITES["update"])
+
+
+@pytest.mark.parametrize("column", ["digest", "pass_digest"])
+def test_nor_does_what_the_database_knows(ada: Any, review: Review, column: str) -> None:
+    check_out(review, ada)
+    known = f"SELECT set_config('lockstep.edit_token', (SELECT {column} FROM lockstep_editing_checkout), true)"
+    with pytest.raises(OperationalError):
+        sql(known, WRITES["update"])
+
+
+def test_an_editor_without_a_token_passes_behind_a_fence(ada: Any, review: Review) -> None:
+    others = Review.objects.create(author=review.author)
+    check_out(review, ada, related="none")
+    check_out(others, ada, related="none")
+    with transaction.atomic(), writing(ada):
+        fence(Review, [review.pk, others.pk])
+        Review.objects.update(text="New")
+    assert set(Review.objects.values_list("text", flat=True)) == {"New"}
 
 
 def test_an_expired_check_out_keeps_nobody_out(ada: Any, review: Review) -> None:

@@ -94,6 +94,14 @@ def test_another_tab_is_somebody_else(ada: Any, article: Article, author: Author
         article.save()
 
 
+def test_the_same_person_without_the_token_is_somebody_else_where_that_is_required(ada: Any, article: Article) -> None:
+    token = check_out(article, ada, require_token=True).token or ""
+    with pytest.raises(EditLocked), writing(ada):
+        article.save()
+    with writing(ada, token=token):
+        article.save()
+
+
 def test_what_is_needed_unchanged_is_written_by_nobody(ada: Any, article: Article, author: Author) -> None:
     check_out(article, ada)
     with writing(ada), pytest.raises(EditLocked, match="locked, as press.article:.* refers to it, by ada"):

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from tests.accounts.races.commands import ROOT, any_left, environment
 
 
-def run_exclusive(*args: str) -> subprocess.Popen[str]:
+def run_exclusive(*args: str, **env: str) -> subprocess.Popen[str]:
     """Start the command in a process group of its own."""
     return subprocess.Popen(
         [sys.executable, "manage.py", "run_exclusive", *args],
         cwd=ROOT,
-        env=environment(),
+        env=environment(**env),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -37,6 +37,27 @@ def writer(ttl: str) -> None:
                 tell(written=line.strip())
 
 
+def guarding(ttl: str) -> None:
+    """Write under guard, and commit when a line comes in."""
+    from django.db import DatabaseError, transaction
+
+    from django_lockstep.leases.models import Lease
+    from tests.testapps.reports.models import Note
+
+    handle = Lease.objects.acquire("k", float(ttl))
+    assert handle is not None
+    try:
+        with transaction.atomic():
+            handle.guard()
+            Note.objects.create(token=handle.token)
+            tell(token=handle.token)
+            sys.stdin.readline()
+    except DatabaseError:
+        tell(written=False)
+    else:
+        tell(written=True)
+
+
 def keeper(ttl: str) -> None:
     """Hold a lease with a heartbeat; say when it was lost, and answer every line with whether it is held."""
     from django_lockstep.leases import LeaseLost, lease
@@ -50,6 +71,18 @@ def keeper(ttl: str) -> None:
                 tell(held=False)
             else:
                 tell(held=True, remaining=handle.remaining)
+
+
+def waiter(seconds: str) -> None:
+    """Wait for a lease; tell when the database cannot be reached, and whether the lease was acquired."""
+    import logging
+
+    from django_lockstep.leases.models import Lease
+
+    handler = logging.Handler()
+    handler.emit = lambda record: tell(said=record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("lockstep.leases").addHandler(handler)
+    tell(acquired=Lease.objects.acquire("k", 60, wait=float(seconds)) is not None)
 
 
 def contender(seconds: str) -> None:

@@ -4,10 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 
-from django_lockstep.leases import LeaseHandle, LeaseNotAcquired, exclusive, lease
+from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, assert_held, exclusive, lease
 from django_lockstep.leases.models import Lease
+from django_lockstep.leases.testing import rob
+from tests.support.sessions import Session
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -95,6 +97,49 @@ def test_a_refusal_inside_the_function_is_the_functions_own() -> None:
 def test_a_template_names_parameters_only(key: str) -> None:
     with pytest.raises(ValueError, match="which is no parameter"):
         exclusive(key, ttl=60)(bill)
+
+
+def test_deep_inside_it_can_be_asserted() -> None:
+    with pytest.raises(LeaseLost, match="Lease 'k' is not held here"):
+        assert_held("k")
+    with lease("k", 60) as outer, lease("another", 60):
+        assert assert_held("k") is outer
+        with outer:
+            assert assert_held("k") is outer
+        assert assert_held("k") is outer
+    with pytest.raises(LeaseLost):
+        assert_held("k")
+
+
+def test_what_is_lost_is_not_held() -> None:
+    with lease("k", 60) as handle:
+        rob("k")
+        with pytest.raises(LeaseLost):
+            handle.refresh()
+        with pytest.raises(LeaseLost, match="somebody else took it"):
+            assert_held("k")
+
+
+def test_another_thread_has_its_own_blocks(other: Session) -> None:
+    with lease("k", 60), pytest.raises(LeaseLost):
+        other.run(assert_held, "k")
+
+
+def test_a_task_holds_what_its_block_holds() -> None:
+    async def story() -> str:
+        async with lease("k", 60) as handle:
+            assert assert_held("k") is handle
+            assert await sync_to_async(assert_held)("k") is handle
+        with pytest.raises(LeaseLost):
+            assert_held("k")
+        return "done"
+
+    assert async_to_sync(story)() == "done"
+
+
+def test_a_key_that_nobody_has_held_can_be_refused() -> None:
+    with pytest.raises(LeaseNotAcquired, match="has never been held"):
+        lease("k", 60, only_if_exists=True).__enter__()
 
 
 def test_the_options_are_those_of_the_block() -> None:

@@ -1,17 +1,21 @@
 """What is written under guard is written by the holder, or not at all."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.core.management import call_command
+from django.db import DatabaseError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.leases import LeaseHandle, LeaseLost, guard
+from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, guard, lease
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import expire, rob
 from django_lockstep.locking import transaction as isolated
-from tests.support.sessions import Session
+from tests.django_lockstep.leases.test_handles import session_with
+from tests.support.sessions import Session, query, until
 from tests.testapps.reports.models import Note
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,7 +43,7 @@ def test_it_is_one_statement_that_locks_no_more_than_the_key(handle: LeaseHandle
     with transaction.atomic(), CaptureQueriesContext(connection) as captured:
         handle.guard()
     (entry,) = captured
-    assert entry["sql"].strip().endswith("FOR KEY SHARE SKIP LOCKED")
+    assert "FOR KEY SHARE SKIP LOCKED" in entry["sql"]
 
 
 def purge() -> None:
@@ -125,6 +129,103 @@ def test_a_refresh_since_the_snapshot_is_no_loss(handle: LeaseHandle, other: Ses
         assert not Note.objects.exists()
         other.run(handle.refresh)
         handle.guard()
+
+
+# What the others see
+
+
+@pytest.fixture
+def guarding(handle: LeaseHandle, other: Session) -> Iterator[LeaseHandle]:
+    """A lease that has expired while another session has it under guard."""
+    other.begin()
+    other.run(handle.guard)
+    expire("k")
+    yield handle
+    other.end()
+    assert Lease.objects.holder("k") is None
+
+
+def test_the_holder_is_named_while_the_guard_keeps_the_lease(guarding: LeaseHandle) -> None:
+    holder = Lease.objects.holder("k")
+    assert holder is not None
+    assert (holder.token, holder.remaining, holder.under_guard) == (guarding.token, 0, True)
+    with pytest.raises(LeaseNotAcquired, match=f"has expired, but its token {guarding.token} is under guard"):
+        lease("k", 60).__enter__()
+
+
+def test_the_command_names_it_too(guarding: LeaseHandle, capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("leases", "--format", "json")
+    (fact,) = json.loads(capsys.readouterr().out)
+    assert (fact["token"], fact["state"]) == (guarding.token, "expired, under guard")
+    call_command("leases", "--release", "k", "--yes")
+    assert f"(token {guarding.token}) under guard" in capsys.readouterr().err
+
+
+def test_a_guard_of_one_key_is_none_of_another(guarding: LeaseHandle) -> None:
+    assert Lease.objects.acquire("another", 60)
+    holder = Lease.objects.holder("another")
+    assert holder is not None
+    assert not holder.under_guard
+
+
+# The time limit of its transaction
+
+
+def limit_after(guard: Callable[[], object], setting: str = "transaction_timeout") -> str:
+    with transaction.atomic():
+        guard()
+        return str(query(f"SHOW {setting}"))
+
+
+def test_the_transaction_has_the_ttl_from_the_guard_on(handle: LeaseHandle) -> None:
+    handle.refresh(600)
+    assert limit_after(handle.guard) == "1min"
+    assert limit_after(lambda: guard("k", handle.token)) == "1min"
+    assert limit_after(lambda: handle.guard(within=5)) == "5s"
+    assert query("SHOW transaction_timeout") == "0"
+
+
+def test_a_limit_of_the_sessions_own_that_ends_sooner_stays(handle: LeaseHandle) -> None:
+    def guard_twice() -> None:
+        handle.guard(within=5)
+        handle.guard(within=20)
+
+    with session_with(transaction_timeout="30s"):
+        assert limit_after(handle.guard) == "30s"
+        assert limit_after(guard_twice) == "5s"
+
+
+def test_one_that_ends_later_does_not_keep_the_lease(handle: LeaseHandle, other: Session) -> None:
+    other.begin()
+    other.run(query, "SELECT set_config('transaction_timeout', '1h', true)")
+    other.run(handle.guard, within=0.1)
+    until(lambda: query("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", other.pid), "its end")
+    expire("k")
+    assert Lease.objects.acquire("k", 60)
+    with pytest.raises(DatabaseError, match="transaction timeout"):
+        other.run(query, "SELECT 1")
+    other.run(connections.close_all)
+
+
+def test_an_older_server_limits_the_time_without_a_statement(
+    handle: LeaseHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(vars(connections["default"]), "pg_version", 160000)
+    assert limit_after(handle.guard, "idle_in_transaction_session_timeout") == "1min"
+
+
+@pytest.mark.django_db(transaction=False)
+def test_the_transaction_of_a_test_is_not_limited() -> None:
+    with lease("k", 1) as handle, transaction.atomic():
+        handle.guard()
+        days = "SELECT current_setting('transaction_timeout')::interval > interval '1 day'"
+        assert query(days)
+
+
+@pytest.mark.parametrize("within", [0, -1, "5", float("inf")])
+def test_what_is_no_time_is_named(handle: LeaseHandle, within: Any) -> None:
+    with transaction.atomic(), pytest.raises((TypeError, ValueError), match="within must be"):
+        handle.guard(within=within)
 
 
 def test_another_process_may_guard_by_key_and_token(handle: LeaseHandle) -> None:

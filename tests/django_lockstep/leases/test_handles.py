@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
@@ -138,6 +138,37 @@ def test_at_least_keeps_it_taken_after_an_early_release() -> None:
     assert Lease.objects.acquire("k", 60) is None
 
 
+def test_a_refresh_may_change_at_least(handle: LeaseHandle) -> None:
+    handle.refresh(at_least=600)
+    handle.release()
+    holder = Lease.objects.holder("k")
+    assert holder is not None
+    assert 590 < holder.remaining <= 600
+
+
+def test_what_is_noted_is_seen_by_others_and_found_by_the_next(handle: LeaseHandle) -> None:
+    handle.note({"row": 7})
+    holder = Lease.objects.holder("k")
+    assert holder is not None
+    assert handle.data == holder.data == {"row": 7}
+    handle.release()
+    assert acquired().data == {"row": 7}
+
+
+def test_who_lost_it_notes_nothing(handle: LeaseHandle) -> None:
+    handle.note(1)
+    rob("k")
+    with pytest.raises(LeaseLost):
+        handle.note(2)
+    assert row().data == 1
+
+
+def test_what_json_cannot_hold_is_not_noted(handle: LeaseHandle) -> None:
+    with CaptureQueriesContext(connection) as sent, pytest.raises(TypeError):
+        handle.note(object())
+    assert not sent.captured_queries
+
+
 def test_at_least_does_not_lengthen_a_late_release() -> None:
     handle = acquired(at_least=600)
     Lease.objects.update(acquired_at=row().acquired_at - (row().expires_at - row().acquired_at) * 20)
@@ -175,6 +206,22 @@ def test_a_release_that_fails_does_not_hide_the_blocks_error(
     with pytest.raises(KeyError), handle:
         raise KeyError
     assert "could not be released and will expire" in caplog.text
+
+
+def test_work_that_succeeded_does_not_fail_with_the_release(
+    handle: LeaseHandle, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> bool:
+        raise OperationalError("no server")
+
+    with handle:
+        monkeypatch.setattr(handle, "release", fail)
+    assert "could not be released and will expire" in caplog.text
+
+
+def test_a_release_inside_a_transaction_stays_an_error(handle: LeaseHandle) -> None:
+    with transaction.atomic(), pytest.raises(TransactionManagementError):
+        handle.__enter__().__exit__(None, None, None)
 
 
 # Deadlines

@@ -3,6 +3,7 @@
 import gc
 import threading
 from collections.abc import Iterator
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -121,12 +122,51 @@ def test_an_error_of_the_callback_is_logged(caplog: pytest.LogCaptureFixture) ->
     assert "what now?" in caplog.text
 
 
+def test_an_error_of_the_callback_does_not_hide_the_loss(caplog: pytest.LogCaptureFixture) -> None:
+    def complain(handle: LeaseHandle) -> None:
+        raise RuntimeError("what now?")
+
+    with lease("k", 60, on_lost=complain) as handle:
+        rob("k")
+        with pytest.raises(LeaseLost):
+            handle.refresh()
+    assert "what now?" in caplog.text
+
+
 def test_the_callback_may_release() -> None:
     answers: list[bool] = []
     with lease("k", TTL, heartbeat=True, on_lost=lambda handle: answers.append(handle.release())):
         rob("k")
         until(lambda: bool(answers), "on_lost")
     assert answers == [False]
+
+
+def test_danger_is_told_of_before_the_end_and_again_after_a_refresh() -> None:
+    left: Queue[float] = Queue()
+    with lease("k", 60, on_danger=lambda handle: left.put(handle.remaining), margin=59.5) as handle:
+        assert 0 < left.get(timeout=PATIENCE) <= 59.5
+        assert not beating()
+        handle.refresh(61)
+        assert 0 < left.get(timeout=PATIENCE) <= 59.5
+        handle.check()
+
+
+def test_a_heartbeat_that_succeeds_is_no_danger() -> None:
+    calls: list[LeaseHandle] = []
+    with lease("k", TTL, heartbeat=True, on_danger=calls.append, margin=0.1):
+        before = expiry()
+        until(lambda: expiry() > before, "a beat")
+        assert len(beating()) == 1
+    assert not calls
+
+
+def test_danger_is_told_of_before_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, times=1000)
+    told: list[str] = []
+    callbacks: Any = {"on_danger": lambda handle: told.append("danger"), "on_lost": lambda handle: told.append("lost")}
+    with lease("k", 1.5, heartbeat=True, **callbacks):
+        until(lambda: "lost" in told, "the loss")
+    assert told == ["danger", "lost"]
 
 
 def test_it_ends_with_the_handle_and_not_with_the_next_beat() -> None:

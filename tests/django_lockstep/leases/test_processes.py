@@ -79,6 +79,18 @@ def test_a_holder_that_was_paused_past_its_ttl_does_no_harm() -> None:
     ]
 
 
+def test_a_holder_that_is_stopped_under_guard_keeps_the_lease_for_its_ttl_and_has_written_nothing() -> None:
+    with program("guarding", "2") as holder:
+        holder.answer()
+        holder.process.send_signal(signal.SIGSTOP)
+        successor = Lease.objects.acquire("k", 60, wait=60)
+        holder.process.send_signal(signal.SIGCONT)
+        holder.send("commit")
+        assert holder.answer() == {"written": False}
+    assert successor is not None
+    assert not Note.objects.exists()
+
+
 def test_a_killed_holder_is_followed_when_its_ttl_is_over() -> None:
     with program("keeper", "1") as holder:
         token = holder.answer()["token"]

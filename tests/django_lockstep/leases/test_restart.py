@@ -4,17 +4,18 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from bank.embedded import locks
 from tests.bank.conftest import remove, stop
-from tests.bank.processes import postmaster, wait_for_servers_end
+from tests.bank.processes import User, data_of, postmaster, socket_of, wait_for_servers_end
 from tests.django_lockstep.leases.test_processes import Program, program
 from tests.support.sessions import until
 from tests.test_project import assert_clean, run
 
-TTL = 15.0
+TTL = 45.0
 
 
 @pytest.fixture
@@ -58,3 +59,28 @@ def test_a_holder_is_told_when_the_server_stays_away(pgdata: Path) -> None:
             kill(pgdata)
             assert holder.answer() == {"lost": True}
             assert asked(holder) == {"held": False}
+
+
+WAITERS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+
+
+def test_a_wait_outlasts_a_restart(pgdata: Path) -> None:
+    with User(pgdata) as user, program("waiter", "300", **plain(pgdata, user)) as waiter:
+        user.sql(
+            "INSERT INTO lockstep_leases_lease (key, token, owner, ttl, acquired_at, expires_at)"
+            " VALUES ('k', nextval('lockstep_leases_lease_token'), 'ada', 60, now(), now() + interval '1 day')"
+        )
+        until(lambda: user.sql(WAITERS) != "0", "the waiter")
+        kill(pgdata)
+        assert "cannot be reached" in waiter.answer()["said"]
+        user.error()
+        until(lambda: user.sql(WAITERS) != "0", "the waiter on the new server")
+        user.sql("UPDATE lockstep_leases_lease SET expires_at = now()")
+        assert waiter.answer() == {"acquired": True}
+
+
+def plain(pgdata: Path, user: User) -> dict[str, str]:
+    """Return the environment of a program that connects to that server, and cannot start it."""
+    account, folder = user.sql("SELECT current_user"), quote(str(socket_of(pgdata)), safe="")
+    port = (data_of(pgdata) / "postmaster.pid").read_text().splitlines()[3]
+    return {**own(pgdata), "DATABASE_URL": f"postgresql://{account}@{folder}:{port}/bank"}

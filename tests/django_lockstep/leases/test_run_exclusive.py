@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from django.core.management import CommandError, call_command
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.testing import rob
 from tests.django_lockstep.leases.commands import run_exclusive, running
+from tests.django_lockstep.leases.test_waiting import queued
 from tests.support.processes import alive
-from tests.support.sessions import until
+from tests.support.sessions import Session, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -70,11 +72,24 @@ def test_four_terminals_at_once_run_it_once() -> None:
     assert sorted(results) == [(0, "ran\n"), (75, ""), (75, ""), (75, "")]
 
 
-def test_while_it_runs_others_see_what_runs() -> None:
+def test_while_it_runs_others_see_what_runs_but_not_its_arguments() -> None:
     with running("k", "--ttl", "60", "--", *WAITS):
         holder = Lease.objects.holder("k")
         assert holder is not None
-        assert holder.data == {"command": WAITS}
+        assert holder.data == {"command": ["sh", "***", "***"]}
+
+
+def test_the_command_finds_its_token_in_its_environment() -> None:
+    code, output, _ = run("k", "--ttl", "60", "--", "sh", "-c", "echo $LOCKSTEP_LEASE_KEY $LOCKSTEP_LEASE_TOKEN")
+    assert (code, output) == (0, f"k {Lease.objects.get().token}\n")
+
+
+def test_without_a_database_it_is_69() -> None:
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    code, output, errors = ended(run_exclusive("k", "--ttl", "60", "--", "echo", "ran", DATABASE_URL=nowhere))
+    assert (code, output) == (69, "")
+    assert "The database cannot be reached" in errors
+    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -84,6 +99,39 @@ def test_signals_go_on_to_the_command(number: signal.Signals) -> None:
         process.send_signal(number)
         assert ended(process)[:2] == (3, "told\n")
     assert Lease.objects.holder("k") is None
+
+
+def test_a_signal_right_after_the_acquire_leaves_no_lease() -> None:
+    for _ in range(3):
+        process = run_exclusive("k", "--ttl", "600", "--", "sleep", "600")
+        until(lambda: Lease.objects.held().exists(), "the acquire")
+        process.send_signal(signal.SIGTERM)
+        assert ended(process)[0] == 128 + signal.SIGTERM
+        assert not Lease.objects.held().exists()
+
+
+def test_a_signal_ends_the_wait_for_the_lease() -> None:
+    handle = Lease.objects.acquire("k", 60)
+    assert handle is not None
+    process = run_exclusive("k", "--ttl", "600", "--wait", "600", "--", "echo", "ran")
+    until(lambda: queued() == 1, "the wait")
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[:2] == (128 + signal.SIGTERM, "")
+    assert Lease.objects.get().token == handle.token
+
+
+def test_a_signal_during_the_release_does_not_stop_it(other: Session) -> None:
+    with running("k", "--ttl", "60", "--", "sh", "-c", "echo here; read -r line; exit 7") as process:
+        other.begin()
+        other.run(lambda: list(Lease.objects.select_for_update()))
+        assert process.stdin
+        process.stdin.close()
+        process.stdin = None
+        until(lambda: query("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"), "the release")
+        process.send_signal(signal.SIGTERM)
+        other.end()
+        assert ended(process)[0] == 7
+    assert not Lease.objects.held().exists()
 
 
 def test_a_lost_lease_ends_the_command() -> None:
@@ -108,6 +156,23 @@ def test_children_of_the_command_are_ended_too(tmp_path: Path) -> None:
         rob("k")
         ended(process)
         until(lambda: not alive(int(pid.read_text())), "the grandchild's end")
+
+
+LEAVES = (
+    "setsid sh -c 'trap \"\" TERM; echo $$ > {pid}; while :; do sleep 0.05; done' & until [ -s {pid} ]; do :; done; "
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say who left a process group")
+@pytest.mark.parametrize("then", ["echo here; wait", "echo here"], ids=["lost", "over"])
+def test_what_left_its_process_group_is_ended_before_the_lease_is_given_back(tmp_path: Path, then: str) -> None:
+    pid = tmp_path / "pid"
+    script = LEAVES.format(pid=pid) + then
+    with running("k", "--ttl", "1.5", "--grace", "0.1", "--", "sh", "-c", script) as process:
+        if then.endswith("wait"):
+            rob("k")
+        ended(process)
+        assert not alive(int(pid.read_text()))
 
 
 def test_a_killed_holder_takes_its_command_along_and_is_followed(tmp_path: Path) -> None:

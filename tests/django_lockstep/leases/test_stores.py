@@ -1,5 +1,6 @@
 """What the verbs promise on every database: PostgreSQL's own SQL, and the conditional UPDATEs for all others."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,27 @@ def test_tokens_rise_through_release_and_expiry(store: Store) -> None:
     assert tokens == sorted(set(tokens))
 
 
+def test_data_stays_until_a_holder_replaces_it(store: Store) -> None:
+    assert acquire(store).data == "null"
+    store.release("k", Lease.objects.get().token, at_least=0, timeout=5)
+    left = acquire(store, data={"done": 7})
+    assert store.note("k", left.token, data='{"done": 8}', timeout=5)
+    assert store.release("k", left.token, at_least=0, timeout=5)
+    assert not store.note("k", left.token, data="9", timeout=5)
+    assert json.loads(acquire(store).data) == Lease.objects.get().data == {"done": 8}
+    expire("k")
+    assert acquire(store, data=None).data == "null"
+    assert Lease.objects.get().data is None
+
+
+def test_a_key_that_nobody_has_held_can_be_refused(store: Store) -> None:
+    assert store.attempt(claim("k", 60, only_if_exists=True), timeout=5) is None
+    assert not Lease.objects.exists()
+    acquire(store)
+    expire("k")
+    acquire(store, only_if_exists=True)
+
+
 def test_refresh_and_release_belong_to_the_token(store: Store) -> None:
     first = acquire(store)
     expire("k")
@@ -104,7 +126,7 @@ def test_of_two_at_once_one_gets_it(new: Callable[[], Store], other: Session, ex
 
 def test_a_guard_that_cannot_be_says_so() -> None:
     with transaction.atomic(), pytest.raises(NotSupportedError, match=r"cannot keep lease 'k' .* update_if_token"):
-        PortableStore("default", Lease).guard("k", 1)
+        PortableStore("default", Lease).guard("k", 1, within=None)
 
 
 def test_a_queue_that_cannot_be_says_so() -> None:

@@ -47,4 +47,8 @@ class Command(BaseCommand):
             )
         if not leases.filter(key=key, token=holder.token).force_release():
             raise CommandError(f"Lease {key!r} has just been released or taken over; nothing was done.")
+        if leases.with_times().filter(key=key, under_guard=True).exists():
+            self.stderr.write(
+                f"A transaction keeps lease {key!r} (token {holder.token}) under guard: nobody gets it before its end."
+            )
         self.stdout.write(self.style.SUCCESS(f"Lease {key!r} was taken from {holder.owner} (token {holder.token})."))

@@ -2,27 +2,36 @@
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
+from contextlib import suppress
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, OperationalError, connections
 
 from django_lockstep.leases import LeaseNotAcquired, lease
-from django_lockstep.leases.jobs import Job, forwarded_signals
+from django_lockstep.leases.jobs import Interrupted, Job, forwarded_signals, masked
+from django_lockstep.leases.models import Lease
+from django_lockstep.leases.owners import new_owner
 
 _HELD = 75
 """EX_TEMPFAIL of sysexits.h: try again later."""
+_NO_DATABASE = 69
+"""EX_UNAVAILABLE of sysexits.h."""
 _LOST = 70
 """EX_SOFTWARE of sysexits.h."""
 
 
 class Command(BaseCommand):
-    """Exit with the command's code; 75 where the lease is held, 70 where it was lost, 2 on wrong usage."""
+    """Exit with the command's code; 75 where the lease is held, 70 where it was lost, 69 without a database.
+
+    2 on wrong usage, 128 + N where signal N came before the command began.
+    """
 
     help = (
         "Runs a command while it holds the lease KEY, on all servers at most once at a time. Exits with the command's "
-        "code (128 + N if signal N ended it), with 75 if somebody else holds the lease, and with 70 if the lease was "
-        "lost: then the command gets SIGTERM, and SIGKILL after --grace."
+        "code (128 + N if signal N ended it), with 75 if somebody else holds the lease, with 69 if the database cannot "
+        "be reached, and with 70 if the lease was lost: then the command gets SIGTERM, and SIGKILL after --grace; so "
+        "does what it leaves behind when it ends."
     )
     # Whoever starts it every minute does not want the project examined every minute.
     requires_system_checks = []
@@ -41,37 +50,58 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Hold the lease, run the command, and exit as it did."""
-        job = Job(options["command"], grace=options["grace"])
+        job, owner = Job(options["command"], grace=options["grace"]), new_owner()
         lost: list[str] = []
 
         def end(handle: Any) -> None:
             lost.append(handle.key)
             job.kill()
 
-        try:
-            with self._lease(options, on_lost=end), forwarded_signals(job):
-                connections[options["database"]].close()  # the command may run for hours
-                code = job.run()
-        except LeaseNotAcquired as refusal:
-            raise CommandError(str(refusal), returncode=_HELD) from refusal
+        # Handlers are there before the lease is, and stay until it is released: no signal ends this process between.
+        with forwarded_signals(job):
+            try:
+                code = self._run(job, self._lease(options, owner=owner, on_lost=end), using=options["database"])
+            except LeaseNotAcquired as refusal:
+                raise CommandError(str(refusal), returncode=_HELD) from refusal
+            except (OperationalError, InterfaceError) as error:
+                raise CommandError(f"The database cannot be reached: {error}", returncode=_NO_DATABASE) from error
+            except Interrupted as interruption:
+                _give_back(options["key"], owner, using=options["database"])
+                code = 128 + interruption.number
         if lost:
             raise CommandError(f"Lease {lost[0]!r} was lost, and the command was ended.", returncode=_LOST)
         sys.exit(code)
 
-    def _lease(self, options: dict[str, Any], *, on_lost: Any) -> lease:
+    def _run(self, job: Job, block: lease, *, using: str) -> int:
+        with block as handle:
+            job.allow()
+            connections[using].close()  # the command may run for hours
+            return job.run(LOCKSTEP_LEASE_KEY=handle.key, LOCKSTEP_LEASE_TOKEN=str(handle.token))
+
+    def _lease(self, options: dict[str, Any], *, owner: str, on_lost: Any) -> lease:
         try:
             return lease(
                 options["key"],
                 options["ttl"],
+                owner=owner,
                 wait=options["wait"],
                 at_least=options["at_least"],
-                data={"command": options["command"]},
+                data={"command": masked(options["command"])},
                 heartbeat=True,
                 on_lost=on_lost,
                 using=options["database"],
             )
         except (TypeError, ValueError) as error:
             raise CommandError(str(error), returncode=2) from error
+
+
+def _give_back(key: str, owner: str, *, using: str) -> None:
+    """Release what a wait that was interrupted may have acquired in this name."""
+    with suppress(DatabaseError, InterfaceError):
+        connections[using].close()
+    del connections[using]  # interrupted anywhere, it may take itself to be inside a transaction
+    with suppress(OperationalError, InterfaceError):
+        Lease.objects.using(using).filter(key=key, owner=owner).force_release()
 
 
 def _seconds(value: str) -> float:

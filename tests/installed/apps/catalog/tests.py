@@ -20,7 +20,7 @@ class EditingTests(TestCase):
 
     def test_a_table_is_out_with_what_it_refers_to(self) -> None:
         result = check_out(Book, self.ada)
-        self.assertEqual([one.table for one in result.fk_current_status], ["catalog.publisher"])
+        self.assertEqual([one.table_name for one in result.fk_current_status], ["catalog.publisher"])
         self.assertFalse(check_out(Publisher, self.bob).lock_result)
         check_in(Book, self.ada, token=result.token)
         self.assertFalse(EditLock.objects.exists())
