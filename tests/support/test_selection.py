@@ -1,0 +1,26 @@
+"""The selection names places that are there, and leaves something of every room."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.selection import PLACES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("place", [place for places in PLACES.values() for place in places])
+def test_the_place_is_there(place: str) -> None:
+    path, _, function = place.partition("::")
+    assert (ROOT / path).exists()
+    if function:
+        assert re.search(rf"^def {function}", (ROOT / path).read_text(), re.MULTILINE)
+
+
+def test_every_mark_is_left_out_and_named(pytestconfig: pytest.Config) -> None:
+    known = {line.partition(":")[0] for line in pytestconfig.getini("markers")}
+    left_out = (ROOT / "pyproject.toml").read_text()
+    for name in (*PLACES, "browser"):
+        assert name in known
+        assert f"not {name}" in left_out
