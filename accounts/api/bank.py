@@ -1,7 +1,6 @@
 """The operations of the API, over one account model. Their annotations are real: django-ninja reads them."""
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -10,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja.errors import HttpError
 
-from accounts.amounts import PLACES, parse_amount
+from accounts.amounts import parse_amount, parse_limit
 from accounts.api.idempotency import idempotency_key, one_at_a_time
 from accounts.api.limits import bounded_waits
 from accounts.api.schemas import AccountIn, ChangeIn, TransferIn
@@ -53,7 +52,7 @@ class Bank:
         account = self._find(request, pk)
         self._require(request, "change", owner_may=False)
         require_match(request, account)
-        limit = Decimal(body.overdraft_limit).quantize(Decimal(1).scaleb(-PLACES))
+        limit = parse_limit(body.overdraft_limit)
         try:
             with seen_elsewhere(account), bounded_waits(using=self._alias):
                 written = account.update_if_unchanged(overdraft_limit=limit)
@@ -79,7 +78,7 @@ class Bank:
         target = self._lookup(self.model._default_manager.all(), body.target)
         if target is None or target.pk == source.pk:
             raise HttpError(422, "The target is no other account")
-        conditional = "If-Match" in request.headers or "If-None-Match" in request.headers
+        conditional = _is_conditional(request)
         if conditional:
             self._check(request, source, key)
 
@@ -97,7 +96,7 @@ class Bank:
         account, key = self._find(request, pk), idempotency_key(request)
         self._require(request, kind, account=account)
         optimistic = "If-Match" in request.headers
-        if optimistic:
+        if _is_conditional(request):
             self._check(request, account, key)
 
         def change() -> Any:
@@ -127,11 +126,12 @@ class Bank:
         return found
 
     def _lookup(self, accounts: QuerySet[Any], pk: str) -> Any | None:
+        """Return the account of a key as the API writes it: "1_0" and digits of other scripts are no names of it."""
         try:
             key = self.model._meta.pk.to_python(pk)
         except ValidationError as error:
             raise Http404 from error
-        return accounts.filter(pk=key).first()
+        return accounts.filter(pk=key).first() if str(key) == pk and "\0" not in pk else None
 
     def _require(self, request: HttpRequest, kind: str, *, account: Any = None, owner_may: bool = True) -> None:
         user: Any = request.user
@@ -166,3 +166,7 @@ class Bank:
     @property
     def _alias(self) -> str:
         return router.db_for_write(self.model)
+
+
+def _is_conditional(request: HttpRequest) -> bool:
+    return "If-Match" in request.headers or "If-None-Match" in request.headers

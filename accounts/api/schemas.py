@@ -8,17 +8,24 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from ninja import Schema
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from accounts.amounts import MAX_DIGITS, PLACES
 
-__all__ = ["AccountIn", "AccountOut", "ChangeIn", "EntryOut", "ProblemOut", "TransferIn", "TransferOut"]
+__all__ = ["AccountIn", "AccountOut", "ChangeIn", "EntryOut", "TransferIn", "TransferOut"]
 
-_MONEY = rf"^\d{{1,{MAX_DIGITS - PLACES}}}(\.\d{{1,{PLACES}}})?$"
+# Not \d, which takes the digits of all scripts.
+_MONEY = rf"^[0-9]{{1,{MAX_DIGITS - PLACES}}}(\.[0-9]{{1,{PLACES}}})?$"
 Money = Annotated[str, Field(pattern=_MONEY, examples=["12.50"])]
 
 
-class ChangeIn(Schema):
+class _In(Schema):
+    """What a client sends: nothing but what is named, so that no slip of the pen is taken for an omission."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ChangeIn(_In):
     """A deposit or a withdrawal."""
 
     amount: Money
@@ -31,7 +38,7 @@ class TransferIn(ChangeIn):
     target: str = Field(min_length=1, max_length=100)
 
 
-class AccountIn(Schema):
+class AccountIn(_In):
     """What staff may set."""
 
     overdraft_limit: Money
@@ -69,12 +76,3 @@ class EntryOut(_Keyed):
     version_after: int
     transfer: UUID | None
     created_at: datetime
-
-
-class ProblemOut(Schema):
-    """Problem details (RFC 9457)."""
-
-    type: str
-    title: str
-    status: int
-    detail: str = ""

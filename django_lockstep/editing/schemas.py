@@ -3,6 +3,9 @@
 from datetime import datetime, timedelta
 
 from ninja import Field, Schema
+from pydantic import ConfigDict
+
+from django_lockstep.http.ninja_api import ProblemOut
 
 __all__ = [
     "CheckOutIn",
@@ -10,7 +13,6 @@ __all__ = [
     "HoldOut",
     "LockedOut",
     "LostOut",
-    "Problem",
     "ResultOut",
     "TableOut",
     "TokenIn",
@@ -57,20 +59,13 @@ class ResultOut(Schema):
     token: str | None = None
 
 
-class LockedOut(ResultOut):
+class LockedOut(ResultOut, ProblemOut):
     """Refused: ``holders`` says by whom."""
 
-    detail: str
     holders: list[HoldOut]
 
 
-class Problem(Schema):
-    """Why nothing was changed."""
-
-    detail: str
-
-
-class LostOut(Problem):
+class LostOut(ProblemOut):
     """The check-out has ended, or somebody was faster."""
 
     how: str = ""
@@ -79,7 +74,13 @@ class LostOut(Problem):
     result: ResultOut | None = None
 
 
-class CheckOutIn(Schema):
+class _In(Schema):
+    """What a client sends: nothing but what is named."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class CheckOutIn(_In):
     """How to check out."""
 
     ttl: float | None = Field(None, gt=0, le=_LONGEST, description="Seconds.")
@@ -89,7 +90,7 @@ class CheckOutIn(Schema):
     note: str = Field("", max_length=200)
 
 
-class TokenIn(Schema):
+class TokenIn(_In):
     """Which check-out: without a token, the editor's latest."""
 
     token: str | None = None
@@ -101,7 +102,7 @@ class ExtendIn(TokenIn):
     ttl: float | None = Field(None, gt=0, le=_LONGEST, description="Seconds.")
 
 
-class TransitionIn(Schema):
+class TransitionIn(_In):
     """What is expected, and what it is to become."""
 
     table: str
