@@ -60,7 +60,7 @@ def _add_operations(api: NinjaAPI, bank: Bank) -> None:
     _add(api, "GET /accounts", accounts, list[AccountOut])
     _add(api, "GET /accounts/{pk}", bank.account, AccountOut, headers=("If-None-Match",))
     _add(api, "GET /accounts/{pk}/entries", entries, list[EntryOut])
-    _add(api, "PUT /accounts/{pk}", bank.put_account, AccountOut, (*changed, 428), headers=("If-Match",))
+    _add(api, "PUT /accounts/{pk}", bank.put_account, AccountOut, (*changed, 428), headers=("If-Match!",))
     _add(api, "POST /accounts/{pk}/deposit", bank.deposit, AccountOut, changed, headers=both)
     _add(api, "POST /accounts/{pk}/withdraw", bank.withdraw, AccountOut, changed, headers=both)
     _add(api, "POST /transfers", bank.transfer, TransferOut, changed, headers=both)
@@ -96,16 +96,28 @@ def _function(view: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _header(name: str, text: str) -> dict[str, Any]:
-    return {"in": "header", "name": name, "required": False, "schema": {"type": "string"}, "description": text}
+def _header(name: str, text: str, *, pattern: str, required: bool = False) -> dict[str, Any]:
+    schema = {"type": "string", "pattern": f"^(?:{pattern})$"}
+    return {"in": "header", "name": name, "required": required, "schema": schema, "description": text}
 
+
+_TAG = '(?:W/)?"[!#-~]*"'
+_TAGS = rf"\*|{_TAG}(?: *, *{_TAG})*"
+_IF_MATCH = "The ETag that was read: the change is made in that version only (412)."
 
 _HEADERS = {
-    "If-Match": _header("If-Match", "The ETag that was read: the change is made in that version only (412)."),
+    "If-Match": _header("If-Match", _IF_MATCH, pattern=_TAGS),
+    "If-Match!": _header("If-Match", _IF_MATCH, pattern=_TAGS, required=True),
     "If-None-Match": _header(
-        "If-None-Match", "The ETag that the client has. If it is the current one, GET is 304, and a change is 412."
+        "If-None-Match",
+        "The ETag that the client has. If it is the current one, GET is 304, and a change is 412.",
+        pattern=_TAGS,
     ),
-    "Idempotency-Key": _header("Idempotency-Key", "Sent again with the same key and body, it is done once."),
+    "Idempotency-Key": _header(
+        "Idempotency-Key",
+        "Sent again with the same key and body, it is done once.",
+        pattern=r'[!#-~](?:[ !#-~]{0,253}[!#-~])?|"(?:[ !#-\[\]-~]|\\["\\]){1,255}"',
+    ),
 }
 
 _PROBLEMS: dict[type[Exception], Callable[[Any], Problem]] = {

@@ -14,9 +14,13 @@ from accounts.amounts import MAX_DIGITS, PLACES
 
 __all__ = ["AccountIn", "AccountOut", "ChangeIn", "EntryOut", "TransferIn", "TransferOut"]
 
-# Not \d, which takes the digits of all scripts.
-_MONEY = rf"^[0-9]{{1,{MAX_DIGITS - PLACES}}}(\.[0-9]{{1,{PLACES}}})?$"
-Money = Annotated[str, Field(pattern=_MONEY, examples=["12.50"])]
+# Not \d, which takes the digits of all scripts. No leading zeros: then a pattern can tell what is above zero.
+_POINT = rf"(?:\.[0-9]{{1,{PLACES}}})?"
+_WHOLE = rf"[1-9][0-9]{{0,{MAX_DIGITS - PLACES - 1}}}"
+_CENTS = r"0\.(?:0[1-9]|[1-9][0-9]?)"
+Amount = Annotated[str, Field(pattern=rf"^(?:{_WHOLE}{_POINT}|{_CENTS})$", examples=["12.50"])]
+Limit = Annotated[str, Field(pattern=rf"^(?:0|{_WHOLE}){_POINT}$", examples=["50.00"])]
+Key = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")]
 
 
 class _In(Schema):
@@ -28,20 +32,20 @@ class _In(Schema):
 class ChangeIn(_In):
     """A deposit or a withdrawal."""
 
-    amount: Money
+    amount: Amount
 
 
 class TransferIn(ChangeIn):
     """A transfer."""
 
-    source: str = Field(min_length=1, max_length=100)
-    target: str = Field(min_length=1, max_length=100)
+    source: Key
+    target: Key
 
 
 class AccountIn(_In):
     """What staff may set."""
 
-    overdraft_limit: Money
+    overdraft_limit: Limit
 
 
 class _Keyed(Schema):

@@ -1,6 +1,7 @@
 """What the HTTP API takes and answers."""
 
 from datetime import datetime, timedelta
+from typing import Annotated
 
 from ninja import Field, Schema
 from pydantic import ConfigDict
@@ -20,6 +21,8 @@ __all__ = [
 ]
 
 _LONGEST = timedelta(days=30).total_seconds()
+
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class TableOut(Schema):
@@ -87,13 +90,13 @@ class CheckOutIn(_In):
     related: str = Field("references", pattern="^(references|none)$")
     depth: int | None = Field(1, ge=0)
     shared_references: bool = False
-    note: str = Field("", max_length=200)
+    note: Text = Field("", max_length=200)
 
 
 class TokenIn(_In):
     """Which check-out: without a token, the editor's latest."""
 
-    token: str | None = None
+    token: Text | None = None
 
 
 class ExtendIn(TokenIn):
@@ -105,14 +108,14 @@ class ExtendIn(TokenIn):
 class TransitionIn(_In):
     """What is expected, and what it is to become."""
 
-    table: str
-    record: str | None = None
-    current_status: str
-    target_status: str
-    fk_tables: list[str] = []
-    fk_current_status: list[str] = []
-    fk_target_status: list[str] = []
-    token: str | None = None
+    table: Text
+    record: Text | None = None
+    current_status: Text
+    target_status: Text
+    fk_tables: list[Text] = []
+    fk_current_status: list[Text] = []
+    fk_target_status: list[Text] = []
+    token: Text | None = None
     ttl: float | None = Field(None, gt=0, le=_LONGEST, description="Seconds.")
     shared_references: bool = False
-    note: str = Field("", max_length=200)
+    note: Text = Field("", max_length=200)
