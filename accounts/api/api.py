@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from django.apps import apps
 from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.pagination import paginate
@@ -34,7 +35,9 @@ def account_api(
     """Return the API of the accounts; a project puts its ``urls`` where it likes.
 
     ``model`` is the account model, by default ``accounts.Account``. ``auth`` says who is let in, by default whoever
-    has a token (`make_token`) or a session; nobody else is. ``throttle`` takes django-ninja's throttles. Every error is
+    has a token (`make_token`) or a session; nobody else is. Tokens have a table of the app ``accounts``: where it is
+    not installed, sessions alone are the default. What ``auth`` returns may have ``scopes``, as a token has: text with
+    some of `accounts.tokens.SCOPES`. ``throttle`` takes django-ninja's throttles. Every error is
     answered with problem details (RFC 9457), as are unknown paths below its prefix.
     """
     if model is None:
@@ -44,13 +47,17 @@ def account_api(
     api = ProblemAPI(
         title="Accounts",
         urls_namespace=namespace,
-        auth=list(auth) if auth is not None else [TokenUser(), SessionUser()],
+        auth=list(auth) if auth is not None else _ways_in(),
         throttle=list(throttle),
     )
     _add_operations(api, Bank(model))
     for kind, problem in _PROBLEMS.items():
         api.add_exception_handler(kind, _answer(problem))
     return api
+
+
+def _ways_in() -> list[Callable[..., Any]]:
+    return [*([TokenUser()] if apps.is_installed("accounts") else ()), SessionUser()]
 
 
 def _add_operations(api: NinjaAPI, bank: Bank) -> None:
@@ -96,8 +103,8 @@ def _function(view: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _header(name: str, text: str, *, pattern: str, required: bool = False) -> dict[str, Any]:
-    schema = {"type": "string", "pattern": f"^(?:{pattern})$"}
+def _header(name: str, text: str, *, pattern: str, example: str, required: bool = False) -> dict[str, Any]:
+    schema = {"type": "string", "pattern": f"^(?:{pattern})$", "examples": [example]}
     return {"in": "header", "name": name, "required": required, "schema": schema, "description": text}
 
 
@@ -106,17 +113,19 @@ _TAGS = rf"\*|{_TAG}(?: *, *{_TAG})*"
 _IF_MATCH = "The ETag that was read: the change is made in that version only (412)."
 
 _HEADERS = {
-    "If-Match": _header("If-Match", _IF_MATCH, pattern=_TAGS),
-    "If-Match!": _header("If-Match", _IF_MATCH, pattern=_TAGS, required=True),
+    "If-Match": _header("If-Match", _IF_MATCH, pattern=_TAGS, example='"1.1"'),
+    "If-Match!": _header("If-Match", _IF_MATCH, pattern=_TAGS, example='"1.1"', required=True),
     "If-None-Match": _header(
         "If-None-Match",
         "The ETag that the client has. If it is the current one, GET is 304, and a change is 412.",
         pattern=_TAGS,
+        example='"1.0"',
     ),
     "Idempotency-Key": _header(
         "Idempotency-Key",
         "Sent again with the same key and body, it is done once.",
         pattern=r'[!#-~](?:[ !#-~]{0,253}[!#-~])?|"(?:[ !#-\[\]-~]|\\["\\]){1,255}"',
+        example="order-1017",
     ),
 }
 

@@ -58,10 +58,10 @@ class _Keyed(Schema):
 
 
 class AccountOut(_Keyed):
-    """An account as it is, or as the operation left it."""
+    """An account as it is, or as the operation left it; null is what the client may not see."""
 
-    balance: Decimal
-    overdraft_limit: Decimal
+    balance: Decimal | None
+    overdraft_limit: Decimal | None
     version: int
 
 

@@ -23,7 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router, Schema, Status
 from ninja.security import HttpBearer
 
-from django_lockstep.contrib.logins import SessionUser
+from django_lockstep.contrib.logins import FailedLogins, SessionUser
 from django_lockstep.editing import credentials
 from django_lockstep.editing.conf import api_authenticator
 from django_lockstep.editing.errors import EditingError, UnknownRecord, UnknownTable
@@ -60,6 +60,7 @@ class SignedToken(HttpBearer):
         if user is not None and user.is_active:
             request.user = user
             return user
+        FailedLogins("30/m").count(request)
         return None
 
 

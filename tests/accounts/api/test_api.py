@@ -154,7 +154,7 @@ class TestMoving:
     @pytest.mark.django_db(transaction=True)
     def test_a_change_between_check_and_write_is_412(self, other: Session) -> None:
         account = AccountFactory.create(balance=100)
-        gate = Gate("UPDATE", "WITH")
+        gate = Gate('UPDATE "accounts_account"', "WITH")
         post = Api(account.user).post
         tag = {"If-Match": etag(account)}
         answer = other.start(gated, gate, lambda: post(f"/accounts/{account.pk}/deposit", {"amount": "1"}, **tag))
@@ -282,12 +282,10 @@ class TestIdempotencyKey:
     @pytest.mark.django_db(transaction=True)
     def test_while_the_first_is_in_progress_it_is_409(self, other: Session) -> None:
         account = AccountFactory.create(balance=100)
-        gate = Gate("INSERT", "WITH")
+        api, gate = Api(account.user), Gate("INSERT", "WITH")
 
         def post() -> Any:
-            return Api(account.user).post(
-                f"/accounts/{account.pk}/deposit", {"amount": "1"}, **{"Idempotency-Key": "k1"}
-            )
+            return api.post(f"/accounts/{account.pk}/deposit", {"amount": "1"}, **{"Idempotency-Key": "k1"})
 
         first = other.start(gated, gate, post)
         gate.wait_until_reached()
