@@ -194,6 +194,13 @@ class TestPut:
         assert (response.status_code, response.json()["overdraft_limit"]) == (200, "50.00")
         assert response.headers["ETag"] == etag(Account.objects.get())
 
+    @pytest.mark.parametrize("limit", ["\u0661\u0662", "1e2", "1_0", "-1", "0.001", "1" * 18, 5, None, ""])
+    def test_what_is_no_limit_is_422(self, limit: Any, account: Account) -> None:
+        client = Api(staff("view", "change"))
+        response = client.put(f"/accounts/{account.pk}", {"overdraft_limit": limit}, **{"If-Match": etag(account)})
+        account.refresh_from_db()
+        assert (response.status_code, account.overdraft_limit) == (422, 0)
+
     def test_the_owner_cannot_raise_his_own_limit(self, account: Account, api: Api) -> None:
         response = api.put(f"/accounts/{account.pk}", {"overdraft_limit": "50"}, **{"If-Match": etag(account)})
         assert response.status_code == 403
