@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import Any
 
 from django import forms
@@ -19,7 +18,7 @@ _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)")
 class MoneyField(forms.DecimalField):
     """A decimal number as people write amounts: digits, and a point."""
 
-    def to_python(self, value: Any) -> Decimal | None:
+    def to_python(self, value: Any) -> Any:
         """Return the number. Raises ``ValidationError`` for other notations of one."""
         text = str(formats.sanitize_separators(value) if self.localize else value).strip()
         if value not in self.empty_values and not _PLAIN.fullmatch(text):

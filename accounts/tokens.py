@@ -78,13 +78,13 @@ class ApiToken(models.Model):
         return token, f"{token.pk}.{secret}"
 
     @classmethod
-    def find(cls, text: str) -> Self | None:
+    def find(cls, text: str) -> ApiToken | None:
         """Return the token if it is good now: known, not revoked, not expired, of an active user."""
         match = _TOKEN.fullmatch(text)
         if match is None:
             return None
         # Where tokens are written: on a replica one that was revoked would be good for a while.
-        rows = cls._default_manager.using(router.db_for_write(cls)).select_related("user")
+        rows = ApiToken.objects.using(router.db_for_write(cls)).select_related("user")
         token = rows.filter(pk=match[1], revoked_at=None).first()
         good = (
             token is not None and token.is_good and constant_time_compare(token.digest, _digest(match[2], token.user))

@@ -20,9 +20,12 @@ from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
 from django_lockstep.http import check_preconditions, etag, not_modified, require_match, seen_elsewhere
 from django_lockstep.http.errors import PreconditionFailed
+from django_lockstep.http.etags import parse_tags
 from django_lockstep.locking import DeadlockDetected, SerializationFailure, lock_rows, retry_on_conflict
 
 __all__ = ["Bank"]
+
+_CONDITIONS = ("If-Match", "If-None-Match")
 
 
 class Bank:
@@ -185,7 +188,13 @@ class Bank:
         return retry_on_conflict(on=(DeadlockDetected, SerializationFailure))(change)()
 
     def _check(self, request: HttpRequest, account: Any, key: str | None) -> None:
-        """Check the preconditions; not of what was done before, which is answered as the first time."""
+        """Check the preconditions; not of what was done before, which is answered as the first time.
+
+        What is no list of tags is refused then, too.
+        """
+        for name in _CONDITIONS:
+            if name in request.headers:
+                parse_tags(request.headers[name])
         if key is None or not account.entries.using(self._alias).filter(idempotency_key=key).exists():
             check_preconditions(request, account)
 
@@ -203,4 +212,4 @@ class Bank:
 
 
 def _is_conditional(request: HttpRequest) -> bool:
-    return "If-Match" in request.headers or "If-None-Match" in request.headers
+    return any(name in request.headers for name in _CONDITIONS)

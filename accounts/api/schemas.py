@@ -26,7 +26,7 @@ Key = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")]
 class _In(Schema):
     """What a client sends: nothing but what is named, so that no slip of the pen is taken for an omission."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ChangeIn(_In):

@@ -80,7 +80,7 @@ class LostOut(ProblemOut):
 class _In(Schema):
     """What a client sends: nothing but what is named."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class CheckOutIn(_In):

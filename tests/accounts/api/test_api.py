@@ -234,6 +234,11 @@ class TestIdempotencyKey:
         assert [answer.status_code for answer in answers] == [200, 200]
         assert Entry.objects.count() == 1
 
+    def test_it_is_not_with_a_condition_that_is_none(self, account: Account, api: Api) -> None:
+        path, key = f"/accounts/{account.pk}/deposit", {"Idempotency-Key": "k1"}
+        assert api.post(path, {"amount": "1"}, **key).status_code == 200
+        assert api.post(path, {"amount": "1"}, **key, **{"If-None-Match": "1"}).status_code == 400
+
     @pytest.mark.parametrize("retried_with", [True, False], ids=["the tag of then", "the tag of now"])
     def test_a_transfer_is_answered_again_whatever_its_tag(
         self, retried_with: bool, account: Account, api: Api
