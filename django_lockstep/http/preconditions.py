@@ -23,11 +23,17 @@ def check_preconditions(request: HttpRequest, obj: models.Model | None) -> None:
     `PreconditionFailed` with the current tag, and `MalformedPrecondition` for what is no list of tags.
     """
     current = None if obj is None else etag(obj)
-    match, none_match = request.headers.get("If-Match"), request.headers.get("If-None-Match")
+    # Both are read before either is compared: whether a header can be read does not depend on the other one.
+    match, none_match = _tags(request, "If-Match"), _tags(request, "If-None-Match")
     if match is not None:
-        _require_strong_match(current, parse_tags(match))
-    if none_match is not None and current is not None and same_weak(current, parse_tags(none_match)):
+        _require_strong_match(current, match)
+    if none_match is not None and current is not None and same_weak(current, none_match):
         raise PreconditionFailed("It is there already.", etag=current)
+
+
+def _tags(request: HttpRequest, name: str) -> tuple[str, ...] | None:
+    header = request.headers.get(name)
+    return None if header is None else parse_tags(header)
 
 
 def require_match(request: HttpRequest, obj: models.Model | None) -> None:

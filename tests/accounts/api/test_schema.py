@@ -39,15 +39,10 @@ CHECKS = [
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
 
 
-def promised(api: Any, prefix: str) -> Any:
-    """Return the document's operations, served by the project."""
-    schema = schemathesis.openapi.from_dict(api.get_openapi_schema(path_prefix=prefix))
-    schema.app = WSGIHandler()
-    return schema
-
-
-accounts = promised(account_api(namespace="promised"), "/api")
-edit_locks = promised(editing_api, "/editing/api")
+bank = account_api(namespace="promised")
+accounts = schemathesis.openapi.from_dict(bank.get_openapi_schema(path_prefix="/api"))
+edit_locks = schemathesis.openapi.from_dict(editing_api.get_openapi_schema(path_prefix="/editing/api"))
+accounts.app = edit_locks.app = WSGIHandler()
 
 
 @pytest.fixture(autouse=True)

@@ -56,6 +56,10 @@ class TestPut:
         seat.refresh_from_db()
         assert (response.status_code, seat.guest) == (400, "Ada")
 
+    def test_a_malformed_tag_is_400_whatever_the_other_header_says(self, kind: str, seat: Seat) -> None:
+        response = put(f"/{kind}/{seat.pk}", **{"If-Match": f'"{seat.pk}.7"', "If-None-Match": "3"})
+        assert response.status_code == 400
+
     def test_refusals_are_problem_details(self, kind: str, seat: Seat) -> None:
         response = put(f"/{kind}/{seat.pk}")
         assert response.headers["Content-Type"] == "application/problem+json"
