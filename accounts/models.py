@@ -213,4 +213,6 @@ if apps.is_installed("accounts"):
             verbose_name = _("entry")
             verbose_name_plural = _("entries")
 
-    __all__ += ["Account", "Entry"]
+    from accounts.tokens import ApiToken
+
+    __all__ += ["Account", "ApiToken", "Entry"]

@@ -6,4 +6,5 @@ Importing a module of this package needs none of our tables; ours are registered
 from django.apps import apps
 
 if apps.models_ready and any(config.name == "accounts" for config in apps.get_app_configs()):
-    import accounts.admin.account  # noqa: F401 - registers
+    import accounts.admin.account
+    import accounts.admin.token  # noqa: F401 - registers

@@ -8,12 +8,14 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.core.paginator import Page, Paginator
+from django.db import models
 from django.db.models import QuerySet
 from django.forms import BaseInlineFormSet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from accounts.admin.views import BookingMixin
+from accounts.fields import MoneyField
 from django_lockstep.admin.read_only import ReadOnly
 from django_lockstep.admin.versioned import VersionedModelAdmin
 
@@ -92,6 +94,7 @@ class AnyAccountAdmin(BookingMixin, VersionedModelAdmin):
     """Opens accounts of any model and changes their terms; a balance changes by entries alone."""
 
     form = AccountForm
+    formfield_overrides = {models.DecimalField: {"form_class": MoneyField}}
     list_display = ("pk", "user", "balance", "overdraft_limit", "version", "updated_at")
     list_filter = (BalanceFilter, "updated_at", "created_at")
     list_select_related = ("user",)

@@ -13,6 +13,7 @@ from django import forms
 from django.db import connections, router, transaction
 from django.utils.translation import gettext_lazy as _
 
+from accounts.fields import MoneyField
 from accounts.models import AbstractAccount
 from django_lockstep.admin.tokens import FIELD, Seen
 from django_lockstep.errors import StaleVersionError
@@ -94,7 +95,7 @@ class Booking:
 class BookingForm(forms.Form):
     """An amount, and how to lock."""
 
-    amount = forms.DecimalField(label=_("Amount"), decimal_places=2, min_value=Decimal("0.01"), localize=True)
+    amount = MoneyField(label=_("Amount"), decimal_places=2, min_value=Decimal("0.01"), localize=True)
     locking = forms.ChoiceField(
         label=_("Locking"),
         initial=PESSIMISTIC,

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.admin.booking import FORMS, Booking, BookingForm
-from accounts.errors import AccountError
+from accounts.errors import AccountError, InsufficientFunds
 from accounts.models import AbstractAccount
 from django_lockstep.errors import ConcurrencyError
 
@@ -84,12 +84,18 @@ class BookingMixin(_Base):
         try:
             booked = self._book(request, form.booking(operation), form.cleaned_data["locking"])
         except (AccountError, ValueError) as error:
-            form.add_error(None, str(error))
+            hidden = isinstance(error, InsufficientFunds) and not self._sees(request, account)
+            form.add_error(None, _("The account does not cover the amount.") if hidden else str(error))
             return self._booking_page(request, form, operation)
         except ConcurrencyError as error:
             return self._overtaken(request, form, operation, error)
-        self.message_user(request, _("Done: the balance is %s.") % booked.balance, messages.SUCCESS)
+        done = _("Done: the balance is %s.") % booked.balance if self._sees(request, account) else _("Done.")
+        self.message_user(request, done, messages.SUCCESS)
         return HttpResponseRedirect(self._after(request, account, operation))
+
+    def _sees(self, request: HttpRequest, account: AbstractAccount) -> bool:
+        """Whether the user may look at the account, and not only book on it."""
+        return self.has_view_or_change_permission(request, account)
 
     def _book(self, request: HttpRequest, booking: Booking, locking: str) -> AbstractAccount:
         """Book and log in one transaction, so that there is never one without the other."""
@@ -121,6 +127,7 @@ class BookingMixin(_Base):
             "title": _TITLES[operation],
             "subtitle": str(form.account),
             "change_url": self._change_url(form.account),
+            "sees": self._sees(request, form.account),
         }
         everywhere = self.admin_site.each_context(request)
         return TemplateResponse(
@@ -128,7 +135,7 @@ class BookingMixin(_Base):
         )
 
     def _after(self, request: HttpRequest, account: AbstractAccount, operation: str) -> str:
-        if self.has_view_or_change_permission(request, account):
+        if self._sees(request, account):
             return self._change_url(account)
         return self._url(account, operation)
 

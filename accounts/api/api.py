@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from http import HTTPStatus
 from typing import Any
 
-from django.contrib.admin.views.decorators import staff_member_required
+from django.apps import apps
 from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI
-from ninja.openapi.schema import OpenAPISchema
-from ninja.pagination import CursorPagination, paginate
+from ninja.pagination import paginate
 from ninja.throttling import BaseThrottle
 
 from accounts.api.bank import Bank
-from accounts.api.schemas import AccountOut, EntryOut, ProblemOut, TransferOut
+from accounts.api.pages import Pages
+from accounts.api.schemas import AccountOut, EntryOut, TransferOut
 from accounts.api.tokens import TokenUser
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import AbstractAccount
 from django_lockstep.contrib.logins import SessionUser
 from django_lockstep.http import Problem
-from django_lockstep.http.ninja import answer_with_problems
-from django_lockstep.http.problems import MEDIA_TYPE
+from django_lockstep.http.ninja_api import ProblemAPI, ProblemOut
 
 __all__ = ["account_api"]
 
@@ -37,49 +35,39 @@ def account_api(
     """Return the API of the accounts; a project puts its ``urls`` where it likes.
 
     ``model`` is the account model, by default ``accounts.Account``. ``auth`` says who is let in, by default whoever
-    has a token (`make_token`) or a session; nobody else is. ``throttle`` takes django-ninja's throttles. The pages of
-    the documentation are for staff. Every error is answered with problem details (RFC 9457).
+    has a token (`make_token`) or a session; nobody else is. Tokens have a table of the app ``accounts``: where it is
+    not installed, sessions alone are the default. What ``auth`` returns may have ``scopes``, as a token has: text with
+    some of `accounts.tokens.SCOPES`. ``throttle`` takes django-ninja's throttles. Every error is
+    answered with problem details (RFC 9457), as are unknown paths below its prefix.
     """
     if model is None:
         from accounts.models import Account
 
         model = Account
-    api = _Api(
+    api = ProblemAPI(
         title="Accounts",
         urls_namespace=namespace,
-        auth=list(auth) if auth is not None else [TokenUser(), SessionUser()],
+        auth=list(auth) if auth is not None else _ways_in(),
         throttle=list(throttle),
-        docs_decorator=staff_member_required,
     )
     _add_operations(api, Bank(model))
-    answer_with_problems(api)
     for kind, problem in _PROBLEMS.items():
         api.add_exception_handler(kind, _answer(problem))
     return api
 
 
-class _Api(NinjaAPI):
-    """Says of problem details what they are."""
-
-    def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
-        """Return the schema; refusals have the media type of RFC 9457."""
-        schema = super().get_openapi_schema(**options)
-        for operation in (each for path in schema["paths"].values() for each in path.values()):
-            for status, response in operation["responses"].items():
-                if int(status) >= HTTPStatus.BAD_REQUEST:
-                    response["content"] = {MEDIA_TYPE: response["content"]["application/json"]}
-        return schema
+def _ways_in() -> list[Callable[..., Any]]:
+    return [*([TokenUser()] if apps.is_installed("accounts") else ()), SessionUser()]
 
 
 def _add_operations(api: NinjaAPI, bank: Bank) -> None:
-    listed = paginate(CursorPagination, ordering=("pk",))(bank.accounts)
-    entries = paginate(CursorPagination, ordering=("-pk",))(bank.entries)
-    changed = (400, 403, 404, 409, 412, 422, 503)
-    both = ("If-Match", "Idempotency-Key")
-    _add(api, "GET /accounts", listed, list[AccountOut], (422,))
-    _add(api, "GET /accounts/{pk}", bank.account, AccountOut, (400, 404), headers=("If-None-Match",))
-    _add(api, "GET /accounts/{pk}/entries", entries, list[EntryOut], (404, 422))
-    _add(api, "PUT /accounts/{pk}", bank.put_account, AccountOut, (*changed, 428), headers=("If-Match",))
+    changed, both = (409, 412), ("If-Match", "If-None-Match", "Idempotency-Key")
+    accounts = paginate(Pages, ordering=("pk",))(bank.accounts)
+    entries = paginate(Pages, ordering=("-pk",))(bank.entries)
+    _add(api, "GET /accounts", accounts, list[AccountOut])
+    _add(api, "GET /accounts/{pk}", bank.account, AccountOut, headers=("If-None-Match",))
+    _add(api, "GET /accounts/{pk}/entries", entries, list[EntryOut])
+    _add(api, "PUT /accounts/{pk}", bank.put_account, AccountOut, (*changed, 428), headers=("If-Match!",))
     _add(api, "POST /accounts/{pk}/deposit", bank.deposit, AccountOut, changed, headers=both)
     _add(api, "POST /accounts/{pk}/withdraw", bank.withdraw, AccountOut, changed, headers=both)
     _add(api, "POST /transfers", bank.transfer, TransferOut, changed, headers=both)
@@ -90,17 +78,17 @@ def _add(
     route: str,
     view: Callable[..., Any],
     answer: Any,
-    refusals: Sequence[int],
+    refusals: Sequence[int] = (),
     *,
     headers: Sequence[str] = (),
 ) -> None:
     method, path = route.split()
-    unmodified = {304: None} if "If-None-Match" in headers else {}
+    unmodified = {304: None} if method == "GET" and headers else {}
     api.default_router.add_api_operation(
         path,
         [method],
         _function(view),
-        response={200: answer, **unmodified, **dict.fromkeys((*refusals, 401, 429), ProblemOut)},
+        response={200: answer, **unmodified, **dict.fromkeys(refusals, ProblemOut)},
         openapi_extra={"parameters": [_HEADERS[name] for name in headers]} if headers else None,
     )
 
@@ -115,14 +103,30 @@ def _function(view: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _header(name: str, text: str) -> dict[str, Any]:
-    return {"in": "header", "name": name, "required": False, "schema": {"type": "string"}, "description": text}
+def _header(name: str, text: str, *, pattern: str, example: str, required: bool = False) -> dict[str, Any]:
+    schema = {"type": "string", "pattern": f"^(?:{pattern})$", "examples": [example]}
+    return {"in": "header", "name": name, "required": required, "schema": schema, "description": text}
 
+
+_TAG = '(?:W/)?"[!#-~]*"'
+_TAGS = rf"\*|{_TAG}(?: *, *{_TAG})*"
+_IF_MATCH = "The ETag that was read: the change is made in that version only (412)."
 
 _HEADERS = {
-    "If-Match": _header("If-Match", "The ETag that was read: the change is made in that version only (412)."),
-    "If-None-Match": _header("If-None-Match", "The ETag that the client has: 304 if it is still the current one."),
-    "Idempotency-Key": _header("Idempotency-Key", "Sent again with the same key and body, it is done once."),
+    "If-Match": _header("If-Match", _IF_MATCH, pattern=_TAGS, example='"1.1"'),
+    "If-Match!": _header("If-Match", _IF_MATCH, pattern=_TAGS, example='"1.1"', required=True),
+    "If-None-Match": _header(
+        "If-None-Match",
+        "The ETag that the client has. If it is the current one, GET is 304, and a change is 412.",
+        pattern=_TAGS,
+        example='"1.0"',
+    ),
+    "Idempotency-Key": _header(
+        "Idempotency-Key",
+        "Sent again with the same key and body, it is done once.",
+        pattern=r'[!#-~](?:[ !#-~]{0,253}[!#-~])?|"(?:[ !#-\[\]-~]|\\["\\]){1,255}"',
+        example="order-1017",
+    ),
 }
 
 _PROBLEMS: dict[type[Exception], Callable[[Any], Problem]] = {

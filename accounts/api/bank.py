@@ -1,7 +1,8 @@
 """The operations of the API, over one account model. Their annotations are real: django-ninja reads them."""
 
-from collections.abc import Callable
-from decimal import Decimal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -10,16 +11,21 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja.errors import HttpError
 
-from accounts.amounts import PLACES, parse_amount
+from accounts.amounts import parse_amount, parse_limit
 from accounts.api.idempotency import idempotency_key, one_at_a_time
 from accounts.api.limits import bounded_waits
 from accounts.api.schemas import AccountIn, ChangeIn, TransferIn
+from accounts.api.tokens import has_scope, require_scope
+from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
 from django_lockstep.http import check_preconditions, etag, not_modified, require_match, seen_elsewhere
 from django_lockstep.http.errors import PreconditionFailed
+from django_lockstep.http.etags import parse_tags
 from django_lockstep.locking import DeadlockDetected, SerializationFailure, lock_rows, retry_on_conflict
 
 __all__ = ["Bank"]
+
+_CONDITIONS = ("If-Match", "If-None-Match")
 
 
 class Bank:
@@ -32,17 +38,18 @@ class Bank:
 
     def accounts(self, request: HttpRequest) -> QuerySet[Any]:
         """Tell the accounts that the client may see, by primary key."""
-        return self._visible(request).order_by("pk")
+        require_scope(request, "view")
+        return self._visible(request, "view").order_by("pk")
 
     def account(self, request: HttpRequest, response: HttpResponse, pk: str) -> Any:
         """Tell one account; 304 where the client has this version."""
-        account = self._find(request, pk)
+        account = self._find(request, pk, "view")
         response["ETag"] = etag(account)
         return HttpResponse(status=304, headers={"ETag": etag(account)}) if not_modified(request, account) else account
 
     def entries(self, request: HttpRequest, pk: str) -> QuerySet[Any]:
         """Tell the changes of an account, the latest first."""
-        account: Any = self._find(request, pk)
+        account: Any = self._find(request, pk, "view")
         changes: QuerySet[Any] = account.entries.order_by("-pk")
         return changes
 
@@ -50,19 +57,19 @@ class Bank:
 
     def put_account(self, request: HttpRequest, response: HttpResponse, pk: str, body: AccountIn) -> Any:
         """Set what staff may set, in the version that ``If-Match`` names."""
-        account = self._find(request, pk)
+        account = self._find(request, pk, "change")
         self._require(request, "change", owner_may=False)
         require_match(request, account)
-        limit = Decimal(body.overdraft_limit).quantize(Decimal(1).scaleb(-PLACES))
+        limit = parse_limit(body.overdraft_limit)
         try:
             with seen_elsewhere(account), bounded_waits(using=self._alias):
                 written = account.update_if_unchanged(overdraft_limit=limit)
         except IntegrityError as error:
             raise HttpError(409, "The balance is below this limit already") from error
         if not written:
-            raise PreconditionFailed(etag=etag(self._find(request, pk)))
+            raise PreconditionFailed(etag=etag(self._find(request, pk, "change")))
         response["ETag"] = etag(account)
-        return account
+        return self._shown(request, account)
 
     def deposit(self, request: HttpRequest, response: HttpResponse, pk: str, body: ChangeIn) -> Any:
         """Add an amount: after waiting for the row, or, with ``If-Match``, only in that version."""
@@ -74,12 +81,12 @@ class Bank:
 
     def transfer(self, request: HttpRequest, response: HttpResponse, body: TransferIn) -> Any:
         """Move an amount from one of the client's accounts to any other one; with ``If-Match`` from that version."""
-        source, key = self._find(request, body.source), idempotency_key(request)
+        source, key = self._find(request, body.source, "transfer"), idempotency_key(request)
         self._require(request, "transfer", account=source)
         target = self._lookup(self.model._default_manager.all(), body.target)
         if target is None or target.pk == source.pk:
             raise HttpError(422, "The target is no other account")
-        conditional = "If-Match" in request.headers or "If-None-Match" in request.headers
+        conditional = _is_conditional(request)
         if conditional:
             self._check(request, source, key)
 
@@ -89,15 +96,16 @@ class Bank:
                     self._check(request, self._locked(source, target), key)
                 return self.model.transfer(source.pk, target.pk, parse_amount(body.amount), idempotency_key=key)
 
-        source, _ = self._retried(move)
+        with self._hidden(request, source):
+            source, _ = self._retried(move)
         response["ETag"] = etag(source)
-        return {"source": source, "target": body.target}
+        return {"source": self._shown(request, source), "target": body.target}
 
     def _change(self, request: HttpRequest, response: HttpResponse, pk: str, *, kind: str, amount: str) -> Any:
-        account, key = self._find(request, pk), idempotency_key(request)
+        account, key = self._find(request, pk, kind), idempotency_key(request)
         self._require(request, kind, account=account)
         optimistic = "If-Match" in request.headers
-        if optimistic:
+        if _is_conditional(request):
             self._check(request, account, key)
 
         def change() -> Any:
@@ -106,37 +114,66 @@ class Bank:
                     return getattr(self.model, kind)(account.pk, parse_amount(amount), idempotency_key=key)
                 return account if getattr(account, f"try_{kind}")(parse_amount(amount), idempotency_key=key) else None
 
-        changed = self._retried(change)
+        with self._hidden(request, account):
+            changed = self._retried(change)
         if changed is None:
-            raise PreconditionFailed(etag=etag(self._find(request, pk)))
+            raise PreconditionFailed(etag=etag(self._find(request, pk, kind)))
         response["ETag"] = etag(changed)
-        return changed
+        return self._shown(request, changed)
 
     # Who may what
 
-    def _visible(self, request: HttpRequest) -> QuerySet[Any]:
+    def _visible(self, request: HttpRequest, kind: str) -> QuerySet[Any]:
+        """Return the accounts that the client may do this with, or may look at."""
         everyone: QuerySet[Any] = self.model._default_manager.using(self._alias).all()
-        user: Any = request.user
-        return everyone if user.is_staff and user.has_perm(self._permission("view")) else everyone.filter(user=user)
+        return everyone if self._is_staff_for(request, "view", kind) else everyone.filter(user=request.user)
 
-    def _find(self, request: HttpRequest, pk: str) -> Any:
-        """Return the account if the client may see it. Raises ``Http404``: what is somebody else's is not there."""
-        found = self._lookup(self._visible(request), pk)
+    def _is_staff_for(self, request: HttpRequest, *kinds: str) -> bool:
+        user: Any = request.user
+        return bool(user.is_staff and any(user.has_perm(self._permission(kind)) for kind in kinds))
+
+    def _may_see(self, request: HttpRequest, account: Any) -> bool:
+        own = account.user_id == request.user.pk
+        return has_scope(request, "view") and (own or self._is_staff_for(request, "view"))
+
+    def _shown(self, request: HttpRequest, account: Any) -> Any:
+        """Return what an operation answers: a teller who may not look at accounts does not see what is on them."""
+        if self._may_see(request, account):
+            return account
+        return SimpleNamespace(pk=account.pk, balance=None, overdraft_limit=None, version=account.version)
+
+    @contextmanager
+    def _hidden(self, request: HttpRequest, account: Any) -> Iterator[None]:
+        """Say of a refusal only that it is one, where what is on the account is not the client's business."""
+        try:
+            yield
+        except InsufficientFunds as error:
+            if self._may_see(request, account):
+                raise
+            raise HttpError(409, "The account does not cover the amount.") from error
+
+    def _find(self, request: HttpRequest, pk: str, kind: str) -> Any:
+        """Return the account if the client may see it, or may do this with it.
+
+        Raises ``Http404``: what is somebody else's is not there; ``HttpError`` 403 for a token without the scope.
+        """
+        require_scope(request, kind)
+        found = self._lookup(self._visible(request, kind), pk)
         if found is None:
             raise Http404
         return found
 
     def _lookup(self, accounts: QuerySet[Any], pk: str) -> Any | None:
+        """Return the account of a key as the API writes it: "1_0" and digits of other scripts are no names of it."""
         try:
             key = self.model._meta.pk.to_python(pk)
         except ValidationError as error:
             raise Http404 from error
-        return accounts.filter(pk=key).first()
+        return accounts.filter(pk=key).first() if str(key) == pk and "\0" not in pk else None
 
     def _require(self, request: HttpRequest, kind: str, *, account: Any = None, owner_may: bool = True) -> None:
-        user: Any = request.user
-        own = owner_may and account is not None and account.user_id == user.pk
-        if not (own or (user.is_staff and user.has_perm(self._permission(kind)))):
+        own = owner_may and account is not None and account.user_id == request.user.pk
+        if not (own or self._is_staff_for(request, kind)):
             raise HttpError(403, f"This needs the permission to {kind}")
 
     def _permission(self, kind: str) -> str:
@@ -151,7 +188,13 @@ class Bank:
         return retry_on_conflict(on=(DeadlockDetected, SerializationFailure))(change)()
 
     def _check(self, request: HttpRequest, account: Any, key: str | None) -> None:
-        """Check the preconditions; not of what was done before, which is answered as the first time."""
+        """Check the preconditions; not of what was done before, which is answered as the first time.
+
+        What is no list of tags is refused then, too.
+        """
+        for name in _CONDITIONS:
+            if name in request.headers:
+                parse_tags(request.headers[name])
         if key is None or not account.entries.using(self._alias).filter(idempotency_key=key).exists():
             check_preconditions(request, account)
 
@@ -166,3 +209,7 @@ class Bank:
     @property
     def _alias(self) -> str:
         return router.db_for_write(self.model)
+
+
+def _is_conditional(request: HttpRequest) -> bool:
+    return any(name in request.headers for name in _CONDITIONS)

@@ -8,33 +8,44 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from ninja import Schema
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from accounts.amounts import MAX_DIGITS, PLACES
 
-__all__ = ["AccountIn", "AccountOut", "ChangeIn", "EntryOut", "ProblemOut", "TransferIn", "TransferOut"]
+__all__ = ["AccountIn", "AccountOut", "ChangeIn", "EntryOut", "TransferIn", "TransferOut"]
 
-_MONEY = rf"^\d{{1,{MAX_DIGITS - PLACES}}}(\.\d{{1,{PLACES}}})?$"
-Money = Annotated[str, Field(pattern=_MONEY, examples=["12.50"])]
+# Not \d, which takes the digits of all scripts. No leading zeros: then a pattern can tell what is above zero.
+_POINT = rf"(?:\.[0-9]{{1,{PLACES}}})?"
+_WHOLE = rf"[1-9][0-9]{{0,{MAX_DIGITS - PLACES - 1}}}"
+_CENTS = r"0\.(?:0[1-9]|[1-9][0-9]?)"
+Amount = Annotated[str, Field(pattern=rf"^(?:{_WHOLE}{_POINT}|{_CENTS})$", examples=["12.50"])]
+Limit = Annotated[str, Field(pattern=rf"^(?:0|{_WHOLE}){_POINT}$", examples=["50.00"])]
+Key = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")]
 
 
-class ChangeIn(Schema):
+class _In(Schema):
+    """What a client sends: nothing but what is named, so that no slip of the pen is taken for an omission."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ChangeIn(_In):
     """A deposit or a withdrawal."""
 
-    amount: Money
+    amount: Amount
 
 
 class TransferIn(ChangeIn):
     """A transfer."""
 
-    source: str = Field(min_length=1, max_length=100)
-    target: str = Field(min_length=1, max_length=100)
+    source: Key
+    target: Key
 
 
-class AccountIn(Schema):
+class AccountIn(_In):
     """What staff may set."""
 
-    overdraft_limit: Money
+    overdraft_limit: Limit
 
 
 class _Keyed(Schema):
@@ -47,10 +58,10 @@ class _Keyed(Schema):
 
 
 class AccountOut(_Keyed):
-    """An account as it is, or as the operation left it."""
+    """An account as it is, or as the operation left it; null is what the client may not see."""
 
-    balance: Decimal
-    overdraft_limit: Decimal
+    balance: Decimal | None
+    overdraft_limit: Decimal | None
     version: int
 
 
@@ -69,12 +80,3 @@ class EntryOut(_Keyed):
     version_after: int
     transfer: UUID | None
     created_at: datetime
-
-
-class ProblemOut(Schema):
-    """Problem details (RFC 9457)."""
-
-    type: str
-    title: str
-    status: int
-    detail: str = ""

@@ -1,45 +1,62 @@
-"""Tokens for programs: signed, with an end, void as soon as the user's password changes. No table needed."""
+"""Who a program acts for: a token of `accounts.tokens.ApiToken`, in the header ``Authorization``."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from django.contrib.auth import get_user_model
-from django.core import signing
 from django.http import HttpRequest
-from django.utils.crypto import constant_time_compare
+from ninja.errors import HttpError
 from ninja.security import HttpBearer
 
-__all__ = ["TokenUser", "make_token", "user_of_token"]
+from accounts.tokens import SCOPES
+from django_lockstep.contrib.logins import FailedLogins
+from django_lockstep.locking.durations import Duration
 
-_SALT = "accounts.api.token"
-LIFETIME = timedelta(days=30)
-"""How long a token is good, from its making."""
+if TYPE_CHECKING:
+    from accounts.models import ApiToken
 
-
-def make_token(user: Any) -> str:
-    """Return a token with which a program acts as this user, for `LIFETIME` or until his password changes."""
-    return signing.dumps([str(user.pk), user.get_session_auth_hash()], salt=_SALT)
+__all__ = ["TokenUser", "has_scope", "make_token", "require_scope"]
 
 
-def user_of_token(token: str) -> Any | None:
-    """Return the active user whose token it is; None for one that is forged, too old or void."""
-    try:
-        pk, seen = signing.loads(token, salt=_SALT, max_age=LIFETIME)
-    except (signing.BadSignature, ValueError, TypeError):
-        return None
-    user = get_user_model()._default_manager.filter(pk=pk, is_active=True).first()
-    current = user is not None and constant_time_compare(seen, user.get_session_auth_hash())
-    return user if current else None
+def make_token(user: Any, *, scopes: Iterable[str] = SCOPES, name: str = "", age: Duration | None = None) -> str:
+    """Return a token with which a program acts as this user; see `accounts.tokens.ApiToken.issue`."""
+    from accounts.models import ApiToken
+
+    return ApiToken.issue(user, scopes=scopes, name=name, age=age)[1]
 
 
 class TokenUser(HttpBearer):
-    """Whoever sends ``Authorization: Bearer`` with a token of `make_token`."""
+    """Whoever sends ``Authorization: Bearer`` with a token of `make_token`.
 
-    def authenticate(self, request: HttpRequest, token: str) -> Any | None:
-        """Return the user, and make him the request's."""
-        user = user_of_token(token)
-        if user is not None:
-            request.user = user
-        return user
+    ``failures`` is how many tokens that are none are looked up for one address, as django-ninja writes rates; what is
+    more is 429. Tokens that are good pass all the same: 256 bits are not guessed.
+    """
+
+    def __init__(self, *, failures: str = "30/m") -> None:
+        super().__init__()
+        self._failures = failures
+
+    def authenticate(self, request: HttpRequest, token: str) -> ApiToken | None:
+        """Return the token, and make its user the request's."""
+        from accounts.models import ApiToken
+
+        found = ApiToken.find(token)
+        if found is None:
+            FailedLogins(self._failures).count(request)
+            return None
+        found.note_use()
+        request.user = found.user
+        return found
+
+
+def has_scope(request: HttpRequest, scope: str) -> bool:
+    """Whether what let the request in is good for this; what has no ``scopes``, such as a session, is for all."""
+    scopes = getattr(getattr(request, "auth", None), "scopes", None)
+    return scopes is None or scope in scopes.split()
+
+
+def require_scope(request: HttpRequest, scope: str) -> None:
+    """Raise ``HttpError`` 403 unless the request `has_scope`."""
+    if not has_scope(request, scope):
+        raise HttpError(403, f"The token has not the scope {scope}")

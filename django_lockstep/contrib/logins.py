@@ -5,9 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
+from ninja.errors import Throttled
 from ninja.security import SessionAuth
+from ninja.throttling import AnonRateThrottle
 
-__all__ = ["SessionUser"]
+__all__ = ["FailedLogins", "SessionUser"]
+
+
+class FailedLogins(AnonRateThrottle):
+    """How often an address may fail; kept in the default cache, as all throttles of django-ninja are.
+
+    Make one for each failure: it remembers the request between two of its steps.
+    """
+
+    scope = "failed-logins"
+
+    def count(self, request: HttpRequest) -> None:
+        """Count one failure. Raises ``Throttled`` where there are too many by now."""
+        if not self.allow_request(request):
+            raise Throttled(wait=self.wait())  # type: ignore[arg-type]
 
 
 class SessionUser(SessionAuth):

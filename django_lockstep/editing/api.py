@@ -4,8 +4,9 @@ Every operation needs a user, by session (with CSRF) or by bearer token, and tha
 ``view`` or ``change`` to look, ``change`` to check out, ``lockstep_editing.take_over_editlock`` to take over.
 Tables that a user may not see are unknown to them.
 
-200 done; 401 nobody; 403 not allowed, somebody else's, wrong token; 404 unknown table or record; 409 the check-out has
-ended, or the race was lost; 422 malformed; 423 refused, with the holders as a list.
+200 done; 400 not JSON; 401 nobody; 403 not allowed, somebody else's, wrong token; 404 unknown table or record; 409 the
+check-out has ended, or the race was lost; 415 another content type; 422 malformed; 423 refused, with the holders as a
+list; 503 the database cannot be asked now. Every refusal is problem details (RFC 9457).
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from typing import Any
 
 from django.apps import apps
 from django.contrib.auth import get_permission_codename
-from django.contrib.auth.decorators import user_passes_test
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db import models
 from django.http import HttpRequest, HttpResponse
-from ninja import NinjaAPI, Router, Schema, Status
+from ninja import Router, Schema, Status
 from ninja.security import HttpBearer
 
-from django_lockstep.contrib.logins import SessionUser
+from django_lockstep.contrib.logins import FailedLogins, SessionUser
 from django_lockstep.editing import credentials
 from django_lockstep.editing.conf import api_authenticator
 from django_lockstep.editing.errors import EditingError, UnknownRecord, UnknownTable
@@ -37,17 +37,18 @@ from django_lockstep.editing.schemas import (
     ExtendIn,
     LockedOut,
     LostOut,
-    Problem,
     ResultOut,
     TokenIn,
     TransitionIn,
 )
 from django_lockstep.editing.targets import Target, record, target_of
 from django_lockstep.errors import ConcurrencyError
+from django_lockstep.http.ninja_api import ProblemAPI, ProblemOut
+from django_lockstep.http.problems import Problem
 
 __all__ = ["api", "failed", "router"]
 
-Answer = Status[Any]
+Answer = Status[Any] | HttpResponse
 
 
 class SignedToken(HttpBearer):
@@ -60,25 +61,35 @@ class SignedToken(HttpBearer):
         if user is not None and user.is_active:
             request.user = user
             return user
+        FailedLogins("30/m").count(request)
         return None
 
 
-router = Router(tags=["edit locks"], auth=[SignedToken(), SessionUser()])
+_AUTH = [SignedToken(), SessionUser()]
+router = Router(tags=["edit locks"], auth=_AUTH)
 
 _TABLE = "/tables/{name}"
 _RECORD = f"{_TABLE}/records/{{path:pk}}"
-_FAILURES = {401: Problem, 403: Problem, 404: Problem, 409: LostOut, 422: Any, 423: LockedOut}
+_FAILURES = {**dict.fromkeys((401, 403, 404, 422), ProblemOut), 409: LostOut, 423: LockedOut}
 _RESPONSES: Any = {200: ResultOut, **_FAILURES}
 
 
 def _table(request: HttpRequest, name: str, *, change: bool = False) -> Target:
     """Return the table if the user may see it; raise `UnknownTable` otherwise, ``PermissionDenied`` without change."""
-    table = target_of(name)
-    if not _may(request, table.model, "view", "change"):
+    table = _known(name)
+    if table is None or not _may(request, table.model, "view", "change"):
+        # One text for both, so that nobody learns which tables there are.
         raise UnknownTable(f"There is no table {name!r}")
     if change and not _may(request, table.model, "change"):
         raise PermissionDenied(f"{table.table} may not be changed by {request.user}")
     return table
+
+
+def _known(name: str) -> Target | None:
+    try:
+        return target_of(name)
+    except UnknownTable:
+        return None
 
 
 def _may(request: HttpRequest, model: type[models.Model], *actions: str) -> bool:
@@ -87,7 +98,14 @@ def _may(request: HttpRequest, model: type[models.Model], *actions: str) -> bool
 
 
 def _record(request: HttpRequest, name: str, pk: str, *, change: bool = False) -> Target:
-    return record(_table(request, name, change=change).model, pk)
+    return _record_of(_table(request, name, change=change), pk)
+
+
+def _record_of(table: Target, pk: str) -> Target:
+    found = record(table.model, pk)
+    if "\0" in pk or (found.key != pk and not isinstance(found.pk, tuple)):
+        raise UnknownRecord(f"{pk!r} is not how {table.model._meta.label} writes a primary key")
+    return found
 
 
 def _require_allowed(request: HttpRequest, target: Target, options: Any) -> None:
@@ -105,11 +123,15 @@ def _answer(result: EditResult) -> Answer:
     if result.lock_result:
         return Status(200, told)
     if result.must_end:
-        return Status(423, {**told, "detail": f"{result.table} is taken", "holders": told["must_end"]})
-    return Status(409, {"detail": f"{result.table} is {result.current_status}", "result": told})
+        return _refusal(423, f"{result.table} is taken", **told, holders=told["must_end"])
+    return _refusal(409, f"{result.table} is {result.current_status}", result=told)
 
 
-@router.get("/tables", response={200: list[ResultOut], 401: Problem})
+def _refusal(status: int, detail: str, **members: Any) -> HttpResponse:
+    return Problem(status=status, detail=detail, members=members).to_response()
+
+
+@router.get("/tables", response={200: list[ResultOut]})
 def list_tables(request: HttpRequest) -> list[dict[str, Any]]:
     """Tell the status of every table that the user may see."""
     seen = [model for model in apps.get_models() if not model._meta.proxy and _may(request, model, "view", "change")]
@@ -175,18 +197,14 @@ def record_status(request: HttpRequest, name: str, pk: str) -> Answer:
 def make_transition(request: HttpRequest, wanted: TransitionIn) -> Answer:
     """Change the status of a table and of those it refers to, if all are what the client expects."""
     table = _table(request, wanted.table, change=True)
-    target = table if wanted.record is None else record(table.model, wanted.record)
+    target = table if wanted.record is None else _record_of(table, wanted.record)
     references = [_table(request, name) for name in wanted.fk_tables]
     require_time(wanted.ttl)
     return _answer(transition(target, references, wanted=wanted, editor=request.user))
 
 
-api = NinjaAPI(
-    title="Edit locks",
-    urls_namespace="lockstep-editing-api",
-    docs_decorator=user_passes_test(lambda user: user.is_staff),
-)
-"""The router as an API of its own; its documentation is for staff."""
+api = ProblemAPI(title="Edit locks", urls_namespace="lockstep-editing-api", auth=_AUTH)
+"""The router as an API of its own."""
 api.add_router("", router)
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -201,14 +219,8 @@ def failed(request: HttpRequest, error: Any) -> HttpResponse:
     """Answer wrong use and lost races. A project with an API of its own registers it for both error trees."""
     if isinstance(error, ConcurrencyError):
         facts = {"how": getattr(error, "how", ""), "by": getattr(error, "by", ""), "at": getattr(error, "at", None)}
-        return _json(request, {"detail": str(error), **facts}, status=409)
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
-    return _json(request, {"detail": str(error)}, status=status)
-
-
-def _json(request: HttpRequest, data: dict[str, Any], *, status: int) -> HttpResponse:
-    response: HttpResponse = api.create_response(request, data, status=status)
-    return response
+        return _refusal(409, str(error), **facts)
+    return _refusal(next((status for kind, status in _STATUS if isinstance(error, kind)), 400), str(error))
 
 
 for _kind in (EditingError, ConcurrencyError, PermissionDenied):

@@ -1,8 +1,12 @@
 """What the HTTP API takes and answers."""
 
 from datetime import datetime
+from typing import Annotated
 
 from ninja import Field, Schema
+from pydantic import ConfigDict
+
+from django_lockstep.http.ninja_api import ProblemOut
 
 __all__ = [
     "CheckOutIn",
@@ -10,12 +14,13 @@ __all__ = [
     "HoldOut",
     "LockedOut",
     "LostOut",
-    "Problem",
     "ResultOut",
     "TableOut",
     "TokenIn",
     "TransitionIn",
 ]
+
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class TableOut(Schema):
@@ -55,20 +60,13 @@ class ResultOut(Schema):
     token: str | None = None
 
 
-class LockedOut(ResultOut):
+class LockedOut(ResultOut, ProblemOut):
     """Refused: ``holders`` says by whom."""
 
-    detail: str
     holders: list[HoldOut]
 
 
-class Problem(Schema):
-    """Why nothing was changed."""
-
-    detail: str
-
-
-class LostOut(Problem):
+class LostOut(ProblemOut):
     """The check-out has ended, or somebody was faster."""
 
     how: str = ""
@@ -77,7 +75,13 @@ class LostOut(Problem):
     result: ResultOut | None = None
 
 
-class CheckOutIn(Schema):
+class _In(Schema):
+    """What a client sends: nothing but what is named."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class CheckOutIn(_In):
     """How to check out."""
 
     ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
@@ -85,13 +89,13 @@ class CheckOutIn(Schema):
     depth: int | None = Field(1, ge=0, description="At most LOCKSTEP_EDIT_API_MAX_DEPTH.")
     shared_references: bool = False
     require_token: bool = False
-    note: str = Field("", max_length=200)
+    note: Text = Field("", max_length=200)
 
 
-class TokenIn(Schema):
+class TokenIn(_In):
     """Which check-out: without a token, the editor's latest."""
 
-    token: str | None = None
+    token: Text | None = None
 
 
 class ExtendIn(TokenIn):
@@ -100,18 +104,18 @@ class ExtendIn(TokenIn):
     ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
 
 
-class TransitionIn(Schema):
+class TransitionIn(_In):
     """What is expected, and what it is to become."""
 
-    table: str
-    record: str | None = None
-    current_status: str
-    target_status: str
-    fk_tables: list[str] = []
-    fk_current_status: list[str] = []
-    fk_target_status: list[str] = []
-    token: str | None = None
+    table: Text
+    record: Text | None = None
+    current_status: Text
+    target_status: Text
+    fk_tables: list[Text] = []
+    fk_current_status: list[Text] = []
+    fk_target_status: list[Text] = []
+    token: Text | None = None
     ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
     shared_references: bool = False
     require_token: bool = False
-    note: str = Field("", max_length=200)
+    note: Text = Field("", max_length=200)

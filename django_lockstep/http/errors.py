@@ -47,6 +47,6 @@ class PreconditionFailed(PreconditionError):
 
 
 class MalformedPrecondition(PreconditionError):
-    """A header of the request is no list of strong entity tags."""
+    """A header of the request is no list of entity tags."""
 
     status = 400

@@ -10,7 +10,7 @@ from django.db import models, router
 from django.http import HttpRequest
 
 from django_lockstep.errors import StaleVersionError, translated
-from django_lockstep.http.errors import MalformedPrecondition, PreconditionFailed, PreconditionRequired
+from django_lockstep.http.errors import PreconditionFailed, PreconditionRequired
 from django_lockstep.http.etags import etag, parse_tags, same_strong, same_weak
 
 __all__ = ["check_preconditions", "is_conflict_of", "not_modified", "require_match", "seen_elsewhere"]
@@ -20,14 +20,20 @@ def check_preconditions(request: HttpRequest, obj: models.Model | None) -> None:
     """Check the request's ``If-Match`` and ``If-None-Match`` against the object; None where there is none.
 
     For requests that change something. What is asked for only when it is sent; `require_match` demands it. Raises
-    `PreconditionFailed` with the current tag, and `MalformedPrecondition` for what is no list of strong tags.
+    `PreconditionFailed` with the current tag, and `MalformedPrecondition` for what is no list of tags.
     """
     current = None if obj is None else etag(obj)
-    match, none_match = request.headers.get("If-Match"), request.headers.get("If-None-Match")
-    if match is not None and (current is None or not same_strong(current, _strong(match))):
-        raise PreconditionFailed("" if obj else "There is nothing here that could match.", etag=current)
-    if none_match is not None and current is not None and same_weak(current, parse_tags(none_match)):
+    # Both are read before either is compared: whether a header can be read does not depend on the other one.
+    match, none_match = _tags(request, "If-Match"), _tags(request, "If-None-Match")
+    if match is not None:
+        _require_strong_match(current, match)
+    if none_match is not None and current is not None and same_weak(current, none_match):
         raise PreconditionFailed("It is there already.", etag=current)
+
+
+def _tags(request: HttpRequest, name: str) -> tuple[str, ...] | None:
+    header = request.headers.get(name)
+    return None if header is None else parse_tags(header)
 
 
 def require_match(request: HttpRequest, obj: models.Model | None) -> None:
@@ -79,12 +85,12 @@ def _current(obj: models.Model) -> str | None:
     return None if now is None else etag(now)
 
 
-def _strong(header: str) -> tuple[str, ...]:
-    tags = parse_tags(header)
-    weak = [tag for tag in tags if tag.startswith("W/")]
-    if weak:
-        raise MalformedPrecondition(
-            f"If-Match compares strongly, and {weak[0]} is weak: something on the way (GZipMiddleware, a proxy that "
-            "compresses) made it so"
-        )
-    return tags
+def _require_strong_match(current: str | None, tags: tuple[str, ...]) -> None:
+    """Raise `PreconditionFailed` unless one of the tags is the current one; a weak tag never is."""
+    if current is None:
+        raise PreconditionFailed("There is nothing here that could match.")
+    if same_strong(current, tags):
+        return
+    weak = next((tag for tag in tags if tag.startswith("W/")), None)
+    hint = f"{weak} is weak, and If-Match compares strongly: something on the way (GZipMiddleware, a proxy) made it so"
+    raise PreconditionFailed(hint if weak else "", etag=current)

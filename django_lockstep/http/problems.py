@@ -8,6 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from django.db import Error
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template import Context, Engine, TemplateDoesNotExist
 from django.template.loader import render_to_string
@@ -22,12 +23,14 @@ from django_lockstep.errors import (
     translated,
 )
 from django_lockstep.http.errors import PreconditionError
+from django_lockstep.http.outages import is_outage
 
 __all__ = ["MEDIA_TYPE", "Problem", "problem_of", "refusal_of"]
 
 MEDIA_TYPE = "application/problem+json"
 _PAGE = Path(__file__).with_name("409.html")
 _BUSY = (LockNotAvailable, DeadlockDetected, SerializationFailure, RetriesExhausted)
+_RETRY = {"Retry-After": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,8 @@ def problem_of(error: Exception) -> Problem | None:
     """Return what to answer to an error of concurrent work, also one of the driver; None for all others.
 
     A failed precondition has its own status; a conflict is 409; what would succeed later (a lock not available, a
-    deadlock, a serialization failure, retries used up) is 503 with ``Retry-After``. An error class may name another
+    deadlock, a serialization failure, retries used up) is 503 with ``Retry-After``, and so is a database that cannot be
+    reached, has no connection left, or ended the statement because it took too long. An error class may name another
     status in ``http_status``.
     """
     if isinstance(error, PreconditionError):
@@ -80,7 +84,10 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(own, int):
         return Problem(status=own, detail=str(found))
     if isinstance(found, _BUSY):
-        return Problem(status=503, detail="Too much is going on here. Try again.", headers={"Retry-After": "1"})
+        return Problem(status=503, detail="Too much is going on here. Try again.", headers=_RETRY)
+    if isinstance(found, Error) and is_outage(found):
+        # At COMMIT a lost connection leaves open what happened, so that this must not say that nothing did.
+        return Problem(status=503, detail="The database did not answer. Try again.", headers=_RETRY)
     if isinstance(found, (ConcurrencyError, *STALE_ERRORS)):
         return Problem(status=409, detail="It was changed by somebody else meanwhile. Nothing was saved.")
     return None

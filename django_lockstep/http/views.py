@@ -38,10 +38,10 @@ def require_if_match(lookup: Lookup) -> Callable[[V], V]:
     version then stands in the UPDATE itself, so that a change between check and write is refused like one before. For
     async views too; for methods of classes through ``method_decorator``; for Django REST framework around ``dispatch``.
 
-    Answers without calling the view: 428 without ``If-Match``, 412 for another version, with the current ``ETag``, 400
-    for a weak or malformed tag; for GET and HEAD 304 if the client has this version. A PUT with ``If-None-Match: *``
-    reaches the view with None, to create the object (``save(force_insert=True)``) and to put it into
-    ``request.matched``; 412 if it is there already, or is as soon as the view tries.
+    Answers without calling the view: 428 without ``If-Match``, 412 for another version or a weak tag, with the current
+    ``ETag``, 400 for a malformed tag; for GET and HEAD 304 if the client has this version. A PUT with
+    ``If-None-Match: *`` reaches the view with None, to create the object (``save(force_insert=True)``) and to put it
+    into ``request.matched``; 412 if it is there already, or is as soon as the view tries.
 
     Every successful answer gets the new ``ETag``. Refusals are problem details (RFC 9457), and roll back what was
     written under ``ATOMIC_REQUESTS``.

@@ -210,7 +210,7 @@ EDITING = """
         ("django_lockstep.leases", LEASES),
         ("django_lockstep.editing", EDITING),
         ("accounts.strategies", "STRATEGIES Strategy"),
-        ("accounts.models", "AbstractAccount AbstractEntry Account Entry"),
+        ("accounts.models", "AbstractAccount AbstractEntry Account ApiToken Entry"),
     ],
 )
 def test_the_public_names_are_these(module: str, names: str) -> None:

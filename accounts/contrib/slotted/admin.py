@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.contrib.auth import get_user_model
+from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.formats import number_format
@@ -14,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.amounts import PLACES
 from accounts.contrib.slotted.models import Slot, SlottedAccount
+from accounts.fields import MoneyField
 from django_lockstep.admin.read_only import Final, ReadOnly
 
 __all__ = ["SlotInline", "SlottedAccountAdmin"]
@@ -36,6 +38,7 @@ class SlottedAccountAdmin(Final, admin.ModelAdmin):  # type: ignore[type-arg]
     is deleted either: every account has slots.
     """
 
+    formfield_overrides = {models.DecimalField: {"form_class": MoneyField}}
     list_display = ("pk", "user", "size", "balance", "overdraft_limit", "created_at")
     list_filter = ("created_at",)
     list_select_related = ("user",)

@@ -1,4 +1,4 @@
-"""``manage.py api_token``: a token with which a program acts as a user."""
+"""``manage.py api_token``: tokens with which programs act for users."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -6,27 +6,71 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 
+from accounts.models import ApiToken
+from accounts.tokens import SCOPES
+from django_lockstep.contrib.options import count, duration
+
 
 class Command(BaseCommand):
-    """Exit 2 where there is no such active user."""
+    """Exit 1 where there is nothing to revoke; 2 where there is no such active user."""
 
-    help = "Prints a token for the API; it is void once the user's password changes."
+    help = "Makes, lists and revokes tokens for the accounts' API."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the user."""
-        parser.add_argument("username", help="what the user logs in with")
+        """Declare create, list and revoke."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="{create,list,revoke}")
+        create = actions.add_parser("create", help="print a new token, which is void once the user's password changes")
+        create.add_argument("username", help="what the user logs in with")
+        create.add_argument(
+            "--scope",
+            action="append",
+            choices=SCOPES,
+            help="what it is good for (default: all that the user may do); may be given more than once",
+        )
+        create.add_argument("--name", default="", help="what it is for, at most 100 characters")
+        create.add_argument("--age", type=duration, help="such as 12h or 90d (default: ACCOUNTS_API_TOKEN_AGE)")
+        listing = actions.add_parser("list", help="list tokens, the latest last")
+        listing.add_argument("username", nargs="?", help="those of this user alone")
+        revoke = actions.add_parser("revoke", help="let nobody in with a token from now on")
+        revoke.add_argument("id", type=count, help="its number: what stands before the point, and in the list")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the token."""
-        try:
-            from accounts.api import make_token
-        except ImportError as error:
-            raise CommandError(f"The API needs the extra 'api': {error}", returncode=2) from error
-        users: Any = get_user_model()
-        try:
-            user = users._default_manager.get_by_natural_key(options["username"])
-        except users.DoesNotExist as error:
-            raise CommandError(f"There is no user {options['username']!r}", returncode=2) from error
+        """Do it."""
+        getattr(self, f"_{options['action']}")(options)
+
+    def _create(self, options: Any) -> None:
+        user = _user(options["username"])
         if not user.is_active:
             raise CommandError(f"User {options['username']!r} is not active", returncode=2)
-        self.stdout.write(make_token(user))
+        if len(options["name"]) > 100:
+            raise CommandError("--name has at most 100 characters", returncode=2)
+        token, text = ApiToken.issue(user, scopes=options["scope"] or SCOPES, name=options["name"], age=options["age"])
+        self.stderr.write(f"Token {token.pk}, good until {_time(token.expires_at)}, for: {token.scopes}")
+        self.stdout.write(text)
+
+    def _list(self, options: Any) -> None:
+        tokens = ApiToken.objects.select_related("user").order_by("pk")
+        if options["username"] is not None:
+            tokens = tokens.filter(user=_user(options["username"]))
+        self.stdout.write("id\tuser\tname\tscopes\tcreated\texpires\tlast used\trevoked")
+        for token in tokens:
+            times = (token.created_at, token.expires_at, token.last_used_at, token.revoked_at)
+            facts = (str(token.pk), token.user.get_username(), token.name, token.scopes, *map(_time, times))
+            self.stdout.write("\t".join(facts))
+
+    def _revoke(self, options: Any) -> None:
+        if not ApiToken(pk=options["id"]).revoke():
+            raise CommandError(f"There is no token {options['id']}, or it was revoked before")
+        self.stdout.write(f"Token {options['id']} was revoked.")
+
+
+def _user(username: str) -> Any:
+    users: Any = get_user_model()
+    try:
+        return users._default_manager.get_by_natural_key(username)
+    except users.DoesNotExist as error:
+        raise CommandError(f"There is no user {username!r}", returncode=2) from error
+
+
+def _time(value: Any) -> str:
+    return "never" if value is None else f"{value:%Y-%m-%d %H:%M}"

@@ -32,6 +32,15 @@ def test_accounts_are_filtered_by_balance(staff: Client, db: None, sign: str, fo
     assert page.context_data["cl"].result_count == found
 
 
+@pytest.mark.parametrize("field", ["balance", "overdraft_limit"])
+@pytest.mark.parametrize("text", ["1E+5", "1_0", "\u0663", "NaN"])
+def test_money_is_written_in_plain_digits(admin_client: Client, field: str, text: str) -> None:
+    form = {"user": UserFactory.create().pk, "balance": "0", "overdraft_limit": "0", field: text}
+    response = admin_client.post("/admin/accounts/account/add/", form)
+    assert (response.status_code, "Enter a number." in text_of(response)) == (200, True)
+    assert not Account.objects.exists()
+
+
 def test_an_account_can_be_opened(staff: Client) -> None:
     form = {"user": UserFactory.create().pk, "balance": "7.00", "overdraft_limit": "0"}
     assert staff.post("/admin/accounts/account/add/", form).status_code == 302

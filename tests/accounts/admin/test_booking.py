@@ -131,7 +131,7 @@ class TestMeanwhile:
 
 
 class TestRefused:
-    @pytest.mark.parametrize("amount", ["", "0", "-5", "0.001", "many"])
+    @pytest.mark.parametrize("amount", ["", "0", "-5", "0.001", "many", "1E+5", "1_0", "\u0663", "0x10", "NaN"])
     def test_amounts(self, admin_client: Client, account: Account, amount: str) -> None:
         address = url(account, "deposit")
         response = admin_client.post(address, fill(admin_client.get(address), amount=amount, locking="pessimistic"))
@@ -186,3 +186,22 @@ class TestPermissions:
         address = url(account, "deposit")
         response = client.post(address, fill(client.get(address), amount="5", locking="pessimistic"))
         assert (response.headers["Location"], balance_of(account)) == (address, 105)
+
+    @pytest.mark.parametrize("locking", LOCKINGS)
+    def test_what_is_on_the_account_is_not_theirs_to_see(
+        self, client: Client, clerk: Any, account: Account, locking: str
+    ) -> None:
+        Account.deposit(account.pk, 11_234)
+        clerk.user_permissions.set(Permission.objects.filter(codename="withdraw_account"))
+        address = url(account, "withdraw")
+        page = client.get(address)
+        refused = client.post(address, fill(page, amount="50000", locking=locking))
+        done = client.post(address, fill(page, amount="1", locking=locking), follow=True)
+        assert [balance_of(account), "does not cover" in text_of(refused), "Done." in text_of(done)] == [
+            11_333,
+            True,
+            True,
+        ]
+        for response in (page, refused, done):
+            assert not {"11334", "11333"} & set(text_of(response).replace(".00", "").replace(",", "").split())
+            assert "Overdraft limit" not in text_of(response)

@@ -154,7 +154,7 @@ class TestMoving:
     @pytest.mark.django_db(transaction=True)
     def test_a_change_between_check_and_write_is_412(self, other: Session) -> None:
         account = AccountFactory.create(balance=100)
-        gate = Gate("UPDATE", "WITH")
+        gate = Gate('UPDATE "accounts_account"', "WITH")
         post = Api(account.user).post
         tag = {"If-Match": etag(account)}
         answer = other.start(gated, gate, lambda: post(f"/accounts/{account.pk}/deposit", {"amount": "1"}, **tag))
@@ -164,7 +164,7 @@ class TestMoving:
         response = answer.result(20)
         assert (response.status_code, response.headers["ETag"]) == (412, etag(now))
 
-    @pytest.mark.parametrize(("header", "status"), [("*", 200), ('"other.1"', 412), ("1", 400), ('W/"other.1"', 400)])
+    @pytest.mark.parametrize(("header", "status"), [("*", 200), ('"other.1"', 412), ("1", 400), ('W/"other.1"', 412)])
     def test_a_transfer_reads_the_tag_of_its_source(self, header: str, status: int, account: Account, api: Api) -> None:
         body = {"source": str(account.pk), "target": str(AccountFactory.create().pk), "amount": "30"}
         assert api.post("/transfers", body, **{"If-Match": header}).status_code == status
@@ -193,6 +193,13 @@ class TestPut:
         response = client.put(path, {"overdraft_limit": "50"}, **{"If-Match": etag(account)})
         assert (response.status_code, response.json()["overdraft_limit"]) == (200, "50.00")
         assert response.headers["ETag"] == etag(Account.objects.get())
+
+    @pytest.mark.parametrize("limit", ["\u0661\u0662", "1e2", "1_0", "-1", "0.001", "1" * 18, 5, None, ""])
+    def test_what_is_no_limit_is_422(self, limit: Any, account: Account) -> None:
+        client = Api(staff("view", "change"))
+        response = client.put(f"/accounts/{account.pk}", {"overdraft_limit": limit}, **{"If-Match": etag(account)})
+        account.refresh_from_db()
+        assert (response.status_code, account.overdraft_limit) == (422, 0)
 
     def test_the_owner_cannot_raise_his_own_limit(self, account: Account, api: Api) -> None:
         response = api.put(f"/accounts/{account.pk}", {"overdraft_limit": "50"}, **{"If-Match": etag(account)})
@@ -226,6 +233,11 @@ class TestIdempotencyKey:
         answers = [api.post(f"/accounts/{account.pk}/deposit", {"amount": "1"}, **headers) for _ in range(2)]
         assert [answer.status_code for answer in answers] == [200, 200]
         assert Entry.objects.count() == 1
+
+    def test_it_is_not_with_a_condition_that_is_none(self, account: Account, api: Api) -> None:
+        path, key = f"/accounts/{account.pk}/deposit", {"Idempotency-Key": "k1"}
+        assert api.post(path, {"amount": "1"}, **key).status_code == 200
+        assert api.post(path, {"amount": "1"}, **key, **{"If-None-Match": "1"}).status_code == 400
 
     @pytest.mark.parametrize("retried_with", [True, False], ids=["the tag of then", "the tag of now"])
     def test_a_transfer_is_answered_again_whatever_its_tag(
@@ -282,12 +294,10 @@ class TestIdempotencyKey:
     @pytest.mark.django_db(transaction=True)
     def test_while_the_first_is_in_progress_it_is_409(self, other: Session) -> None:
         account = AccountFactory.create(balance=100)
-        gate = Gate("INSERT", "WITH")
+        api, gate = Api(account.user), Gate("INSERT", "WITH")
 
         def post() -> Any:
-            return Api(account.user).post(
-                f"/accounts/{account.pk}/deposit", {"amount": "1"}, **{"Idempotency-Key": "k1"}
-            )
+            return api.post(f"/accounts/{account.pk}/deposit", {"amount": "1"}, **{"Idempotency-Key": "k1"})
 
         first = other.start(gated, gate, post)
         gate.wait_until_reached()

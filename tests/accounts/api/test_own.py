@@ -33,7 +33,8 @@ def _urls(settings: Any) -> None:
 
 
 def test_who_asks_too_often_is_told_when_to_come_back(account: Account) -> None:
-    answers = [Api(account.user).get("/accounts") for _ in range(3)]
+    api = Api(account.user)
+    answers = [api.get("/accounts") for _ in range(3)]
 
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert int(answers[-1].headers["Retry-After"]) > 0

@@ -25,7 +25,7 @@ def session() -> str:
 def test_the_session_goes_as_it_stands_there(live_server: Any, capsys: pytest.CaptureFixture[str]) -> None:
     user = UserFactory.create(username="ada", is_staff=True, is_superuser=True)
     assert AccountFactory.create(user=user, balance=100).pk == 1
-    call_command("api_token", "ada")
+    call_command("api_token", "create", "ada")
     names = {"BANK": f"{live_server.url}/api", "TOKEN": capsys.readouterr().out.strip()}
     commands = [line.removeprefix("$ ") for line in session().splitlines() if line.startswith("$ ")]
     # What is typed is echoed before its answer, as a terminal shows it; an answer ends its line.
@@ -46,4 +46,4 @@ def test_the_session_goes_as_it_stands_there(live_server: Any, capsys: pytest.Ca
 def test_there_is_no_token_for_somebody_who_cannot_log_in(name: str) -> None:
     UserFactory.create(username="gone", is_active=False)
     with pytest.raises(CommandError, match=name):
-        call_command("api_token", name)
+        call_command("api_token", "create", name)

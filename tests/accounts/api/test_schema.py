@@ -1,24 +1,48 @@
-"""The OpenAPI schema keeps its word: whatever is sent, no server error and no status that it does not declare."""
+"""The OpenAPI documents keep their word to customers and to staff, whatever is sent.
+
+No error of the server, no answer that they do not declare, and nothing taken that they do not allow. ``schemathesis
+run`` (docs/http.md) does the same with as many cases as one likes.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import schemathesis
+from django.core.cache import cache
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from accounts.api import account_api, make_token
 from accounts.models import Account
+from django_lockstep.editing.api import api as editing_api
+from django_lockstep.editing.credentials import issue
 from django_lockstep.http import etag
+from tests.support.factories import UserFactory
 
-schema = schemathesis.openapi.from_dict(account_api(namespace="promised").get_openapi_schema(path_prefix="/api"))
-schema.app = WSGIHandler()
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance]
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+
+
+bank = account_api(namespace="promised")
+accounts = schemathesis.openapi.from_dict(bank.get_openapi_schema(path_prefix="/api"))
+edit_locks = schemathesis.openapi.from_dict(editing_api.get_openapi_schema(path_prefix="/editing/api"))
+accounts.app = edit_locks.app = WSGIHandler()
 
 
 @pytest.fixture(autouse=True)
@@ -26,18 +50,40 @@ def _one_connection() -> Iterator[None]:
     """Keep the test's connection open between requests, as Django's own client does."""
     request_started.disconnect(close_old_connections)
     request_finished.disconnect(close_old_connections)
+    cache.clear()
     yield
     request_started.connect(close_old_connections)
     request_finished.connect(close_old_connections)
 
 
+@pytest.fixture(params=["customer", "staff"])
+def user(request: pytest.FixtureRequest, account: Account) -> Any:
+    return account.user if request.param == "customer" else UserFactory.create(is_staff=True, is_superuser=True)
+
+
+def send(case: Any, token: str) -> None:
+    case.call_and_validate(headers={"Authorization": f"Bearer {token}"}, checks=CHECKS)
+
+
 @pytest.mark.django_db
-@schema.parametrize()
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
-def test_what_is_sent_at_random(case: Any, account: Account) -> None:
+@accounts.parametrize()
+@FEW
+def test_the_accounts(case: Any, user: Any, account: Account) -> None:
     if case.path_parameters and len(str(case.path_parameters.get("pk"))) % 2:
         case.path_parameters["pk"] = str(account.pk)  # half of them reach an account
     account.refresh_from_db()
     if case.headers and "If-Match" in case.headers and len(case.headers["If-Match"]) % 2:
         case.headers["If-Match"] = etag(account)
-    case.call_and_validate(headers={"Authorization": f"Bearer {make_token(account.user)}"}, checks=CHECKS)
+    send(case, make_token(user))
+
+
+@pytest.mark.django_db
+@edit_locks.parametrize()
+@FEW
+def test_edit_locks(case: Any, user: Any, account: Account) -> None:
+    parameters = case.path_parameters or {}
+    if len(str(parameters.get("name"))) % 2:
+        parameters["name"] = account._meta.label_lower  # half of them reach a table, and a record
+        if "pk" in parameters:
+            parameters["pk"] = str(account.pk)
+    send(case, issue(user))

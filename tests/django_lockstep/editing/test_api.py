@@ -168,6 +168,39 @@ def test_a_check_out_that_requires_its_token_is_not_checked_in_without(editor: A
     assert caller.post("/tables/press.article/check-in", token=token).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/tables/{}", "/tables/{}/records", "/tables/{}/records/1"])
+def test_a_hidden_table_is_answered_as_one_that_there_is_not(editor: Any, path: str) -> None:
+    hidden, missing = (Caller(editor).get(path.format(name)) for name in ("press.tag", "press.nil"))
+    assert hidden.status_code == missing.status_code == 404
+    assert hidden.content == missing.content.replace(b"press.nil", b"press.tag")
+
+
+def test_so_it_is_by_a_transition(editor: Any) -> None:
+    wanted = {"current_status": "normal", "target_status": "editing"}
+    hidden, missing = (Caller(editor).post("/transition", table=name, **wanted) for name in ("press.tag", "press.nil"))
+    assert hidden.content == missing.content.replace(b"press.nil", b"press.tag")
+
+
+@pytest.mark.parametrize("alias", ["1_0", "010", "+10", "\u0661\u0660", "10%00"])
+def test_a_record_has_one_address(editor: Any, alias: str) -> None:
+    Author.objects.create(pk=10)
+    assert Caller(editor).get("/tables/press.author/records/10").status_code == 200
+    assert Caller(editor).get(f"/tables/press.author/records/{alias}").status_code == 404
+    wanted = {"table": "press.author", "current_status": "normal", "target_status": "editing"}
+    assert Caller(editor).post("/transition", record=alias, **wanted).status_code == 404
+
+
+def test_refusals_are_problem_details(editor: Any, rival: Any) -> None:
+    expire(check_out(Article, editor))
+    lost = Caller(editor).post("/tables/press.article/check-in")
+    check_out(Article, editor)
+    refused = Caller(rival).post("/tables/press.article/check-out")
+    for answer, status in [(lost, 409), (refused, 423)]:
+        assert (answer.status_code, answer.json()["status"]) == (status, status)
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert answer.json()["detail"]
+
+
 def test_seeing_is_not_changing(bob: Any) -> None:
     caller = Caller(allow(bob, "view_article"))
     assert caller.get("/tables/press.article").status_code == 200

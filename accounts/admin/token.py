@@ -1,0 +1,50 @@
+"""API tokens in the admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from accounts.models import ApiToken
+
+__all__ = ["ApiTokenAdmin"]
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Shows tokens and revokes them; they are made by ``manage.py api_token``, because nothing can show them later.
+
+    They may be deleted, so that their user can be.
+    """
+
+    list_display = ("pk", "user", "name", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at")
+    list_filter = ("revoked_at", "expires_at", "last_used_at")
+    list_select_related = ("user",)
+    fields = ("user", "name", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at")
+    actions = ("revoke",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Refuse."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Refuse."""
+        return False
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        """Whether the user may revoke the tokens of all users."""
+        return request.user.has_perm(f"{self.opts.app_label}.revoke_apitoken")
+
+    @admin.action(description=_("Revoke selected tokens"), permissions=["revoke"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Let nobody in with them from now on, and log each."""
+        revoked = [token for token in queryset.order_by("pk") if token.revoke()]
+        for token in revoked:
+            self.log_change(request, token, "Revoked.")
+        text = ngettext("%(count)d token was revoked.", "%(count)d tokens were revoked.", len(revoked))
+        self.message_user(request, text % {"count": len(revoked)}, messages.SUCCESS)

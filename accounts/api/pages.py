@@ -1,0 +1,47 @@
+"""Lists that come in pages, by cursor."""
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from ninja import Field, Schema
+from ninja.errors import HttpError
+from ninja.errors import ValidationError as InvalidCursor
+from ninja.pagination import CursorPagination
+from pydantic import ValidationError as InvalidMember
+
+__all__ = ["Pages"]
+
+
+class Pages(CursorPagination):
+    """The framework's pages, by primary key; a cursor that no answer gave out is 400, whatever is in it."""
+
+    class Input(Schema):
+        """Which page."""
+
+        page_size: int = Field(100, ge=1, le=100)
+        cursor: str = Field("", max_length=1000, description="What `next` or `previous` of another page has.")
+
+    class Cursor(CursorPagination.Cursor):
+        """Where a page begins."""
+
+        @classmethod
+        def from_encoded_param(cls, encoded_param: str | None, context: Any = None) -> CursorPagination.Cursor:
+            """Return the cursor. Raises ``HttpError`` 400 for text that is none."""
+            try:
+                return super().from_encoded_param(encoded_param, context)
+            except (InvalidCursor, InvalidMember) as error:
+                raise _refused() from error
+
+    def _find_position(self, queryset: QuerySet[Any], cursor: CursorPagination.Cursor) -> QuerySet[Any]:
+        try:
+            # A text key takes everything; the database has no text with NUL.
+            if cursor.p is not None and ("\0" in cursor.p or queryset.model._meta.pk.to_python(cursor.p) is None):
+                raise _refused()
+        except ValidationError as error:
+            raise _refused() from error
+        return super()._find_position(queryset, cursor)
+
+
+def _refused() -> HttpError:
+    return HttpError(400, "The cursor is not one that this list has given out")

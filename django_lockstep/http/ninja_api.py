@@ -1,0 +1,194 @@
+"""An API of django-ninja that answers everything below its prefix in one way; an optional adapter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from http import HTTPStatus
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, cast
+
+from asgiref.sync import async_to_sync
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, URLResolver, re_path
+from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.views.decorators.csrf import csrf_exempt
+from ninja import NinjaAPI, Schema
+from ninja.errors import AuthenticationError, HttpError
+from ninja.openapi.schema import OpenAPISchema
+from ninja.parser import Parser
+
+from django_lockstep.http.ninja import answer_with_problems
+from django_lockstep.http.problems import MEDIA_TYPE, Problem
+
+__all__ = ["ProblemAPI", "ProblemOut", "StrictParser"]
+
+View = Callable[..., Any]
+
+
+class ProblemOut(Schema):
+    """Problem details (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+
+
+class StrictParser(Parser):
+    """Takes JSON (RFC 8259) and nothing else, neither in its name nor beside it."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        """Return what the body says.
+
+        Raises ``HttpError``: 415 for another content type, 400 for what is not JSON, and for strings that are no text:
+        with NUL, which PostgreSQL cannot store, or with half a surrogate pair, which no encoding has.
+        """
+        if request.content_type != "application/json":
+            raise HttpError(415, f"The content type must be application/json, not {request.content_type!r}")
+        try:
+            body = json.loads(request.body.decode(), parse_constant=_refuse_constant)
+            for text in _texts(body):
+                _check_text(text)
+        except (ValueError, RecursionError) as error:
+            raise HttpError(400, f"The body is not JSON that can be read: {error}") from error
+        return body
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts([*value, *value.values()])
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _check_text(text: str) -> None:
+    text.encode()  # raises ValueError for half a surrogate pair
+    if "\0" in text:
+        raise ValueError(f"{text!r} has the character NUL")
+
+
+class ProblemAPI(NinjaAPI):
+    """A ``NinjaAPI`` whose errors are problem details, whatever they come from; see `answer_with_problems`.
+
+    That is so of unknown paths and methods, too: the API answers for everything below its prefix, and what a project
+    serves there itself has to stand before it in ``urlpatterns``. Bodies are read by `StrictParser`. HEAD is answered
+    wherever GET is. Answers may be kept by their client alone, which asks before it uses them again, unless the
+    operation sets another ``Cache-Control``. The schema declares the refusals that every operation may meet; it and its
+    pages are for whoever ``auth`` lets in, others are sent to log in.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("parser", StrictParser())
+        options.setdefault("docs_decorator", self._for_users)
+        super().__init__(**options)
+        answer_with_problems(self)
+
+    @property
+    def urls(self) -> tuple[list[URLResolver | URLPattern], str, str]:
+        """Return Django's URL configuration."""
+        patterns, app_name, namespace = super().urls
+        for pattern in patterns:
+            if isinstance(pattern, URLPattern):
+                pattern.callback = _unknown if pattern.name == "api-root" else _served(pattern.callback)
+        return [*patterns, re_path("", _unknown)], app_name, namespace
+
+    def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
+        """Return the schema; refusals have the media type of RFC 9457, and those of every operation are there."""
+        schema = super().get_openapi_schema(**options)
+        schema.add_schema_definitions({"ProblemOut": ProblemOut.json_schema()})
+        for operation in (each for path in schema["paths"].values() for each in path.values()):
+            _declare_refusals(operation)
+        return schema
+
+    def _for_users(self, view: View) -> View:
+        @wraps(view)
+        def show(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            try:
+                if any(_result(let_in(request)) for let_in in cast("Iterable[View]", self.auth)):
+                    return cast("HttpResponse", view(request, *args, **kwargs))
+                if "Authorization" in request.headers:
+                    raise AuthenticationError  # noqa: TRY301
+            except Exception as error:  # noqa: BLE001
+                return self.on_exception(request, error)
+            return redirect_to_login(request.get_full_path())
+
+        return show
+
+
+def _result(answer: Any) -> Any:
+    """Return what a callable answered, or a coroutine of it."""
+    if not isawaitable(answer):
+        return answer
+
+    async def wait() -> Any:
+        return await answer
+
+    return async_to_sync(wait)()
+
+
+def _declare_refusals(operation: dict[str, Any]) -> None:
+    responses = operation["responses"]
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
+    for status in (400, 401, 403, 404, 422, 429, 503, *([415] if "requestBody" in operation else ())):
+        responses.setdefault(status, {"description": HTTPStatus(status).phrase, "content": content})
+    for status, response in responses.items():
+        if int(status) >= HTTPStatus.BAD_REQUEST:
+            response["content"] = {MEDIA_TYPE: next(iter(response["content"].values()))}
+
+
+@csrf_exempt
+def _unknown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    return Problem(status=404).to_response()
+
+
+def _served(view: View) -> View:
+    """Return the view for HEAD as well, with the headers of an answer that is one user's."""
+    if iscoroutinefunction(view):
+
+        @wraps(view)
+        async def serve_async(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            with _as_get(request):
+                return _finished(await cast("Awaitable[HttpResponseBase]", view(request, *args, **kwargs)))
+
+        return serve_async
+
+    @wraps(view)
+    def serve(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        with _as_get(request):
+            return _finished(view(request, *args, **kwargs))
+
+    return serve
+
+
+@contextmanager
+def _as_get(request: HttpRequest) -> Iterator[None]:
+    """Let HEAD be answered as GET in the block; the server leaves the body out."""
+    method = request.method
+    request.method = "GET" if method == "HEAD" else method
+    try:
+        yield
+    finally:
+        request.method = method
+
+
+def _finished(response: HttpResponseBase) -> HttpResponseBase:
+    if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = {method.strip() for method in response.headers["Allow"].split(",")}
+        allowed |= {"HEAD"} if "GET" in allowed else set()
+        response = Problem(status=405, headers={"Allow": ", ".join(sorted(allowed))}).to_response()
+    if "Cache-Control" not in response.headers:
+        patch_cache_control(response, private=True, no_cache=True)
+    patch_vary_headers(response, ("Authorization", "Cookie"))
+    return response

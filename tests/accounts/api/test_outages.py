@@ -1,0 +1,78 @@
+"""A database that cannot be reached, or takes too long: 503 with Retry-After, never a bare 500."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+from django.test import Client
+
+from accounts.models import Account, Entry
+from django_lockstep.editing.credentials import issue
+from tests.accounts.api.clients import Api
+from tests.support.factories import AccountFactory
+from tests.support.sessions import Session, query
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def account(transactional_db: None) -> Account:
+    return AccountFactory.create(balance=100)
+
+
+@pytest.fixture(params=["read", "deposit", "edit locks", "document"])
+def ask(request: pytest.FixtureRequest, account: Account) -> Callable[[], Any]:
+    """Return what sends a request of either API."""
+    api = Api(account.user)
+    editing = {"Authorization": f"Bearer {issue(account.user)}"}
+    return {
+        "read": lambda: api.get("/accounts"),
+        "deposit": lambda: api.post(f"/accounts/{account.pk}/deposit", {"amount": "1"}),
+        "edit locks": lambda: Client().get("/editing/api/tables", headers=editing),
+        "document": lambda: api.get("/openapi.json"),
+    }[request.param]
+
+
+def assert_unavailable(response: Any) -> None:
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "1"), response.content
+    assert response.headers["Content-Type"] == "application/problem+json"
+
+
+def test_a_connection_that_died(ask: Callable[[], Any], other: Session) -> None:
+    pid = query("SELECT pg_backend_pid()")
+    other.run(lambda: query("SELECT pg_terminate_backend(%s, 20000)", pid))
+    assert_unavailable(ask())
+    connection.close()
+    assert ask().status_code == 200
+
+
+@pytest.fixture
+def no_connection_left(account: Account, other: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the server refuse every new connection, as it does where there are too many."""
+    other.run(
+        lambda: connection.cursor().execute("DROP ROLE IF EXISTS crowded; CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")
+    )
+    connection.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "get_new_connection", lambda params: psycopg.connect(**{**params, "user": "crowded"}))
+        yield
+    other.run(lambda: connection.cursor().execute("DROP ROLE crowded"))
+
+
+def test_no_connection_to_be_had(ask: Callable[[], Any], no_connection_left: None) -> None:
+    assert_unavailable(ask())
+
+
+def test_a_statement_that_takes_too_long(account: Account, other: Session, settings: Any) -> None:
+    settings.ACCOUNTS_API_LOCK_TIMEOUT = None
+    other.begin()
+    other.run(lambda: list(Account.objects.select_for_update()))
+    with connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = '200ms'")
+        response = Api(account.user).post(f"/accounts/{account.pk}/deposit", {"amount": "1"})
+        cursor.execute("RESET statement_timeout")
+    other.end()
+    assert_unavailable(response)
+    assert not Entry.objects.exists()
