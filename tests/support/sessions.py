@@ -105,6 +105,11 @@ def query(sql: str, *params: Any) -> Any:
         return cursor.fetchone()[0]
 
 
+def is_as_it_was(setting: str) -> bool:
+    """Whether the session has the setting with which it began: the server's, the role's or the connection's own."""
+    return bool(query("SELECT setting = reset_val FROM pg_settings WHERE name = %s", setting))
+
+
 def all_others_are_idle() -> bool:
     """Whether no other session of this database does something, or has a transaction open."""
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -18,7 +18,7 @@ from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_of
 from django_lockstep.leases.terms import claim
 from django_lockstep.leases.testing import expire, rob
-from tests.support.sessions import Session, query, until
+from tests.support.sessions import Session, is_as_it_was, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -277,10 +277,8 @@ def test_a_wait_that_the_session_limits_is_a_timeout_too(handle: LeaseHandle, ot
 def test_the_sessions_own_settings_stay(handle: LeaseHandle) -> None:
     handle.refresh()
     handle.release()
-    assert query("SHOW statement_timeout") == "0"
-    assert query("SHOW synchronous_commit") == query(
-        "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'"
-    )
+    assert is_as_it_was("statement_timeout")
+    assert is_as_it_was("synchronous_commit")
 
 
 @pytest.mark.parametrize(

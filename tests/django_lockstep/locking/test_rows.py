@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.locking import LockNotAvailable, lock_row, lock_rows
 from tests.django_lockstep.locking.looks import fresh
-from tests.support.sessions import Session, query
+from tests.support.sessions import Session, is_as_it_was, query
 from tests.testapps.shop.models import BoxSeat, Seat, StampedSeat, Ticket
 
 
@@ -124,7 +124,7 @@ def test_a_failed_lock_in_a_savepoint_leaves_the_timeout_alone(seats: list[Seat]
     with transaction.atomic():
         with pytest.raises(LockNotAvailable), transaction.atomic():
             lock_row(Seat, seats[0].pk, timeout=0.001)
-        assert query("SHOW lock_timeout") == "0"
+        assert is_as_it_was("lock_timeout")
     other.end()
 
 

@@ -307,7 +307,7 @@ def test_changed_sessions_do_not_reach_the_next_run() -> None:
             cursor.execute("SHOW statement_timeout")
             (before,) = cursor.fetchone()
             cursor.execute("SET statement_timeout = '59s'")
-        assert before == "0"
+        assert before != "59s"
         return str(before)
 
     found = explore(Scenario(set_up=stories.one_seat, actors=[careless] * 2, invariant=bool))

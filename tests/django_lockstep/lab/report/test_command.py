@@ -11,7 +11,7 @@ from django.db import OperationalError, connection, connections, transaction
 from django_lockstep.lab.management.commands import lock_report as command
 from django_lockstep.lab.report import LockReport, lock_report, waits
 from tests.django_lockstep.lab.report.scenes import Scene, facts, lock, role, run
-from tests.support.sessions import query
+from tests.support.sessions import is_as_it_was, query
 from tests.testapps.shop.models import Ticket
 
 # What the caller sees, and what is left behind
@@ -29,11 +29,12 @@ def test_nothing_of_the_look_stays_in_the_callers_transaction(group: Group, scen
     scene.wait("b", lock, Group, group.pk)
     with transaction.atomic():
         assert waits()[0].pk == group.pk
-        assert (query("SHOW lock_timeout"), query("SHOW statement_timeout")) == ("0", "0")
+        assert is_as_it_was("lock_timeout")
+        assert is_as_it_was("statement_timeout")
         held = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'auth_group'::regclass"
         assert query(held) == 0
         assert Group.objects.create(name="still writable").pk
-    assert query("SHOW lock_timeout") == "0"
+    assert is_as_it_was("lock_timeout")
 
 
 def test_a_second_look_in_the_same_transaction_sees_what_is_new(group: Group, scene: Scene) -> None:
