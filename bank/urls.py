@@ -10,7 +10,7 @@ from accounts.api import account_api
 from django_lockstep.editing.api import api as editing_api
 
 admin.site.site_title = "Bank"
-admin.site.site_header = "Bank: the demo of django-lockstep"
+admin.site.site_header = "Bank, the demo of django-lockstep"
 admin.site.index_title = "Accounts, leases and edit locks"
 
 urlpatterns = [

@@ -19,7 +19,7 @@ def test_every_page_leads_to_every_other(admin_client: Client, page: str) -> Non
 
 def test_the_login_says_what_this_is(client: Client) -> None:
     page = client.get("/", follow=True)
-    assert "Bank: the demo of django-lockstep" in page.content.decode()
+    assert "Bank, the demo of django-lockstep" in page.content.decode()
 
 
 def test_browsers_find_an_icon(client: Client) -> None:
