@@ -165,7 +165,7 @@ STALE_ERRORS: tuple[type[Exception], ...] = (
 
 
 class LockNotAvailable(ConcurrencyError, OperationalError):
-    """A lock was not to be had: taken and ``nowait`` asked for, or its ``timeout`` passed."""
+    """Another transaction holds the lock: it could not be acquired at once, or within the timeout."""
 
 
 class DeadlockDetected(ConcurrencyError, OperationalError):
