@@ -37,7 +37,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     left_out = terminalreporter.stats.get("deselected", ())
     if left_out:
         counts = Counter(name for item in left_out for name in CHOICES if item.get_closest_marker(name))
-        listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+        listed = ", ".join(f"{count} {name}" for name, count in counts.items()) or "without a mark"
         terminalreporter.write_line(f'{len(left_out)} tests were left out ({listed}); pytest -m "" runs all')
 
 

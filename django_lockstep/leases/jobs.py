@@ -18,6 +18,8 @@ __all__ = ["Interrupted", "Job", "forwarded_signals", "masked"]
 
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_LOOK = 0.5
+"""Seconds at most after which a signal is handed on."""
 _PAUSE, _PATIENCE = 0.02, 5.0
 """Seconds between two looks for what is left, and until what is not ended by a SIGKILL is given up."""
 
@@ -77,10 +79,22 @@ class Job:
             tell(self._process.pid)
             for number in self._pending:
                 self.send(number)
-            code = self._process.wait()
+            code = self._end_of(self._process)
             self._wait_for_killer()
             self._finish()
         return code if code >= 0 else 128 - code
+
+    def _end_of(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for the command's end, and return its code.
+
+        In another thread: a signal that comes right before this one would go to sleep in ``waitpid`` does not wake it,
+        and would be handed on when the command had ended.
+        """
+        waiter = threading.Thread(target=process.wait, name="wait for the command", daemon=True)
+        waiter.start()
+        while waiter.is_alive():
+            waiter.join(_LOOK)
+        return process.wait()
 
     def receive(self, number: int) -> None:
         """Send the signal on; raise `Interrupted`, once, where there is nothing yet that it could be for."""

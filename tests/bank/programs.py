@@ -16,7 +16,15 @@ from django.db import OperationalError, connection
 def configure(pgdata: str) -> None:
     """Set Django up with the embedded server and nothing else."""
     settings.configure(
-        DATABASES={"default": {"ENGINE": "bank.embedded", "NAME": "bank", "PGDATA": pgdata}}, USE_TZ=True
+        DATABASES={
+            "default": {
+                "ENGINE": "bank.embedded",
+                "NAME": "bank",
+                "PGDATA": pgdata,
+                "USER": os.environ.get("EMBEDDED_ROLE", ""),
+            }
+        },
+        USE_TZ=True,
     )
     django.setup()
 
