@@ -18,14 +18,13 @@ from accounts.contrib.queued.appending import append
 from accounts.contrib.queued.errors import StillQueued
 from accounts.contrib.queued.querysets import QueuedQuerySet
 from accounts.contrib.queued.refusals import as_error
+from accounts.contrib.queued.waiting import pausing
 from accounts.engine.changes import Change
 from accounts.models import AbstractAccount
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration, seconds
 
 __all__ = ["AbstractQueuedChange"]
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 
 
 class State(models.TextChoices):
@@ -34,6 +33,7 @@ class State(models.TextChoices):
     PENDING = "pending", _("pending")
     APPLIED = "applied", _("applied")
     REFUSED = "refused", _("refused")
+    FAILED = "failed", _("failed")
 
 
 class AbstractQueuedChange(models.Model):
@@ -60,7 +60,9 @@ class AbstractQueuedChange(models.Model):
     replayed = models.BooleanField(
         _("replayed"), null=True, help_text=_("Whether the account had done it before, by the idempotency key.")
     )
-    refusal = models.JSONField(_("refusal"), null=True, help_text=_("The error that it was refused with."))
+    refusal = models.JSONField(
+        _("refusal"), null=True, help_text=_("The error that it was refused with, or failed with.")
+    )
     queued_at = models.DateTimeField(_("queued at"), db_default=Now(), editable=False)
     decided_at = models.DateTimeField(_("decided at"), null=True, editable=False)
 
@@ -141,23 +143,34 @@ class AbstractQueuedChange(models.Model):
     def wait(self, timeout: Duration = 10.0) -> Self:
         """Return this change as soon as a consumer has decided about it, with what it came to.
 
-        Looks again after pauses that grow from 2 to 100 milliseconds. Call it outside of the transaction that appended
-        the change, which no consumer sees before. Raises `StillQueued` when ``timeout`` (timedelta or seconds) is over,
-        and what the change was refused with: `InsufficientFunds`, `InvalidAmount`, `IdempotencyKeyReused`,
-        ``DoesNotExist``; this one also where the change was decided and purged before it was looked at.
+        On PostgreSQL it listens for the consumer's notification on the connection of the calling thread; in a
+        transaction, and on other databases, it looks again after pauses that grow from 2 to 100 milliseconds. Call it
+        outside of the transaction that appended the change, which no consumer sees before.
+
+        Raises `StillQueued` when ``timeout`` (timedelta or seconds) is over, and what the change was refused with:
+        `InsufficientFunds`, `InvalidAmount`, `IdempotencyKeyReused`, ``DoesNotExist``; this one also where the change
+        was decided and purged before it was looked at. `ChangeFailed` where the database refused to write it.
         """
-        bound, pause = time.monotonic() + seconds(timeout, name="timeout"), _FIRST_PAUSE
-        while self.state == State.PENDING:
-            self.refresh_from_db(using=self._state.db)
-            if self.state == State.PENDING:
-                left = bound - time.monotonic()
-                if left <= 0:
-                    raise StillQueued(f"{self._meta.verbose_name} {self.pk} is still pending", pk=self.pk)
-                time.sleep(min(pause, left))
-                pause = min(2 * pause, _LONGEST_PAUSE)
-        if self.state == State.REFUSED:
+        bound, using = (
+            time.monotonic() + seconds(timeout, name="timeout"),
+            self._state.db or router.db_for_write(type(self)),
+        )
+        if self._is_pending(using):
+            with pausing(self, using=using) as pause:
+                # Looked at once more, as it may have been decided before this session listened.
+                while self._is_pending(using):
+                    left = bound - time.monotonic()
+                    if left <= 0:
+                        raise StillQueued(f"{self._meta.verbose_name} {self.pk} is still pending", pk=self.pk)
+                    pause(left)
+        if self.state != State.APPLIED:
             raise as_error(self.account_model(), self.refusal or {})
         return self
+
+    def _is_pending(self, using: str) -> bool:
+        if self.state == State.PENDING:
+            self.refresh_from_db(using=using)
+        return self.state == State.PENDING
 
     def changes(self) -> list[Change]:
         """Return what it is made of, for `AbstractAccount.apply_many`."""

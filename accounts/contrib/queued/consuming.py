@@ -6,38 +6,25 @@ an account are applied in order, whatever other consumers do. Rows that another 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterator
 from threading import Event
 from typing import Any
 
-from django.db import connections, models, router, transaction
+from django.db import Error, connections, models, router, transaction
 
-from accounts.abstract import reused
+from accounts.contrib.queued.deciding import REFUSALS, decide, decide_apart
+from accounts.contrib.queued.errors import ChangeFailed, may_pass
 from accounts.contrib.queued.marking import mark
-from accounts.engine.batches import Plan
-from accounts.engine.changes import Applied, Change
-from accounts.errors import AccountError
-from django_lockstep.errors import translated_errors
+from accounts.contrib.queued.waiting import announce
+from django_lockstep.errors import ConcurrencyError, translated_errors
 
-__all__ = ["Decision", "apply_batch", "drain", "run"]
+__all__ = ["apply_batch", "drain", "run"]
 
+logger = logging.getLogger("accounts.queued")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What is to become of one queued change."""
-
-    row: Any
-    """The queued change."""
-    parts: list[Change]
-    """What it does to accounts."""
-    outcome: Applied | AccountError | None
-    """What its first part comes to, or what refuses the whole; None: an account is gone."""
-
-    @property
-    def new(self) -> list[Change]:
-        """What is still to be applied."""
-        return self.parts if isinstance(self.outcome, Applied) and not self.outcome.replayed else []
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+"""Seconds to wait after an error that may pass; doubled with each one that follows."""
 
 
 def apply_batch(model: type[Any], *, size: int = 500, wait: bool = False, using: str | None = None) -> int:
@@ -46,17 +33,33 @@ def apply_batch(model: type[Any], *, size: int = 500, wait: bool = False, using:
     The accounts are locked ``FOR NO KEY UPDATE`` in primary-key order: without ``wait`` those that somebody else holds
     are skipped. Changes that an account does not allow, or whose account is gone, are refused, the others applied by
     one `apply_many`; what each came to is written in the same transaction, so that a crash leaves all of it done or
-    nothing. Right at READ COMMITTED. Raises `DeadlockDetected`, and above READ COMMITTED `SerializationFailure`.
+    nothing. Where the database refuses to write one, all is taken back and decided again in a second transaction, in
+    which the change that it refuses has failed and the others are decided without it.
+
+    Right at READ COMMITTED. Raises `DeadlockDetected`, and above READ COMMITTED `SerializationFailure`, and what else
+    `may_pass`.
     """
     using = using or router.db_for_write(model)
-    with translated_errors(model=model), transaction.atomic(using=using):
+    with translated_errors(model=model):
+        try:
+            return _apply(model, size, wait=wait, apart=False, using=using)
+        except REFUSALS as error:
+            if may_pass(error):
+                raise
+        return _apply(model, size, wait=wait, apart=True, using=using)
+
+
+def _apply(model: type[Any], size: int, *, wait: bool, apart: bool, using: str) -> int:
+    with transaction.atomic(using=using):
         accounts, gone = _held(model, size, wait=wait, using=using)
-        taken = _taken(_pending(model, using), accounts, gone, size)
-        decisions = list(_decided(taken, accounts, using))
-        # As planned: the accounts are locked.
-        model.account_model().apply_many([part for decision in decisions for part in decision.new], using=using)
-        mark(model, [(decision.row.pk, decision.outcome) for decision in decisions], using=using)
-    return len(decisions)
+        rows = list(_taken(_pending(model, using), accounts, gone, size))
+        decided = (decide_apart if apart else decide)(model, rows, accounts, using=using)
+        mark(model, decided, using=using)
+        announce(model, [pk for pk, _ in decided], using=using)
+    for pk, outcome in decided:
+        if isinstance(outcome, ChangeFailed):
+            logger.error("%s %s has failed: %s", model._meta.label, pk, outcome)
+    return len(rows)
 
 
 def drain(model: type[Any], *, size: int = 500, using: str | None = None) -> int:
@@ -73,17 +76,28 @@ def run(
     """Apply batches until ``stop`` is set; return about how many changes it decided.
 
     Looks every ``poll`` seconds where nothing is to be done, and waits ``linger`` seconds for a batch to fill: larger
-    batches cost less, and each change waits longer. A batch that has begun is ended before it stops.
+    batches cost less, and each change waits longer. A batch that has begun is ended before it stops. Where the
+    connection is lost, the server is away, or a batch meets a deadlock, it tries again, after pauses that grow from 50
+    milliseconds to 5 seconds.
     """
     using = using or router.db_for_write(model)
-    done = 0
+    done, pause = 0, _FIRST_PAUSE
     while not stop.is_set():
-        if linger and 0 < _pending(model, using)[:size].count() < size:
-            stop.wait(linger)
-        now = apply_batch(model, size=size, using=using)
-        if not now:
-            stop.wait(poll)
-        done += now
+        try:
+            if linger and 0 < _pending(model, using)[:size].count() < size:
+                stop.wait(linger)
+            now = apply_batch(model, size=size, using=using)
+        except (Error, ConcurrencyError) as error:
+            if not may_pass(error):
+                raise
+            logger.warning("Queued changes are tried again in %.2f s: %s", pause, str(error).partition("\n")[0])
+            connections[using].close_if_unusable_or_obsolete()
+            stop.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        else:
+            if not now:
+                stop.wait(poll)
+            done, pause = done + now, _FIRST_PAUSE
     return done
 
 
@@ -118,28 +132,3 @@ def _taken(pending: models.QuerySet[Any], accounts: dict[Any, Any], gone: set[An
             yield change
         else:
             behind |= pks
-
-
-def _decided(taken: Iterable[Any], accounts: dict[Any, Any], using: str) -> Iterator[Decision]:
-    rows = [(row, row.changes()) for row in taken]
-    plan = Plan(accounts, [part for _, parts in rows for part in parts], using=using)
-    for row, parts in rows:
-        is_gone = any(part.account not in accounts for part in parts)
-        yield Decision(row=row, parts=parts, outcome=None if is_gone else _outcome(plan, parts))
-
-
-def _outcome(plan: Plan, parts: list[Change]) -> Applied | AccountError:
-    """Return what the first part comes to if all can be applied, otherwise what refuses them."""
-    first = plan.decide(0, parts[0])
-    if isinstance(first, AccountError) or len(parts) == 1:
-        return first
-    if first.replayed:
-        # The key's entry says that it was a transfer, and not where it went.
-        if plan.went_to(parts[0], parts[1].account):
-            return first
-        return reused(first.account, parts[0].idempotency_key, amount=first.amount)
-    second = plan.decide(1, parts[1])
-    if isinstance(second, AccountError):
-        plan.take_back(first)
-        return second
-    return first

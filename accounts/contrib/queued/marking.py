@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models.functions import Now
 
+from accounts.contrib.queued.errors import ChangeFailed
 from accounts.contrib.queued.refusals import as_data
 from accounts.engine import compiled_by
 from accounts.engine.changes import Applied
@@ -32,6 +33,6 @@ def mark(model: Any, outcomes: list[tuple[Any, Outcome]], *, using: str) -> None
 def values_of(model: type[Any], outcome: Outcome) -> tuple[Any, ...]:
     """Return what goes into `COLUMNS`; the refusal is JSON, as text."""
     if isinstance(outcome, Applied):
-        state = model.State.APPLIED.value
-        return state, outcome.balance_after, outcome.version_after, outcome.replayed, None
-    return model.State.REFUSED.value, None, None, None, json.dumps(as_data(outcome))
+        return model.State.APPLIED.value, outcome.balance_after, outcome.version_after, outcome.replayed, None
+    state = model.State.FAILED if isinstance(outcome, ChangeFailed) else model.State.REFUSED
+    return state.value, None, None, None, json.dumps(as_data(outcome))

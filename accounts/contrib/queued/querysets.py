@@ -21,12 +21,23 @@ class QueuedQuerySet(models.QuerySet[Any]):
     """Changes in the queue, pending or decided."""
 
     def decided(self, older_than: Duration) -> QueuedQuerySet:
-        """Return those that were applied or refused longer ago than this, by the database's clock; none is pending.
+        """Return those that were applied or refused longer ago than this, by the database's clock.
+
+        None is pending, and none has failed, which somebody has to look at.
 
         Raises ``TypeError`` and ``ValueError`` for what is no duration above zero.
         """
         ago = timedelta(seconds=seconds(older_than, name="older_than"))
-        return self.exclude(state=self.model.State.PENDING).filter(decided_at__lt=Now() - ago)
+        state = self.model.State
+        return self.filter(state__in=[state.APPLIED, state.REFUSED], decided_at__lt=Now() - ago)
+
+    def retry_failed(self) -> int:
+        """Let consumers decide once more about those of these changes that failed; return how many there are.
+
+        For the time when what refused them is mended. They come before the changes that were queued after them.
+        """
+        state = self.model.State
+        return self.filter(state=state.FAILED).update(state=state.PENDING, refusal=None, decided_at=None)
 
     def purge(self, older_than: Duration, *, size: int = PURGED_AT_ONCE) -> int:
         """Delete those that were decided longer ago than this; return how many.

@@ -17,13 +17,14 @@ from django_lockstep.locking.compiled import Compiled, fetch, parameter
 __all__ = ["try_add"]
 
 
-def try_add(model: type[Any], pk: Any, amount: Decimal, *, using: str) -> Any:
+def try_add(model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, using: str) -> Any:
     """Do as `accounts.contrib.slotted.spreading.try_add`; by a size that may be a few seconds old."""
     ledger = ledger_of(model._meta.get_field("slots").related_model, using)
     if ledger is None:
         return NotImplemented
     number = spreading.number_here(spreading.size_of(model, pk, using=using), using)
-    values = {**ledger.values(amount), "account": model._meta.pk.to_python(pk), "number": number}
+    place = {"account": model._meta.pk.to_python(pk), "number": number}
+    values = {**ledger.values(amount), **place, "idempotency_key": key}
     rows = fetch(connections[using], _statements(ledger).book["minus" if amount < 0 else "plus"], values)
     if not rows:
         return None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import AbstractContextManager, nullcontext, suppress
 from decimal import Decimal
 from typing import Any
 
-from django.db import connections, models, transaction
+from django.db import models, transaction
 from django.db.models import F, Q
 
 from accounts.contrib.slotted.querysets import locked
 from accounts.contrib.slotted.spreading import size_of, slot_here, try_add
 from accounts.engine.changes import Applied, Change
 from accounts.errors import InsufficientFunds
-from django_lockstep.locking.transactions import commits_each_statement
 
 __all__ = ["gather", "withdraw"]
 
@@ -22,17 +22,31 @@ class _Short(Exception):
     """The slots that were locked do not cover the amount, and others might."""
 
 
-def withdraw(model: type[Any], pk: Any, amount: Decimal, *, using: str) -> list[Applied]:
-    """Take the amount off the connection's own slot, or gather it."""
-    # In a transaction the attempt would lock a slot that the gathering wants later: out of order.
-    if commits_each_statement(connections[using]):
-        applied = try_add(model, pk, -amount, using=using)
-        if applied is not None:
+class _NotCovered(Exception):
+    """The connection's own slot does not cover the amount."""
+
+
+def withdraw(
+    model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, alone: bool, using: str
+) -> list[Applied]:
+    """Take the amount off the connection's own slot, or gather it; ``alone``: no transaction of the caller's is open.
+
+    In one, the attempt would lock a slot that the gathering, or what the caller did before, wants in another order.
+    """
+    if alone:
+        # With a key there is a transaction: a savepoint gives back the lock of a slot that did not do.
+        savepoint: AbstractContextManager[None] = nullcontext() if key is None else transaction.atomic(using=using)
+        with suppress(_NotCovered), savepoint:
+            applied = try_add(model, pk, -amount, key=key, using=using)
+            if applied is None:
+                raise _NotCovered
             return [applied]
-    return gather(model, pk, amount, using=using)
+    return gather(model, pk, amount, key=key, using=using)
 
 
-def gather(model: type[Any], pk: Any, amount: Decimal, *, target: Any = None, using: str) -> list[Applied]:
+def gather(
+    model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, target: Any = None, using: str
+) -> list[Applied]:
     """Take the amount off as many slots as it takes, and add it to one of the target's, if there is a target.
 
     First it locks the slots that seem to be needed; where others emptied them meanwhile, it lets go and locks all, as
@@ -46,7 +60,7 @@ def gather(model: type[Any], pk: Any, amount: Decimal, *, target: Any = None, us
     while True:
         try:
             with transaction.atomic(using=using):
-                return _gather(slots, pk, amount, below=below, goal=goal, using=using)
+                return _gather(slots, pk, amount, key=key, below=below, goal=goal)
         except _Short:
             below = None
 
@@ -61,7 +75,7 @@ def _needed(slots: models.QuerySet[Any], amount: Decimal) -> int | None:
 
 
 def _gather(
-    slots: models.QuerySet[Any], pk: Any, amount: Decimal, *, below: int | None, goal: Any, using: str
+    slots: models.QuerySet[Any], pk: Any, amount: Decimal, *, key: str | None, below: int | None, goal: Any
 ) -> list[Applied]:
     wanted = Q(account=pk) if below is None else Q(account=pk, number__lt=below)
     # One statement, so that slots of two accounts are locked in one order.
@@ -72,11 +86,11 @@ def _gather(
         if below is not None or slots.filter(account=pk).exclude(pk__in=[slot.pk for slot in own]).exists():
             raise _Short
         raise _not_enough(own, pk, amount)
+    transfer = uuid.uuid4() if len(parts) > 1 or goal is not None else None
+    changes = [Change(slot, part, key, transfer) for slot, part in parts.items()]
     if goal is not None:
-        parts[goal] = amount
-    transfer = uuid.uuid4() if len(parts) > 1 else None
-    changes = [Change(slot, part, transfer=transfer) for slot, part in parts.items()]
-    done: list[Applied] = slots.model.apply_many(changes, using=using)
+        changes.append(Change(goal, amount, None, transfer))
+    done: list[Applied] = slots.model.apply_many(changes, using=slots.db)
     return done
 
 

@@ -15,16 +15,18 @@ from django.db import models, router, transaction
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from accounts.abstract import LONGEST_KEY, checked_key
 from accounts.amounts import parse_amount, parse_limit
 from accounts.contrib.slotted.gathering import gather, withdraw
 from accounts.contrib.slotted.querysets import SlottedAccountQuerySet, sums
+from accounts.contrib.slotted.repeating import once
 from accounts.contrib.slotted.reshaping import reshape
 from accounts.contrib.slotted.spreading import add, shares
 from accounts.engine.changes import Applied
 from accounts.models import AbstractAccount, AbstractEntry
 from django_lockstep.errors import translated_errors
 
-__all__ = ["Slot", "SlotEntry", "SlottedAccount"]
+__all__ = ["Slot", "SlotEntry", "SlotKey", "SlottedAccount"]
 
 SLOTS = 16
 """Slots that an account is opened with unless told otherwise."""
@@ -35,7 +37,7 @@ class SlottedAccount(models.Model):
 
     Deposits go to the slot of the connection that makes them, so that few meet; a withdrawal that this slot covers does
     so too, a larger one gathers from several. What the account has is the sum of its slots, read in one statement.
-    There are no idempotency keys and no version: nobody reads a slotted account to write it back.
+    There is no version: nobody reads a slotted account to write it back.
     """
 
     user = models.ForeignKey(
@@ -86,20 +88,27 @@ class SlottedAccount(models.Model):
         return account
 
     @classmethod
-    def deposit(cls, pk: object, amount: object, *, using: str | None = None) -> list[Applied]:
+    def deposit(
+        cls, pk: object, amount: object, *, idempotency_key: str | None = None, using: str | None = None
+    ) -> list[Applied]:
         """Add the amount to one slot, with its entry, in one statement; return what it came to in that slot, in a list.
 
-        Waits for those who write the same slot: whoever shares it, gathers, or reshapes the account. Raises
-        `InvalidAmount` before any SQL, ``DoesNotExist``, `DeadlockDetected`, and above READ COMMITTED
-        `SerializationFailure`.
+        Waits for those who write the same slot: whoever shares it, gathers, or reshapes the account. A second call with
+        the same ``idempotency_key`` and amount changes nothing and returns what the first one returned, also when both
+        run at the same time; a key costs a row more, and a transaction of several statements.
+
+        Raises `InvalidAmount` before any SQL, ``DoesNotExist``, `IdempotencyKeyReused`, `DeadlockDetected`, and above
+        READ COMMITTED `SerializationFailure`, and ``IntegrityError`` where another call uses the key at the same time.
         """
-        added = parse_amount(amount)
+        added, key = parse_amount(amount), checked_key(idempotency_key)
         using = using or router.db_for_write(cls)
         with translated_errors(model=cls, pk=pk):
-            return [add(cls, pk, added, using=using)]
+            return once(cls, pk, added, lambda _: [add(cls, pk, added, key=key, using=using)], key=key, using=using)
 
     @classmethod
-    def withdraw(cls, pk: object, amount: object, *, using: str | None = None) -> list[Applied]:
+    def withdraw(
+        cls, pk: object, amount: object, *, idempotency_key: str | None = None, using: str | None = None
+    ) -> list[Applied]:
         """Take the amount off, from one slot if that covers it, else from as many as it takes; return it slot by slot.
 
         The slots are locked ``FOR NO KEY UPDATE`` in primary-key order, no more of them than needed; their entries have
@@ -107,27 +116,41 @@ class SlottedAccount(models.Model):
 
         Raises as `deposit` does, and `InsufficientFunds`.
         """
-        taken = parse_amount(amount)
+        taken, key = parse_amount(amount), checked_key(idempotency_key)
         using = using or router.db_for_write(cls)
+
+        def perform(alone: bool) -> list[Applied]:
+            return withdraw(cls, pk, taken, key=key, alone=alone, using=using)
+
         with translated_errors(model=cls, pk=pk):
-            return withdraw(cls, pk, taken, using=using)
+            return once(cls, pk, -taken, perform, key=key, using=using)
 
     @classmethod
     def transfer(
-        cls, source_pk: object, target_pk: object, amount: object, *, using: str | None = None
+        cls,
+        source_pk: object,
+        target_pk: object,
+        amount: object,
+        *,
+        idempotency_key: str | None = None,
+        using: str | None = None,
     ) -> list[Applied]:
         """Move the amount between two slotted accounts in one transaction; return what it came to, slot by slot.
 
-        Slots of both are locked in primary-key order: opposite transfers never deadlock. Raises as `withdraw` does, and
-        ``ValueError`` for one account as source and target.
+        Slots of both are locked in primary-key order: opposite transfers never deadlock. The idempotency key is the
+        source account's. Raises as `withdraw` does, and ``ValueError`` for one account as source and target.
         """
-        moved = parse_amount(amount)
+        moved, key = parse_amount(amount), checked_key(idempotency_key)
         source, target = cls._meta.pk.to_python(source_pk), cls._meta.pk.to_python(target_pk)
         if source == target:
             raise ValueError(f"A transfer needs two accounts, but source and target are both {source!r}")
         using = using or router.db_for_write(cls)
+
+        def perform(_: bool) -> list[Applied]:
+            return gather(cls, source, moved, key=key, target=target, using=using)
+
         with translated_errors(model=cls, pk=[source, target]):
-            return gather(cls, source, moved, target=target, using=using)
+            return once(cls, source, -moved, perform, key=key, target=target, using=using)
 
     @classmethod
     def reshape(
@@ -196,3 +219,38 @@ class SlotEntry(AbstractEntry):
         verbose_name = _("slot entry")
         verbose_name_plural = _("slot entries")
         default_permissions = ("view",)
+
+
+class SlotKey(models.Model):
+    """An idempotency key that was used for an operation on a slotted account, whichever slots that wrote."""
+
+    # Without constraints, which would lock the accounts' rows; nothing deletes an account, which has slots.
+    account = models.ForeignKey(
+        SlottedAccount,
+        on_delete=models.PROTECT,
+        related_name="keys",
+        db_constraint=False,
+        db_index=False,
+        verbose_name=_("account"),
+    )
+    target = models.ForeignKey(
+        SlottedAccount,
+        on_delete=models.PROTECT,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+        null=True,
+        verbose_name=_("target"),
+    )
+    idempotency_key = models.CharField(_("idempotency key"), max_length=LONGEST_KEY)
+
+    class Meta:
+        verbose_name = _("slot key")
+        verbose_name_plural = _("slot keys")
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["account", "idempotency_key"], name="%(app_label)s_%(class)s_once")
+        ]
+
+    def __str__(self) -> str:
+        return self.idempotency_key

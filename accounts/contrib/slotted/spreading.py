@@ -12,7 +12,7 @@ from django.db import connections
 from accounts.amounts import PLACES
 from accounts.bounded import Bounded
 from accounts.engine import compiled_by
-from accounts.engine.changes import Applied
+from accounts.engine.changes import Applied, Change
 from accounts.errors import InsufficientFunds
 
 __all__ = ["SHELF_LIFE", "add", "number_here", "shares", "size_of", "slot_here", "try_add"]
@@ -58,13 +58,13 @@ def number_here(size: int, using: str) -> int:
     return int(session or threading.get_native_id()) % size
 
 
-def add(model: type[Any], pk: Any, amount: Decimal, *, using: str) -> Applied:
+def add(model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, using: str) -> Applied:
     """Add a signed amount to the slot of this connection; return what that came to, of the slot."""
-    applied = try_add(model, pk, amount, using=using)
+    applied = try_add(model, pk, amount, key=key, using=using)
     if applied is None:
         # By the account's size now; here it is said why.
         slot = slot_here(model, pk, using=using)
-        (applied,) = slot.apply_many([(slot.pk, amount)], using=using)
+        (applied,) = slot.apply_many([Change(slot.pk, amount, key)], using=using)
     return applied
 
 
@@ -76,11 +76,11 @@ def slot_here(model: type[Any], pk: Any, *, using: str) -> Any:
 
 
 @compiled_by("accounts.contrib.slotted.compiled.try_add")
-def try_add(model: type[Any], pk: Any, amount: Decimal, *, using: str) -> Applied | None:
+def try_add(model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, using: str) -> Applied | None:
     """Add a signed amount to the slot of this connection; None, with nothing written, where that does not cover it."""
     slot = slot_here(model, pk, using=using)
     try:
-        (applied,) = slot.apply_many([(slot.pk, amount)], using=using)
+        (applied,) = slot.apply_many([Change(slot.pk, amount, key)], using=using)
     except InsufficientFunds:
         return None
     return cast("Applied", applied)

@@ -36,7 +36,12 @@ class Migration(migrations.Migration):
                 (
                     "state",
                     models.CharField(
-                        choices=[("pending", "pending"), ("applied", "applied"), ("refused", "refused")],
+                        choices=[
+                            ("pending", "pending"),
+                            ("applied", "applied"),
+                            ("refused", "refused"),
+                            ("failed", "failed"),
+                        ],
                         default="pending",
                         max_length=10,
                         verbose_name="state",
@@ -58,7 +63,9 @@ class Migration(migrations.Migration):
                 (
                     "refusal",
                     models.JSONField(
-                        help_text="The error that it was refused with.", null=True, verbose_name="refusal"
+                        help_text="The error that it was refused with, or failed with.",
+                        null=True,
+                        verbose_name="refusal",
                     ),
                 ),
                 (

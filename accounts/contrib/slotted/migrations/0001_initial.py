@@ -164,6 +164,44 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="SlotKey",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("idempotency_key", models.CharField(max_length=255, verbose_name="idempotency key")),
+                (
+                    "account",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="keys",
+                        to=f"{LABEL}.slottedaccount",
+                        verbose_name="account",
+                    ),
+                ),
+                (
+                    "target",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=f"{LABEL}.slottedaccount",
+                        verbose_name="target",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "slot key",
+                "verbose_name_plural": "slot keys",
+                "default_permissions": (),
+                "constraints": [
+                    models.UniqueConstraint(fields=("account", "idempotency_key"), name=f"{LABEL}_slotkey_once")
+                ],
+            },
+        ),
         migrations.AddConstraint(
             model_name="slottedaccount",
             constraint=models.CheckConstraint(

@@ -1,0 +1,85 @@
+"""Waiting for what changes come to: on PostgreSQL consumers notify, and those who wait listen."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import truncate_name
+
+from django_lockstep.locking.transactions import commits_each_statement
+
+__all__ = ["announce", "pausing"]
+
+_AT_ONCE = 100
+"""Changes in one notification, which holds 8,000 bytes."""
+_LONGEST_SILENCE = 1.0
+"""Seconds after which a listener looks all the same: a pooler may have given LISTEN to another session."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+"""Seconds between two looks of those who cannot listen; doubled with each one."""
+
+Pause = Callable[[float], None]
+
+
+def announce(model: type[Any], pks: list[Any], *, using: str) -> None:
+    """Tell those who wait for these changes that they are decided, as soon as the transaction commits."""
+    if connections[using].vendor != "postgresql":
+        return
+    with connections[using].cursor() as cursor:
+        for start in range(0, len(pks), _AT_ONCE):
+            payload = json.dumps([str(pk) for pk in pks[start : start + _AT_ONCE]])
+            cursor.execute("SELECT pg_notify(%s, %s)", [_channel(model), payload])
+
+
+@contextlib.contextmanager
+def pausing(change: Any, *, using: str) -> Iterator[Pause]:
+    """Return a function that pauses for so many seconds at most, or until it is worth looking at the change.
+
+    Listens on the connection of the calling thread. In a transaction, where no notification would arrive before its
+    end, and on other databases than PostgreSQL it sleeps.
+    """
+    connection = connections[using]
+    if connection.vendor != "postgresql" or not commits_each_statement(connection):
+        yield _sleeper()
+        return
+    channel = connection.ops.quote_name(_channel(type(change)))
+    _execute(connection, f"LISTEN {channel}")
+    try:
+        yield lambda left: _listen(connection, str(change.pk), min(left, _LONGEST_SILENCE))
+    finally:
+        # A connection that broke listens to nothing any more.
+        if connection.connection is not None and not connection.connection.closed:
+            _execute(connection, f"UNLISTEN {channel}")
+
+
+def _listen(connection: BaseDatabaseWrapper, pk: str, timeout: float) -> None:
+    with connection.wrap_database_errors:
+        for notification in connection.connection.notifies(timeout=timeout):
+            if pk in json.loads(notification.payload):
+                return
+
+
+def _sleeper() -> Pause:
+    pause = _FIRST_PAUSE
+
+    def sleep(left: float) -> None:
+        nonlocal pause
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+    return sleep
+
+
+def _execute(connection: BaseDatabaseWrapper, sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+def _channel(model: type[Any]) -> str:
+    """Return the channel of the queue's table; those that share one only look more often."""
+    return truncate_name(f"queued_{model._meta.db_table}".replace('"', ""), 63)
