@@ -187,8 +187,9 @@ def test_the_environment_is_one_of_those_it_names() -> None:
 
 LOCKING = """
     AddVersionGuard ConcurrencyError DeadlockDetected FieldConflict LockNotAvailable Merge RetriesExhausted
-    SerializationFailure StaleVersionError VersionField VersionedManager VersionedModel VersionedQuerySet ignore_versions
-    lock_row lock_rows merge_fields retry_on_conflict retrying transaction translated_errors verify_unchanged
+    SerializationFailure StaleVersionError VersionField VersionedManager VersionedModel VersionedQuerySet
+    ignore_versions lock_row lock_rows merge_fields retry_on_conflict retrying transaction translated_errors
+    verify_unchanged
 """
 
 LEASES = """
