@@ -274,7 +274,11 @@ class Serializable(Naive):
 
 
 class Advisory(Naive):
-    """A lock on the idea of the account instead of its row: right as long as all writers ask for it."""
+    """A lock on the idea of the account instead of its row: right only where every writer of it asks for this lock.
+
+    Whoever changes the account another way, by row locks, versions or plain SQL, does not wait for it, and what they
+    wrote is overwritten: money is lost. ``safe`` says what it is alone.
+    """
 
     name = "advisory"
     summary = "Takes a transaction-level advisory lock on the account's key before it reads the balance."
