@@ -1,4 +1,4 @@
-"""Which tests ``pytest`` leaves out by itself, so that it ends in three minutes, and by which mark they are chosen.
+"""Which tests ``pytest`` leaves out by itself, so that it ends in a few minutes, and by which mark they are chosen.
 
 What is left covers every room. A place is a folder, a module, or a test of one; ``browser`` is every test that opens a
 browser. ``pytest -m ""`` runs all of them, ``pytest -m slow`` those of one mark.
