@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from django.apps.registry import Apps
-from django.db import DatabaseError, connections, models
+from django.db import DatabaseError, OperationalError, connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.lab.anomalies.errors import AnomaliesError
@@ -20,6 +20,11 @@ START = {X: 10, Y: 20}
 
 _MARK = "Made by manage.py anomalies, which drops it at its end"
 _PATIENCE = "5s"
+_END_SESSIONS = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_locks
+WHERE relation = to_regclass('{table}') AND pid <> pg_backend_pid()
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
 
 
 class Item(models.Model):
@@ -58,7 +63,7 @@ def ground(using: str) -> Iterator[Callable[[], None]]:
             yield lambda: _run(wrapper, f"VACUUM {Item._meta.db_table}")
         finally:
             with _refusal_explained(using):
-                _drop(wrapper)
+                _drop_at_the_end(wrapper)
     finally:
         wrapper.close()
 
@@ -97,6 +102,15 @@ def _claim(wrapper: BaseDatabaseWrapper) -> None:
             raise AnomaliesError(
                 f"Database {wrapper.alias!r} has a table {table} that is not this command's: rename it"
             )
+
+
+def _drop_at_the_end(wrapper: BaseDatabaseWrapper) -> None:
+    try:
+        _drop(wrapper)
+    except OperationalError:
+        # The table is this process's alone: who still has it is an actor whose end an interrupt has prevented.
+        _run(wrapper, _END_SESSIONS.format(table=Item._meta.db_table))
+        _drop(wrapper)
 
 
 def _drop(wrapper: BaseDatabaseWrapper) -> None:

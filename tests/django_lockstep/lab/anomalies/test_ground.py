@@ -85,6 +85,16 @@ def test_a_table_of_somebody_else_is_left_alone() -> None:
         execute(f"DROP TABLE {TABLE}")
 
 
+def test_a_session_that_an_interrupt_left_open_does_not_keep_the_table(
+    other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_lockstep.lab.anomalies.ground._PATIENCE", "50ms")
+    other.begin()
+    with ground("default"):
+        other.run(execute, f"SELECT FROM {TABLE}")
+    assert not there()
+
+
 def test_two_do_not_share_the_table(other: Session) -> None:
     with ground("default"), pytest.raises(AnomaliesError, match="Another process"):
         other.run(lambda: ground("default").__enter__())
