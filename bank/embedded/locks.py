@@ -34,6 +34,14 @@ def try_take(path: Path) -> int | None:
     return None
 
 
+def is_free(path: Path) -> bool:
+    """Tell whether nobody holds the lock; raise OSError as ``take`` does."""
+    lock = try_take(path)
+    if lock is not None:
+        release(lock)
+    return lock is not None
+
+
 def try_exclusive(lock: int) -> bool:
     """Turn a shared lock into the exclusive one; where others hold it return False (and the lock may be lost)."""
     try:

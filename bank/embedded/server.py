@@ -61,9 +61,7 @@ def ensure_running(folder: Folder, lock: Path) -> dict[str, str]:
 
 def stop(folder: Folder, lock: Path) -> None:
     """Stop the server that ``ensure_running`` started, in this process or another; leave any other one alone."""
-    proof = locks.try_take(lock)
-    if proof is not None:
-        locks.release(proof)
+    if locks.is_free(lock):
         return
     address = postmaster.address(folder)
     if address and postmaster.answer(address) is not pq.Ping.NO_RESPONSE:

@@ -72,7 +72,4 @@ def _is_over(folder: Folder, lock_folder: Path) -> bool:
             server.stop(folder, lock_folder / "server")
         finally:
             locks.release(unused)
-    gone = locks.try_take(lock_folder / "server")
-    if gone is not None:
-        locks.release(gone)
-    return gone is not None
+    return locks.is_free(lock_folder / "server")

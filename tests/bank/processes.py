@@ -114,10 +114,7 @@ def moved(pgdata: Path, folder: Path) -> Iterator[Path]:
 
 def lock_is_free(pgdata: Path, name: str) -> bool:
     """Tell whether nobody holds one of the folder's locks."""
-    lock = locks.try_take(pgdata.with_name(pgdata.name + ".locks") / name)
-    if lock is not None:
-        locks.release(lock)
-    return lock is not None
+    return locks.is_free(pgdata.with_name(pgdata.name + ".locks") / name)
 
 
 def server_is_gone(pgdata: Path) -> bool:

@@ -13,8 +13,8 @@ from django.conf import settings
 from django.db import OperationalError, connection
 
 
-def configure(pgdata: str) -> None:
-    """Set Django up with the embedded server and nothing else."""
+def configure(pgdata: str, **database: object) -> None:
+    """Set Django up with the embedded server and nothing else; ``database`` is what else its settings say."""
     settings.configure(
         DATABASES={
             "default": {
@@ -22,6 +22,7 @@ def configure(pgdata: str) -> None:
                 "NAME": "bank",
                 "PGDATA": pgdata,
                 "USER": os.environ.get("EMBEDDED_ROLE", ""),
+                **database,
             }
         },
         USE_TZ=True,
@@ -55,19 +56,7 @@ def user(pgdata: str) -> None:
 
 def pooled(pgdata: str) -> None:
     """Do what ``user`` does with connections of a pool that is more patient than any test."""
-    settings.configure(
-        DATABASES={
-            "default": {
-                "ENGINE": "bank.embedded",
-                "NAME": "bank",
-                "PGDATA": pgdata,
-                "CONN_HEALTH_CHECKS": True,
-                "OPTIONS": {"pool": {"min_size": 1, "timeout": 600}},
-            }
-        },
-        USE_TZ=True,
-    )
-    django.setup()
+    configure(pgdata, CONN_HEALTH_CHECKS=True, OPTIONS={"pool": {"min_size": 1, "timeout": 600}})
     for line in sys.stdin:
         tell({"value": ask(json.loads(line))})
         connection.close()

@@ -53,21 +53,25 @@ class OutsideSession:
         self._wrapper.ensure_connection()
         self.driver: Any = self._wrapper.connection
         try:
-            self._check_address()
-            self.superuser, self.skips_triggers = self.driver.execute(_rights(self.driver)).fetchone()
+            self.superuser, self.skips_triggers = self._rights()
         except NotExplorable:
             self._wrapper.close()
             raise
         self.pooled = "pool" in self._wrapper.settings_dict["OPTIONS"]
         self.driver.pgconn.prepare(BLOCKED, _BLOCKED.encode())
 
-    def _check_address(self) -> None:
-        """Raise `NotExplorable` if the session is not the one it seems to be."""
-        if self.driver.execute("SELECT pg_backend_pid()").fetchone()[0] != self.driver.info.backend_pid:
+    def _rights(self) -> tuple[bool, bool]:
+        """Return whether the session may do everything, and whether it may put rows back without triggers.
+
+        Raises `NotExplorable` if it is not the session that it seems to be.
+        """
+        superuser, skips_triggers, pid = self.driver.execute(_asked_rights(self.driver.info)).fetchone()
+        if pid != self.driver.info.backend_pid:
             raise NotExplorable(
                 f"Database {self._wrapper.alias!r} is reached through a connection pooler, so that the server cannot "
                 "be asked which session waits for which; the explorer needs the server's own address"
             )
+        return superuser, skips_triggers
 
     @property
     def holder(self) -> Any:
@@ -130,11 +134,12 @@ def catalog_of(session: OutsideSession) -> Catalog:
     return catalog
 
 
-def _rights(driver: Any) -> str:
-    """Return the query for whether a session may do everything, and whether it may put rows back without triggers.
+def _asked_rights(info: Any) -> str:
+    """Return the query for a session's rights, and for its process.
 
-    PostgreSQL 15 can grant the latter: ``GRANT SET ON PARAMETER session_replication_role TO role``.
+    PostgreSQL 15 can grant the second: ``GRANT SET ON PARAMETER session_replication_role TO role``.
     """
     superuser = "current_setting('is_superuser')::bool"
     granted = "has_parameter_privilege('session_replication_role', 'SET')"
-    return f"SELECT {superuser}, {granted if driver.info.server_version >= 150000 else superuser}"
+    skips_triggers = granted if info.server_version >= 150000 else superuser
+    return f"SELECT {superuser}, {skips_triggers}, pg_backend_pid()"
