@@ -16,7 +16,7 @@ from accounts.engine.obstacles import customisations, has_listeners, saves_are_h
 from accounts.errors import AccountError
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.rows import lock_rows
-from django_lockstep.locking.writes import touched
+from django_lockstep.locking.writes import auto_now_values
 
 __all__ = ["Plan", "apply_many"]
 
@@ -131,7 +131,7 @@ def _overwrite(account: Any, outcome: Applied, using: str) -> None:
     model = type(account)
     # The version says once more what the lock is for: on databases without row locks nothing else would.
     rows = model._base_manager.using(using).filter(pk=account.pk, version=account.version)
-    if not rows.update(**touched(model), balance=outcome.balance_after, version=outcome.version_after):
+    if not rows.update(**auto_now_values(model), balance=outcome.balance_after, version=outcome.version_after):
         raise StaleVersionError(model=model, pk=account.pk, expected=account.version, target=account)
 
 

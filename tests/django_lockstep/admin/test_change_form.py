@@ -63,7 +63,7 @@ class TestRefused:
         data = fill(admin_client.get(url(seat)), without=("_seen",), guest="Bob") | ({"_seen": token} if token else {})
         response = admin_client.post(url(seat), data)
         assert response.status_code == 200
-        assert "Nothing was saved, because the form did not say which version" in text_of(response)
+        assert "Nothing was saved: the form did not contain the version" in text_of(response)
         assert (fill(response)["guest"], stored(seat).guest) == (["Bob"], "Ada")
 
     def test_it_can_be_compared_and_saved_then(self, admin_client: Client, seat: Seat) -> None:

@@ -42,7 +42,7 @@ class TestEditing:
         response = edit(admin_client, page, form__0__guest="Ann", form__1__guest="Ben")
         text = text_of(response)
         assert (response.status_code, guests()) == (409, ["Eve", "Ben", "Cid"])
-        assert f"These were saved: Seat object ({seats[1].pk})." in text
+        assert f"Saved: Seat object ({seats[1].pk})." in text
         assert f"Seat in row 1: Seat object ({seats[0].pk})" in text
         assert "Guest Please choose Ada Eve Ann" in text
         assert "1 seat was changed successfully." in text
@@ -133,7 +133,7 @@ class TestActions:
         change(Seat, seats[0].pk, guest="Eve")
         response = act(admin_client, page, "give_away", *seats[:2])
         assert (response.status_code, guests()) == (409, ["Eve", "Bea", "Cid"])
-        assert f"Seat object ({seats[0].pk}) It was shown in version 1 and has version 2 now." in text_of(response)
+        assert f"Seat object ({seats[0].pk}) Version 1 was shown; the current version is 2." in text_of(response)
         assert "Guest Ada Eve" in text_of(response)
         assert f"Seat object ({seats[1].pk})" not in text_of(response)
 
