@@ -29,7 +29,7 @@ def loss(verdict: Verdict, *, brief: bool = False) -> str:
             (verdict.lost_updates, f"lost {verdict.lost_updates:,} of {updates}"),
             (verdict.overdrawn_accounts, f"paid out {verdict.overdrawn_by:,.2f} more than was covered"),
             (verdict.money_lost, f"left the balance wrong by {verdict.money_lost:,.2f}"),
-            (verdict.unexpected, f"left entries that nobody was told of ({verdict.unexpected:,})"),
+            (verdict.unexpected, f"left {verdict.unexpected:,} entries of changes that were not acknowledged"),
         )
         if number
     ]

@@ -10,8 +10,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from accounts.models import Account, Entry
-from accounts.races.ground import Ground, PurgeError
-from accounts.races.remains import Remains, held, new_name
+from accounts.races.fixture import Fixture, PurgeError
+from accounts.races.leftovers import Leftovers, mark_running, new_name
 from accounts.strategies import STRATEGIES
 from tests.accounts.races.commands import any_left, sessions, simulating
 from tests.support.factories import AccountFactory
@@ -21,20 +21,20 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def left_behind(name: str = "") -> str:
-    ground = Ground.make(Account, using="default", name=name or new_name())
-    (pk,) = ground.open_accounts(1, balance=Decimal(100), overdraft_limit=Decimal(0))
+    fixture = Fixture.make(Account, using="default", name=name or new_name())
+    (pk,) = fixture.open_accounts(1, balance=Decimal(100), overdraft_limit=Decimal(0))
     STRATEGIES["pessimistic"].deposit(pk, 1)
-    return str(ground.user.get_username())
+    return str(fixture.user.get_username())
 
 
-def found() -> list[Remains]:
-    return list(Remains.found(Account, using="default"))
+def found() -> list[Leftovers]:
+    return list(Leftovers.found(Account, using="default"))
 
 
 def test_remains_are_found_and_removed() -> None:
     names = [left_behind(), left_behind()]
-    assert [remains.name for remains in found()] == names
-    assert [remains.remove() for remains in found()] == [True, True]
+    assert [leftovers.name for leftovers in found()] == names
+    assert [leftovers.remove() for leftovers in found()] == [True, True]
     assert not Entry.objects.exists()
     assert found() == []
 
@@ -49,9 +49,9 @@ def test_others_are_not_found() -> None:
 def test_a_run_that_lives_keeps_its_rows(other: Session) -> None:
     name = left_behind()
     other.run(hold, name)
-    assert [remains.remove() for remains in found()] == [False]
+    assert [leftovers.remove() for leftovers in found()] == [False]
     other.run(release, name)
-    assert [remains.remove() for remains in found()] == [True]
+    assert [leftovers.remove() for leftovers in found()] == [True]
 
 
 def hold(name: str) -> None:
@@ -67,9 +67,9 @@ def release(name: str) -> None:
 def test_workers_that_live_keep_the_rows_of_a_parent_that_died(other: Session) -> None:
     name = left_behind()
     other.run(call, f"{name}-00001")
-    assert [remains.remove() for remains in found()] == [False]
+    assert [leftovers.remove() for leftovers in found()] == [False]
     other.run(call, "")
-    assert [remains.remove() for remains in found()] == [True]
+    assert [leftovers.remove() for leftovers in found()] == [True]
 
 
 def call(name: str) -> None:
@@ -79,7 +79,7 @@ def call(name: str) -> None:
 
 def test_the_living_hold_their_lock_and_give_it_back(other: Session) -> None:
     name = new_name()
-    with held(name, using="default"):
+    with mark_running(name, using="default"):
         assert not other.run(try_to_hold, name)
     assert other.run(try_to_hold, name)
     other.run(release, name)
@@ -94,7 +94,7 @@ def try_to_hold(name: str) -> bool:
 def test_what_a_killed_run_left_is_removed_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     with simulating("--duration", "600", "--workers", "2", "--strategies", "pessimistic") as process:
         call_command("simulate", clean=True)
-        assert "its run is alive, so it stays" in capsys.readouterr().out
+        assert "skipped: still running" in capsys.readouterr().out
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         until(lambda: not any_left(process.pid), "the end of all processes")
@@ -103,16 +103,16 @@ def test_what_a_killed_run_left_is_removed_by_the_command(capsys: pytest.Capture
     assert "removed" in capsys.readouterr().out
     assert not Entry.objects.exists()
     call_command("simulate", clean=True)
-    assert "No simulation has left anything behind." in capsys.readouterr().out
+    assert "There are no leftovers of simulations." in capsys.readouterr().out
 
 
 def test_what_cannot_be_removed_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     name = left_behind()
 
-    def fail(ground: Ground) -> None:
+    def fail(fixture: Fixture) -> None:
         raise PurgeError("somebody is in the way")
 
-    monkeypatch.setattr(Ground, "purge", fail)
+    monkeypatch.setattr(Fixture, "purge", fail)
     with pytest.raises(CommandError, match=f"Could not remove {name}"):
         call_command("simulate", clean=True)
     assert "somebody is in the way" in capsys.readouterr().err

@@ -10,28 +10,28 @@ from typing import Protocol
 from django.db import InterfaceError, OperationalError, connections
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.simulator.desk import Desk
+from django_lockstep.lab.simulator.channel import WorkerChannel
 from django_lockstep.lab.simulator.tally import Operation, Tally
 
-__all__ = ["Client", "Load", "Shift"]
+__all__ = ["Client", "Load", "LoadTask"]
 
-_AT_ONCE = 256
-"""Operations that are counted together: between two calls of the database the processor's caches hold other things."""
-_SERVER_GOES_DOWN = {"57P01", "57P02", "57P03"}
+_BATCH = 256
+"""Operations that are counted together: between two calls to the database the processor's caches hold other code."""
+_SERVER_SHUTDOWN = {"57P01", "57P02", "57P03"}
 
 
 class Client(Protocol):
     """A worker's side of a load."""
 
     refusals: tuple[type[Exception], ...]
-    """Errors that are an answer, such as too little money, and no failure."""
+    """Errors that are a correct answer, such as insufficient funds, and not a failure."""
     conflicts: int
-    """Attempts that were repeated because somebody else was faster."""
+    """Attempts that were repeated because of a conflict with another worker."""
     deadlocks: int
     """Attempts that were repeated because of a deadlock."""
 
-    def draw(self) -> Operation:
-        """Return the next operation."""
+    def next_operation(self) -> Operation:
+        """Return what to do next; not part of the measured time."""
         ...
 
 
@@ -44,7 +44,7 @@ class Load(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
+class LoadTask:
     """A worker's task: a load, for a time or for a number of operations."""
 
     load: Load
@@ -60,38 +60,38 @@ class Shift:
     think_time: float
     """Seconds to wait between two operations."""
 
-    def __call__(self, desk: Desk) -> Tally:
-        """Meet the others, work, and return what came of it."""
+    def __call__(self, channel: WorkerChannel) -> Tally:
+        """Wait for the other workers, perform the operations, and return the counts."""
         with self.load.client(self.worker) as client:
-            desk.meet()
-            tally = self._work(client, desk)
+            channel.wait_at_barrier()
+            tally = self._work(client, channel)
             tally.conflicts, tally.retried_deadlocks = client.conflicts, client.deadlocks
             return tally
 
-    def _work(self, client: Client, desk: Desk) -> Tally:
+    def _work(self, client: Client, channel: WorkerChannel) -> Tally:
         clock, tally = time.perf_counter_ns, Tally()
         tally.started = tally.ended = clock()
         end = tally.started + int(self.seconds * 1e9) if self.seconds is not None else None
         left = self.operations if self.operations is not None else -1
         done: list[tuple[Operation | None, int]] = []
-        while left and (end is None or tally.ended < end) and not desk.stopping:
-            operation = client.draw()
-            begun = clock()
+        while left and (end is None or tally.ended < end) and not channel.stopping:
+            operation = client.next_operation()
+            before = clock()
             succeeded = self._perform(operation, client=client, tally=tally)
             tally.ended = clock()
-            done.append((operation if succeeded else None, tally.ended - begun))
-            if len(done) == _AT_ONCE:
-                tally.settle(done)
+            done.append((operation if succeeded else None, tally.ended - before))
+            if len(done) == _BATCH:
+                tally.record(done)
                 done.clear()
-            desk.beat()
+            channel.count_completed()
             left -= 1
             if self.think_time and left:
-                desk.pause(min(self.think_time, (end - clock()) / 1e9) if end else self.think_time)
-        tally.settle(done)
+                channel.pause(min(self.think_time, (end - clock()) / 1e9) if end else self.think_time)
+        tally.record(done)
         return tally
 
     def _perform(self, operation: Operation, *, client: Client, tally: Tally) -> bool:
-        """Carry it out and count what went otherwise; return whether it succeeded."""
+        """Perform it and count a refusal or an error; return whether it succeeded."""
         try:
             operation.perform()
         except client.refusals:
@@ -111,4 +111,4 @@ def _is_in_doubt(error: Exception) -> bool:
     if not isinstance(error, OperationalError | InterfaceError):
         return False
     sqlstate = sqlstate_of(error)
-    return sqlstate is None or sqlstate.startswith("08") or sqlstate in _SERVER_GOES_DOWN
+    return sqlstate is None or sqlstate.startswith("08") or sqlstate in _SERVER_SHUTDOWN

@@ -8,10 +8,10 @@ from typing import Any
 
 from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
 from django_lockstep.lab.simulator.audit import Verdict
-from django_lockstep.lab.simulator.plan import Plan
-from django_lockstep.lab.simulator.report import Latency, LoadReport, Row
-from django_lockstep.lab.simulator.rounds import Ending, StoryReport, StoryRow
-from django_lockstep.lab.simulator.sweep import Point, Sweep, SweepReport, advice_on_sweep
+from django_lockstep.lab.simulator.load_plan import LoadPlan
+from django_lockstep.lab.simulator.report import Latency, LoadReport, LoadRow
+from django_lockstep.lab.simulator.stories import Ending, StoryReport, StoryRow
+from django_lockstep.lab.simulator.sweep import SizeResult, Sweep, SweepReport, advice_on_sweep
 
 ENVIRONMENT = {
     "database": "PostgreSQL 18.4",
@@ -31,9 +31,9 @@ LOAD = {
 LOST = Verdict(entries=1000, overwritten=812, money_lost=Decimal("3212.50"), money_difference=Decimal("-3212.50"))
 
 
-def row(strategy: str, *, rate: float = 100.0, p99: float | None = 10.0, **changes: Any) -> Row:
+def row(strategy: str, *, rate: float = 100.0, p99: float | None = 10.0, **changes: Any) -> LoadRow:
     """Return the row of a strategy that is safe and right, unless the changes say otherwise."""
-    plain = Row(
+    plain = LoadRow(
         strategy=strategy,
         safe=True,
         guarantee=f"{strategy} guards.",
@@ -50,22 +50,22 @@ def row(strategy: str, *, rate: float = 100.0, p99: float | None = 10.0, **chang
         conflicts=0,
         deadlocks=0,
         fairness=0.99,
-        casualties=(),
+        worker_failures=(),
         cut_short=False,
     )
     return replace(plain, **changes)
 
 
-def naive(**changes: Any) -> Row:
+def naive(**changes: Any) -> LoadRow:
     """Return a row that lost updates, and had not claimed otherwise."""
     return row("naive", **{"safe": False, "verdict": LOST, **changes})
 
 
-def load_report(*rows: Row, **changes: Any) -> LoadReport:
+def load_report(*rows: LoadRow, **changes: Any) -> LoadReport:
     """Return a report of these rows."""
     plain = LoadReport(
         environment=ENVIRONMENT,
-        plan=Plan(),
+        plan=LoadPlan(),
         load=LOAD,
         planned=tuple(row.strategy for row in rows),
         rows=rows,
@@ -74,13 +74,13 @@ def load_report(*rows: Row, **changes: Any) -> LoadReport:
     return replace(plain, **changes)
 
 
-def sweep_report(*points: Point, values: tuple[int, ...] = (), **changes: Any) -> SweepReport:
+def sweep_report(*points: SizeResult, values: tuple[int, ...] = (), **changes: Any) -> SweepReport:
     """Return a report of these points, over numbers of workers."""
     sweep = Sweep(axis="workers", values=values or tuple(point.value for point in points))
     plain = SweepReport(
         environment=ENVIRONMENT,
         sweep=sweep,
-        plan=Plan(),
+        plan=LoadPlan(),
         load=LOAD,
         planned=tuple(dict.fromkeys(row.strategy for point in points for row in point.rows)),
         points=points,
@@ -90,28 +90,28 @@ def sweep_report(*points: Point, values: tuple[int, ...] = (), **changes: Any) -
 
 
 def ending(
-    observed: str = "120.00", *, rounds: int = 200, broken: bool = False, outcomes: dict[str, str] | None = None
+    observed: str = "120.00", *, runs: int = 200, broken: bool = False, outcomes: dict[str, str] | None = None
 ) -> Ending:
     """Return an ending; both actors pass unless the outcomes say otherwise."""
     return Ending(
         observed=observed,
         outcomes={"withdraw 30": "passed", "deposit 50": "passed", **(outcomes or {})},
         broken=broken,
-        rounds=rounds,
+        runs=runs,
     )
 
 
 def story_row(strategy: str, *endings: Ending, **changes: Any) -> StoryRow:
     """Return the row of a strategy that is safe, right or wrong as its endings are."""
-    broken = sum(ending.rounds for ending in endings if ending.broken)
+    broken = sum(ending.runs for ending in endings if ending.broken)
     plain = StoryRow(
         strategy=strategy,
         safe=True,
         status="lost" if broken else "correct",
-        rounds=sum(ending.rounds for ending in endings),
+        runs=sum(ending.runs for ending in endings),
         broken=broken,
         endings=endings,
-        casualties=(),
+        worker_failures=(),
         cut_short=False,
     )
     return replace(plain, **changes)
@@ -124,7 +124,7 @@ def story_report(*rows: StoryRow, **changes: Any) -> StoryReport:
         story="lost-update",
         text="Two change one balance.",
         promise="Both count.",
-        rounds=200,
+        runs=200,
         planned=tuple(row.strategy for row in rows),
         rows=rows,
         advice=advice_on_story(rows),

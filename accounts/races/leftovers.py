@@ -1,4 +1,4 @@
-"""What simulations have left behind that were killed or told to keep their rows, and how to know that they are over.
+"""Rows left behind by simulations that were killed, or run with ``--keep``, and how to know that the run is over.
 
 A run holds an advisory lock, named as its user, on its own connection from before the user is there until all is
 removed; its workers' sessions carry the same name. Who gets the lock and sees no such session may remove the rows. A
@@ -17,10 +17,10 @@ from django.contrib.auth import get_user_model
 from django.db import DatabaseError, connections
 
 from accounts.models import AbstractAccount
-from accounts.races.ground import Ground
+from accounts.races.fixture import Fixture
 from django_lockstep.lab.simulator.database import require_row_locks, require_tables
 
-__all__ = ["Remains", "held", "new_name"]
+__all__ = ["Leftovers", "mark_running", "new_name"]
 
 _NAME = "simulate-{}"
 _PATTERN = "^" + _NAME.format("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}") + "$"
@@ -33,8 +33,8 @@ def new_name() -> str:
 
 
 @contextlib.contextmanager
-def held(name: str, *, using: str) -> Iterator[None]:
-    """Show that the run of this name is alive, for the length of a block."""
+def mark_running(name: str, *, using: str) -> Iterator[None]:
+    """Mark the run of this name as alive, for the length of a block."""
     with connections[using].cursor() as cursor:
         cursor.execute(f"SELECT pg_advisory_lock({_KEY})", [name])
     try:
@@ -44,14 +44,14 @@ def held(name: str, *, using: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remains:
+class Leftovers:
     """The rows of a run that may be over."""
 
-    ground: Ground
+    fixture: Fixture
     """Its user, with the accounts."""
 
     @classmethod
-    def found(cls, model: type[AbstractAccount], *, using: str) -> Iterator[Remains]:
+    def found(cls, model: type[AbstractAccount], *, using: str) -> Iterator[Leftovers]:
         """Yield those of all runs in this database. Raises `SimulationError` where it is none for simulations."""
         require_row_locks(using)
         users = get_user_model()
@@ -59,16 +59,16 @@ class Remains:
         named = users._base_manager.using(using).filter(**{f"{users.USERNAME_FIELD}__regex": _PATTERN})
         for user in named.order_by("pk"):
             if not user.has_usable_password():
-                yield cls(ground=Ground(model=model, using=using, user=user))
+                yield cls(fixture=Fixture(model=model, using=using, user=user))
 
     @property
     def name(self) -> str:
         """The run's name."""
-        return str(self.ground.user.get_username())
+        return str(self.fixture.user.get_username())
 
     def remove(self) -> bool:
-        """Remove them, unless the run is alive; return whether. Raises `PurgeError` as `Ground.purge` does."""
-        using = self.ground.using
+        """Remove them, unless the run is alive; return whether. Raises `PurgeError` as `Fixture.purge` does."""
+        using = self.fixture.using
         with connections[using].cursor() as cursor:
             cursor.execute(f"SELECT pg_try_advisory_lock({_KEY})", [self.name])
             if not cursor.fetchone()[0]:
@@ -80,7 +80,7 @@ class Remains:
                 )
                 over = not cursor.fetchone()[0]
                 if over:
-                    self.ground.purge()
+                    self.fixture.purge()
             finally:
                 _release(self.name, using=using)
         return over

@@ -1,4 +1,4 @@
-"""The rows that a simulation works on: made for it, and removed after it."""
+"""The rows that a simulation works on, created for it and removed after it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accounts.models import AbstractAccount
 from accounts.operations import AppendOnly
 from django_lockstep.locking.triggers import trigger_name
 
-__all__ = ["Ground", "PurgeError"]
+__all__ = ["Fixture", "PurgeError"]
 
 _BATCH = 20_000
 """Entries removed in one transaction, which keeps others from writing to the table for some 50 ms."""
@@ -26,7 +26,7 @@ class PurgeError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Fixture:
     """A user of its own, whose accounts the simulation opens."""
 
     model: type[AbstractAccount]
@@ -37,7 +37,7 @@ class Ground:
     """The owner of all accounts."""
 
     @classmethod
-    def make(cls, model: type[AbstractAccount], *, using: str, name: str) -> Ground:
+    def make(cls, model: type[AbstractAccount], *, using: str, name: str) -> Fixture:
         """Create the user of this name: one who cannot log in."""
         user_model = get_user_model()
         user = user_model(**{user_model.USERNAME_FIELD: name})
