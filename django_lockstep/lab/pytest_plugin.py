@@ -68,7 +68,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """List the races that hold, where asked for; the numbers are properties of their tests, in reports, too."""
     if not config.getoption("--race-verbose"):
         return
-    from django_lockstep.lab.explorer.measure import counted
+    from django_lockstep.lab.explorer.text_width import counted
 
     terminalreporter.section("races that hold")
     for report in terminalreporter.stats.get("passed", ()):
@@ -162,10 +162,10 @@ class RaceFixture:
         """Return the timeline, or where it is."""
         from django_lockstep.lab.explorer import explain, svg, timeline
         from django_lockstep.lab.explorer.reports import Chapter, as_html, as_json
-        from django_lockstep.lab.explorer.timelines import fitting
+        from django_lockstep.lab.explorer.timelines import fitting_width
 
         if self._timeline == "text":
-            return timeline(run, width=fitting(self._width, run))
+            return timeline(run, width=fitting_width(self._width, run))
         chapter = Chapter(name=self._name, exploration=found, runs=(run,), as_expected=False)
         if self._timeline == "json":
             return as_json([chapter])

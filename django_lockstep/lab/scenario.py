@@ -56,12 +56,12 @@ class Scenario:
             object.__setattr__(self, name, value)  # frozen
 
     def objection(
-        self, made: Any, results: Mapping[str, Any] = _NOTHING, errors: Mapping[str, BaseException] = _NOTHING
+        self, fixture: Any, results: Mapping[str, Any] = _NOTHING, errors: Mapping[str, BaseException] = _NOTHING
     ) -> str:
         """Return what the invariant has against the end, or nothing; nothing without an invariant."""
         if self.invariant is None:
             return ""
-        given = (made, results, errors) if _takes_three(self.invariant) else (made,)
+        given = (fixture, results, errors) if _takes_three(self.invariant) else (fixture,)
         try:
             held = self.invariant(*given)
         except AssertionError as error:

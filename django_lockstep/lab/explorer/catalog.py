@@ -105,7 +105,7 @@ class Catalog:
         """Names of functions of the database's own that may do anything."""
         self.rekeyed: set[str] = set()
         """Tables whose keys a statement changes: whoever waits for a row may then hold it under another key."""
-        self.understood: dict[Any, Any] = {}
+        self.parsed: dict[Any, Any] = {}
         """What statements came to that were understood with these tables."""
 
     @classmethod
@@ -128,13 +128,13 @@ class Catalog:
         """Note tables whose keys change; from now on their keys tell no two rows apart."""
         if not self.rekeyed.issuperset(names):
             self.rekeyed.update(names)
-            self.understood.clear()
+            self.parsed.clear()
 
     def forget_rekeyed(self) -> None:
         """Begin anew with statements that were not met yet."""
         if self.rekeyed:
             self.rekeyed.clear()
-            self.understood.clear()
+            self.parsed.clear()
 
     def consequences(self, name: str, verb: str) -> Consequences:
         """Return what a statement of this verb does beyond the rows that it names; an UPDATE: to columns of keys."""

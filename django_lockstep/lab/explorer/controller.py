@@ -10,20 +10,20 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.crew import Event, dismiss, hire
+from django_lockstep.lab.explorer.actors import Event, acquire_actor, release_actor
+from django_lockstep.lab.explorer.deadlock_policy import DeadlockPolicy
 from django_lockstep.lab.explorer.differences import other_statements
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, Stuck
+from django_lockstep.lab.explorer.fairness import FairScheduler
 from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
 from django_lockstep.lab.explorer.limits import Limits
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
-from django_lockstep.lab.explorer.rests import Rests
 from django_lockstep.lab.explorer.search import Move
 from django_lockstep.lab.explorer.server import Server
-from django_lockstep.lab.explorer.trace import Begun, Trace
+from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.transactions import Transaction
 from django_lockstep.lab.explorer.unwinding import Unwinding
-from django_lockstep.lab.explorer.victims import Victims
 from django_lockstep.lab.explorer.waits import Waits, has_cycle, met_by_chance, overtaken
 
 __all__ = ["Chooser", "Controller"]
@@ -55,35 +55,36 @@ class Controller:
         *,
         server: Callable[[str], Server],
         database: Hashable,
-        patience: float,
+        step_timeout: float,
         victim: str,
     ) -> None:
         self._database = database
         self.events: SimpleQueue[Event] = SimpleQueue()
-        self._victims = Victims(last_loses=victim == "last")
-        settings = f"SET deadlock_timeout = '{self._victims.at_first}'; SET synchronous_commit = off; {_ONE_PLAN}"
+        self._deadlock_policy = DeadlockPolicy(last_loses=victim == "last")
+        timeout = self._deadlock_policy.initial_timeout
+        settings = f"SET deadlock_timeout = '{timeout}'; SET synchronous_commit = off; {_ONE_PLAN}"
         self.actors = [
-            hire(index, name, database=database, events=self.events, settings=settings)
+            acquire_actor(index, name, database=database, events=self.events, settings=settings)
             for index, name in enumerate(names)
         ]
         self._server = server
         self._names = tuple(names)
-        self.patience = patience
+        self.step_timeout = step_timeout
         self.limits = Limits()
         self._polling: set[str] = set()
         self._unwinding = Unwinding(self.actors, events=self.events, server=server)
         self._in_turn = False
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._ready: dict[int, Operation] = {}
         self._waiting: dict[int, frozenset[int]] = {}
         self._running: set[int] = set()
-        self._current: dict[int, Begun] = {}
+        self._current: dict[int, StepRecord] = {}
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._overlap = Overlap()
-        self._victims.forget()
-        self._rests = Rests(self._polling)
+        self._deadlock_policy.reset()
+        self._fairness = FairScheduler(self._polling)
         self._released = False
         """Whether a lock may have been given up since the server was last asked who waits."""
         self._trace = Trace()
@@ -98,7 +99,7 @@ class Controller:
         for actor in self.actors:
             actor.start(actor.connect, alias)
             self._running.add(actor.index)
-        return self._settle
+        return self._wait_until_settled
 
     # One run
 
@@ -117,15 +118,15 @@ class Controller:
         ``expected`` is the run before: as long as the moves are the same, the statements have to be, too. Raises
         `Nondeterminism` where they are not, `Overtaken` where waiters have to go on ``in_turn`` and do not; `Stuck`.
         """
-        self._forget()
+        self._reset()
         self._in_turn = in_turn
         for actor, function in zip(self.actors, functions, strict=True):
             actor.start(function, argument)
             self._running.add(actor.index)
-            self._settle()
+            self._wait_until_settled()
         while self._ready:
-            able, over = self._rests.able(self._ready), self.limits.is_over(self._trace, self._names)
-            chosen = None if over else chooser.choose(able)
+            enabled, over = self._fairness.enabled(self._ready), self.limits.is_over(self._trace, self._names)
+            chosen = None if over else chooser.choose(enabled)
             if chosen is None:
                 self._trace.complete = False
                 self.abandon()
@@ -133,25 +134,25 @@ class Controller:
             self._note_state(expected)
             move = self._move(chosen)
             self._trace.moves.append(move)
-            self._trace.rests += self._rests.note(chosen, self._current[chosen].operation)
+            self._trace.yields += self._fairness.note(chosen, self._current[chosen].operation)
             record(move)
         return self._trace
 
     def _note_state(self, expected: Trace | None) -> None:
         trace = self._trace
         number = len(trace.moves)
-        trace.enabled.append(tuple(sorted(self._rests.able(self._ready))))
-        trace.pending.append({i: (self._described(one, i), one.origin) for i, one in sorted(self._ready.items())})
+        trace.enabled.append(tuple(sorted(self._fairness.enabled(self._ready))))
+        trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(self._ready.items())})
         if expected and expected.actors[:number] == trace.actors and number < len(expected.pending):
             before, now = expected.pending[number], trace.pending[number]
             if {i: text for i, (text, _) in before.items()} != {i: text for i, (text, _) in now.items()}:
                 raise Nondeterminism(other_statements(self._names, number, before, now))
 
-    def _described(self, operation: Operation, actor: int) -> str:
-        if operation.described is None:  # asked again at each move until it is let go
+    def _signature(self, operation: Operation, actor: int) -> str:
+        if operation.signature is None:  # asked again at each move until it is let go
             touched = self._transaction(actor, operation).statement(operation)
-            operation.described = f"{operation.template} {touched.rows}"
-        return operation.described
+            operation.signature = f"{operation.template} {touched.rows}"
+        return operation.signature
 
     def _transaction(self, actor: int, operation: Operation) -> Transaction:
         key = (actor, operation.alias)
@@ -164,21 +165,21 @@ class Controller:
     def _move(self, chosen: int) -> Move:
         operation = self._ready[chosen]
         transaction = self._transaction(chosen, operation)
-        self._prepare(chosen, operation, transaction)
+        self._save_tables(chosen, operation, transaction)
         del self._ready[chosen]
         transaction.begin(operation)
         number = len(self._trace.moves)
-        begun = Begun(actor=chosen, number=number, operation=operation)
-        self._trace.steps.append(begun)
-        self._current[chosen] = begun
+        step = StepRecord(actor=chosen, number=number, operation=operation)
+        self._trace.steps.append(step)
+        self._current[chosen] = step
         waiting = dict(self._waiting)
         self._running.add(chosen)
         pause = _AT_ONCE if self._expects_wait(chosen, operation) else _QUICK
-        self.actors[chosen].go(self._victims.aside(chosen, operation, waiting=self._waiting))
-        self._settle(pause)
-        return self._made(chosen, number, was_waiting=waiting)
+        self.actors[chosen].go(self._deadlock_policy.timeout_statement(chosen, operation, waiting=self._waiting))
+        self._wait_until_settled(pause)
+        return self._build_move(chosen, number, was_waiting=waiting)
 
-    def _prepare(self, chosen: int, operation: Operation, transaction: Transaction) -> None:
+    def _save_tables(self, chosen: int, operation: Operation, transaction: Transaction) -> None:
         """Copy what is about to be written for the first time, and note what the session may keep."""
         server = self._server(operation.alias)
         statement = transaction.statement(operation)
@@ -197,17 +198,17 @@ class Controller:
             if actor != chosen
         )
 
-    def _made(self, chosen: int, number: int, *, was_waiting: Waits) -> Move:
+    def _build_move(self, chosen: int, number: int, *, was_waiting: Waits) -> Move:
         touched: Footprint = LOCAL
         parts: dict[int, Footprint] = {}
-        for index, begun in sorted(self._current.items()):
-            if index in self._waiting or begun.ended is not None:
+        for index, step in sorted(self._current.items()):
+            if index in self._waiting or step.ended is not None:
                 continue
-            begun.ended = number
-            parts[index] = self._transaction(index, begun.operation).footprint(begun.operation)
-            self._note_deadlock(index, begun.operation)
+            step.ended = number
+            parts[index] = self._transaction(index, step.operation).footprint(step.operation)
+            self._note_deadlock(index, step.operation)
             if index in was_waiting:
-                begun.woken_by = chosen
+                step.woken_by = chosen
         if chosen in self._waiting:
             operation = self._current[chosen].operation
             parts[chosen] = self._transaction(chosen, operation).waiting(operation)
@@ -235,7 +236,7 @@ class Controller:
         )
         self.contended = self.contended or self._trace.unsteerable > 0
 
-    def _order_matters(self, one: Begun, other: Begun) -> bool:
+    def _order_matters(self, one: StepRecord, other: StepRecord) -> bool:
         """Whether it may matter which of two woken steps went on first."""
         errors = [each.operation.error for each in (one, other)]
         if all(error is not None and sqlstate_of(error) == "40001" for error in errors):
@@ -248,7 +249,7 @@ class Controller:
             return
         driver_error = operation.error if hasattr(operation.error, "diag") else operation.error.__cause__
         detail = getattr(getattr(driver_error, "diag", None), "message_detail", None) or ""
-        by_pid = {begun.operation.pid: index for index, begun in self._current.items()}
+        by_pid = {step.operation.pid: index for index, step in self._current.items()}
         cycle = frozenset(by_pid[pid] for pid in map(int, re.findall(r"[Pp]rocess (\d+)", detail)) if pid in by_pid)
         for pid, index in by_pid.items():
             detail = re.sub(rf"\b[Pp]rocess {pid}\b", self.actors[index].name, detail)
@@ -256,13 +257,13 @@ class Controller:
 
     def _cycle_of(self, number: int) -> frozenset[int]:
         """Return the actors of the deadlocks that ended in this move."""
-        ended = {begun.actor for begun in self._current.values() if begun.ended == number}
+        ended = {step.actor for step in self._current.values() if step.ended == number}
         found = [cycle for cycle, victim, _ in self._trace.cycles if victim in ended]
         return frozenset().union(*found) if found and number == len(self._trace.moves) else frozenset()
 
     # Until nobody moves
 
-    def _settle(self, pause: float = _QUICK) -> None:
+    def _wait_until_settled(self, pause: float = _QUICK) -> None:
         """Return when every actor stands at a gate, is done, or waits for another one according to the server."""
         while True:
             held = self._await_running(pause)
@@ -272,13 +273,13 @@ class Controller:
                 self._waiting.pop(index, None)
                 self._running.add(index)
                 self.actors[index].go()
-                self._await(index)
+                self._wait_for_gate(index)
 
-    def _await(self, index: int) -> None:
+    def _wait_for_gate(self, index: int) -> None:
         """Let one actor reach its next gate; no SQL is sent on the way."""
-        deadline = time.monotonic() + self.patience
+        deadline = time.monotonic() + self.step_timeout
         while index in self._running:
-            self._take(self._next_event(deadline), held=set())
+            self._handle_event(self._next_event(deadline), held=set())
 
     def _await_running(self, pause: float) -> set[int]:
         """Wait for those who move, and return those of the waiting who were woken and hold now.
@@ -286,7 +287,7 @@ class Controller:
         ``pause`` is how many seconds pass before the server is asked whether they wait.
         """
         held: set[int] = set()
-        deadline = time.monotonic() + self.patience
+        deadline = time.monotonic() + self.step_timeout
         patient = bool(self._running)
         while True:
             if self._receive(held, timeout=pause if patient else None):
@@ -305,7 +306,7 @@ class Controller:
             event = self.events.get(block=timeout is not None, timeout=timeout)
         except Empty:
             return False
-        self._take(event, held=held)
+        self._handle_event(event, held=held)
         return True
 
     def _next_event(self, deadline: float) -> Event:
@@ -314,7 +315,7 @@ class Controller:
         except Empty:
             raise Stuck(self._stuck_report(self._running)) from None
 
-    def _take(self, event: Event, *, held: set[int]) -> None:
+    def _handle_event(self, event: Event, *, held: set[int]) -> None:
         index, kind, operation = event
         if kind == "woken":
             self._running.discard(index)
@@ -329,10 +330,10 @@ class Controller:
 
     def _may_release(self, index: int, following: Operation | None) -> bool:
         """Whether what the actor did last may have given up a lock; ``following`` is what it stands before now."""
-        begun = self._current.get(index)
-        if begun is None or following is None:
+        step = self._current.get(index)
+        if step is None or following is None:
             return True
-        last = begun.operation
+        last = step.operation
         statement = self._transaction(index, last).statement(last)
         same = (following.alias, following.pid) == (last.alias, last.pid) and following.in_transaction
         return last.error is not None or not same or statement.kind not in _KEEPING
@@ -347,7 +348,7 @@ class Controller:
 
     def _all_blocked(self, unsettled: set[int]) -> bool:
         """Whether the server says that all of these wait for other actors, and not in a circle."""
-        pids = {begun.operation.pid: index for index, begun in self._current.items() if index in unsettled}
+        pids = {step.operation.pid: index for index, step in self._current.items() if index in unsettled}
         if len(pids) < len(unsettled):
             return False  # somebody has sent nothing yet
         aliases = {self._current[index].operation.alias for index in unsettled}
@@ -367,23 +368,23 @@ class Controller:
     def _note_wait(self, index: int, blockers: frozenset[int]) -> None:
         self.actors[index].waits = True
         self._running.discard(index)
-        begun = self._current[index]
+        step = self._current[index]
         if index not in self._waiting:
-            self._victims.waits(index)
+            self._deadlock_policy.note_wait(index)
         if index not in self._waiting and self.actors[index].detailed:
-            begun.waited_on = self._server(begun.operation.alias).waited_for(begun.operation.pid)
-        begun.waited_for = tuple(sorted(set(begun.waited_for) | blockers))
+            step.waited_on = self._server(step.operation.alias).waited_for(step.operation.pid)
+        step.waited_for = tuple(sorted(set(step.waited_for) | blockers))
         self._waiting[index] = blockers
         self.contended = self.contended or len(self._waiting) > 1
 
     def _stuck_report(self, unsettled: Collection[int]) -> str:
-        lines = [f"A step took longer than {self.patience:g} s without waiting for another actor:"]
+        lines = [f"A step took longer than {self.step_timeout:g} s without waiting for another actor:"]
         for index in sorted(unsettled):
-            begun = self._current.get(index)
-            doing = f"after {begun.operation.template!r}" if begun else "before its first statement"
-            if begun:
-                server = self._server(begun.operation.alias)
-                others = server.blocked([begun.operation.pid]).get(begun.operation.pid, [])
+            step = self._current.get(index)
+            doing = f"after {step.operation.template!r}" if step else "before its first statement"
+            if step:
+                server = self._server(step.operation.alias)
+                others = server.blocked([step.operation.pid]).get(step.operation.pid, [])
                 doing += "".join(f", waits for {self._owner(pid) or server.session(pid)}" for pid in others)
             lines.append(f"{self.actors[index].name} {doing}, at {self.actors[index].stack()}")
         return "\n".join(lines)
@@ -417,6 +418,6 @@ class Controller:
         self.give_up()
         if not self._unwinding.forced:
             for actor in self.actors:
-                dismiss(actor, database=self._database)
+                release_actor(actor, database=self._database)
         else:
             self._unwinding.end_all()

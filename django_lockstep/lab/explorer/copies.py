@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.ends import REMOVED
+from django_lockstep.lab.explorer.final_state import REMOVED
 
-__all__ = ["LARGE", "Column", "TableCopy", "literal", "quoted"]
+__all__ = ["LARGE", "Column", "TableCopy", "quote_literal", "quote_name"]
 
 LARGE = 20
 """Rows from which on only those written are put back."""
@@ -49,19 +49,19 @@ class TableCopy:
         """Whether only what was written is touched."""
         return self.rows >= LARGE and self.pk is not None
 
-    def copying(self) -> str:
+    def copy_sql(self) -> str:
         """Return the statement that makes the copy."""
         return f"CREATE TEMP TABLE {self._copy} AS TABLE {self._table}"
 
-    def emptying(self) -> str:
+    def delete_sql(self) -> str:
         """Return the statement that removes what may have to be put back."""
         return f"DELETE FROM {self._table} AS t{f' WHERE {self._written}' if self.partial else ''}; "
 
-    def filling(self) -> str:
+    def restore_sql(self) -> str:
         """Return the statement that puts back what is gone; empty where there was nothing."""
         if not self.rows:
             return ""
-        stored = ", ".join(quoted(column.name) for column in self.columns if column.stored)
+        stored = ", ".join(quote_name(column.name) for column in self.columns if column.stored)
         # The count costs less than the search, which most schedules have no need of.
         gone = f" AND {self._gone}" if self.partial else ""
         return (
@@ -69,7 +69,7 @@ class TableCopy:
             f"WHERE (SELECT count(*) FROM {self._table}) < {self.rows}{gone}; "
         )
 
-    def differences(self) -> Iterator[str]:
+    def difference_queries(self) -> Iterator[str]:
         """Yield queries for the name and rows of what was not there before, and of what is there no more.
 
         The rows are JSON arrays, without generated keys, times and UUIDs.
@@ -90,11 +90,11 @@ class TableCopy:
 
     @property
     def _table(self) -> str:
-        return quoted(self.name)
+        return quote_name(self.name)
 
     @property
     def _copy(self) -> str:
-        return quoted(f"saved {self.name}"[:63])
+        return quote_name(f"saved {self.name}"[:63])
 
     @property
     def _written(self) -> str:
@@ -102,23 +102,23 @@ class TableCopy:
 
     @property
     def _gone(self) -> str:
-        key = quoted(self.pk or "")
+        key = quote_name(self.pk or "")
         return f"NOT EXISTS (SELECT FROM {self._table} AS t WHERE t.{key} = c.{key} AND NOT {self._written})"
 
     def _listed(self, table: str, *, alias: str = "t") -> str:
-        hidden = ", ".join(literal(column.name) for column in self.columns if column.generated or column.varying)
+        hidden = ", ".join(quote_literal(column.name) for column in self.columns if column.generated or column.varying)
         return f"SELECT to_jsonb({alias}) - ARRAY[{hidden}]::text[] FROM {table} AS {alias}"
 
 
 def _aggregated(name: str, rows: str) -> str:
-    return f"SELECT {literal(name)}, coalesce(jsonb_agg(held ORDER BY held), '[]') FROM ({rows}) AS found (held)"
+    return f"SELECT {quote_literal(name)}, coalesce(jsonb_agg(held ORDER BY held), '[]') FROM ({rows}) AS found (held)"
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return the name as an identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(text: str) -> str:
+def quote_literal(text: str) -> str:
     """Return the text as a constant."""
     return "'" + text.replace("'", "''") + "'"

@@ -7,7 +7,7 @@ ExplorerError
 ├── Nondeterminism     the same schedule met other statements
 │   └── Overtaken      waiters went on in another order than they came
 └── Stuck              a step neither ends nor waits for a lock
-    └── Endless        a run takes more steps than it may
+    └── TooManySteps        a run takes more steps than it may
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Stuck(ExplorerError):
     """A step neither ended nor waited for a lock of another actor."""
 
 
-class Endless(Stuck):
+class TooManySteps(Stuck):
     """A run took more steps than it may."""
 
 
-class Learned(Exception):
+class RestartSearch(Exception):
     """What was learned changes what the runs so far mean, so that the search begins again; never leaves the lab."""
 
 

@@ -25,7 +25,7 @@ from django_lockstep.lab.explorer.history import (
     writes,
 )
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
-from django_lockstep.lab.explorer.statements import Said, is_time, read, seen
+from django_lockstep.lab.explorer.summaries import StatementSummary, is_time, relevant_columns, summarize
 
 __all__ = ["Explanation", "explain", "explanation"]
 
@@ -78,18 +78,18 @@ _Found = Iterator[tuple[Step, str]]
 def _lost_update(run: Run) -> _Found:
     """Look for a write of what somebody else has changed since the writer read it (P4)."""
     for write in writes(run, "UPDATE"):
-        said = read(write)
-        sources = [step for step in reads_before(run, write) if read(step).may_touch(said)]
+        summary = summarize(write)
+        sources = [step for step in reads_before(run, write) if summarize(step).may_touch(summary)]
         # What was read last counts: an earlier attempt may have read, failed, and begun again.
-        for source in [step for step in sources if _row(step, said).keys() & said.plain][-1:]:
+        for source in [step for step in sources if _row(step, summary).keys() & summary.plain][-1:]:
             for between in changes_between(run, source, write):
-                if read(between).same_row(said):
+                if summarize(between).same_row(summary):
                     yield from ((write, sentence) for sentence in _overwritten(write, source, between))
 
 
 def _overwritten(write: Step, source: Step, between: Step) -> Iterator[str]:
     """Yield how the write overwrites what somebody else set, the column that both set differently first."""
-    mine, theirs, row = read(write), read(between), _row(source, read(write))
+    mine, theirs, row = summarize(write), summarize(between), _row(source, summarize(write))
     both = [name for name in mine.sets if name in mine.plain and name in theirs.sets and not is_time(mine.sets[name])]
     for name in sorted(both, key=lambda name: mine.sets[name] == theirs.sets[name]):
         if name not in row or theirs.sets[name] == row[name]:
@@ -102,10 +102,10 @@ def _overwritten(write: Step, source: Step, between: Step) -> Iterator[str]:
         )
 
 
-def _row(source: Step, said: Said) -> dict[str, str]:
+def _row(source: Step, summary: StatementSummary) -> dict[str, str]:
     """Return the row read that the other statement is about, with NULL as text."""
     for row in source.values:
-        if all(row[name] in values for name, values in said.keys.items() if name in row):
+        if all(row[name] in values for name, values in summary.keys.items() if name in row):
             return {name: "NULL" if value is None else value for name, value in row.items()}
     return {}
 
@@ -113,10 +113,10 @@ def _row(source: Step, said: Said) -> dict[str, str]:
 def _unrepeatable_read(run: Run) -> _Found:
     """Look for one row that a transaction read twice, and saw changed by somebody else (P2)."""
     for first, second, between in read_twice(run):
-        if first.rows != second.rows or read(between).verb != "UPDATE":
+        if first.rows != second.rows or summarize(between).verb != "UPDATE":
             continue
         for old, new in zip(first.values, second.values, strict=False):
-            before, after = seen(old, first, run), seen(new, second, run)
+            before, after = relevant_columns(old, first, run), relevant_columns(new, second, run)
             for name in (name for name in before if before[name] != after.get(name)):
                 yield (
                     second,
@@ -131,12 +131,12 @@ def _unrepeatable_read(run: Run) -> _Found:
 def _phantom(run: Run) -> _Found:
     """Look for a search that a transaction made twice, with other rows the second time (P3)."""
     for first, second, between in read_twice(run):
-        verb = {"INSERT": "inserted", "DELETE": "deleted"}.get(read(between).verb, "changed")
+        verb = {"INSERT": "inserted", "DELETE": "deleted"}.get(summarize(between).verb, "changed")
         found = [_found(step) for step in (first, second)]
         yield (
             second,
             (
-                f"{second.actor} looked for {read(second).table} {read(second).where}".rstrip()
+                f"{second.actor} looked for {summarize(second).table} {summarize(second).where}".rstrip()
                 + f" twice in one transaction and found {found[0]} at step {first.begun + 1} and {found[1]} at step "
                 f"{second.begun + 1}, because {between.actor} had {verb} a row in between"
             ),
@@ -155,7 +155,7 @@ def _duplicate_insert(run: Run) -> _Found:
     """Look for two who searched for the same row, found none, and both inserted it."""
     for one, other in pairs(writes(run, "INSERT")):
         for search in reads_before(run, other)[-1:]:
-            wanted = {name: value for name, (value, *more) in _sorted_keys(read(search)) if not more}
+            wanted = {name: value for name, (value, *more) in _sorted_keys(summarize(search)) if not more}
             twice = wanted and all(_inserts(insert, wanted) for insert in (one, other))
             blind = _found_none(search) and search.ended < visible_from(run, one)
             if twice and blind and any(_found_none(step) for step in reads_before(run, one)[-1:]):
@@ -163,16 +163,16 @@ def _duplicate_insert(run: Run) -> _Found:
                 both = " and ".join(sorted([one.actor, other.actor]))
                 yield (
                     other,
-                    f"{both} both looked for a row of {read(one).table} with {row}, found none, and inserted it",
+                    f"{both} both looked for a row of {summarize(one).table} with {row}, found none, and inserted it",
                 )
 
 
-def _sorted_keys(said: Said) -> list[tuple[str, list[str]]]:
-    return [(name, sorted(values)) for name, values in said.keys.items()]
+def _sorted_keys(summary: StatementSummary) -> list[tuple[str, list[str]]]:
+    return [(name, sorted(values)) for name, values in summary.keys.items()]
 
 
 def _inserts(step: Step, wanted: Mapping[str, str]) -> bool:
-    sets = read(step).sets
+    sets = summarize(step).sets
     return all(sets.get(name) == value for name, value in wanted.items())
 
 
@@ -183,7 +183,7 @@ def _found_none(step: Step) -> bool:
 def _read_skew(run: Run) -> _Found:
     """Look for a transaction that read one row before and another one after somebody's change of both (A5A)."""
     for first, second in in_one_transaction(reads(run)):
-        if read(first).may_touch(read(second)):
+        if summarize(first).may_touch(summarize(second)):
             continue
         meanwhile = list(changes_between(run, first, second))
         for one in (step for step in meanwhile if may_see(first, step)):
@@ -197,7 +197,7 @@ def _read_skew(run: Run) -> _Found:
 def _write_skew(run: Run) -> _Found:
     """Look for two who each read what the other one then wrote, in different rows (A5B)."""
     for one, other in pairs(changes(run)):
-        if read(one).same_row(read(other)):
+        if summarize(one).same_row(summarize(other)):
             continue
         mine, theirs = _missed(run, one, other), _missed(run, other, one)
         if mine and theirs:
@@ -230,7 +230,7 @@ def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
 def _refused(step: Step) -> Explanation:
     """Name the constraint; where somebody else's rows were in the way, the message has them."""
     kind = "constraint violation"
-    text = f"{kind}: {step.constraint} refused {step.actor}'s {read(step).verb} {read(step).table}".rstrip()
+    text = f"{kind}: {step.constraint} refused {step.actor}'s {summarize(step).verb} {summarize(step).table}".rstrip()
     return Explanation(kind=kind, text=text, step=step)
 
 
@@ -250,19 +250,19 @@ _ANOMALIES: Mapping[str, Callable[[Run], _Found]] = {
 
 
 def _rows(step: Step) -> str:
-    said = read(step)
-    keys = " ".join(f"{name}={'|'.join(values)}" for name, values in _sorted_keys(said))
-    return f"{said.table} {keys or said.where}".rstrip()
+    summary = summarize(step)
+    keys = " ".join(f"{name}={'|'.join(values)}" for name, values in _sorted_keys(summary))
+    return f"{summary.table} {keys or summary.where}".rstrip()
 
 
 def _tables(*steps: Step) -> str:
-    return " and ".join(dict.fromkeys(read(step).table for step in steps))
+    return " and ".join(dict.fromkeys(summarize(step).table for step in steps))
 
 
 def _change(step: Step) -> str:
-    said = read(step)
-    sets = ", ".join(f"{name} = {value}" for name, value in said.sets.items() if not is_time(value))
-    return f"{step.actor} {said.verb} {_rows(step)}" + (f" ({sets})" if sets else "")
+    summary = summarize(step)
+    sets = ", ".join(f"{name} = {value}" for name, value in summary.sets.items() if not is_time(value))
+    return f"{step.actor} {summary.verb} {_rows(step)}" + (f" ({sets})" if sets else "")
 
 
 def _value(value: str | None) -> str:

@@ -51,7 +51,7 @@ class BlindInsert:
     held: frozenset[Key]
     """Rows in these that its transaction has updated, so that nobody else has."""
 
-    def meets(self, other: Footprint) -> bool:
+    def may_conflict(self, other: Footprint) -> bool:
         """Whether the order of the INSERT and a step of another SERIALIZABLE transaction may matter."""
         read = other.reads | {key for key, mode in other.locks if mode is not Mode.INSERT}
         written = other.publishes | {key for key, mode in other.locks if mode >= Mode.NO_KEY_UPDATE}
@@ -134,7 +134,7 @@ def _meet_in_conflict_graph(one: Footprint, other: Footprint) -> bool:
 def _sees(one: Footprint, other: Footprint) -> bool:
     """Whether a blind INSERT of the first may matter to a SERIALIZABLE transaction's step, or that step to it."""
     return (other.serializable or other.serializable_read or bool(other.blind)) and any(
-        insert.meets(other) for insert in one.blind
+        insert.may_conflict(other) for insert in one.blind
     )
 
 

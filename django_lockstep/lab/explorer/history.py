@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from django_lockstep.lab.explorer.results import Run, Step
-from django_lockstep.lab.explorer.statements import read
+from django_lockstep.lab.explorer.summaries import summarize
 
 __all__ = [
     "changes",
@@ -28,12 +28,12 @@ _LOCKING = re.compile(r" FOR (?:NO KEY |KEY )?(?:UPDATE|SHARE)\b.*$", re.IGNOREC
 
 def reads(run: Run) -> list[Step]:
     """Return the reads that did not fail."""
-    return [step for step in run.steps if read(step).verb == "SELECT" and step.sqlstate is None]
+    return [step for step in run.steps if summarize(step).verb == "SELECT" and step.sqlstate is None]
 
 
 def writes(run: Run, *verbs: str) -> list[Step]:
     """Return the writes that changed something and were not rolled back."""
-    return [step for step in run.steps if read(step).verb in verbs and step.rows != 0 and not undone(run, step)]
+    return [step for step in run.steps if summarize(step).verb in verbs and step.rows != 0 and not undone(run, step)]
 
 
 def pairs(steps: list[Step]) -> Iterator[tuple[Step, Step]]:
@@ -55,7 +55,7 @@ def reads_before(run: Run, write: Step) -> list[Step]:
         if step.actor == write.actor
         and step.ended < write.begun
         and (together(step, write) or not undone(run, step))
-        and read(step).table == read(write).table
+        and summarize(step).table == summarize(write).table
     ]
 
 
@@ -94,11 +94,11 @@ def changes_between(run: Run, first: Step, last: Step) -> Iterator[Step]:
 
 def may_see(reading: Step, write: Step) -> bool:
     """Whether the read was about rows that the write changed, as far as their texts tell."""
-    said, changed = read(reading), read(write)
+    summary, changed = summarize(reading), summarize(write)
     if changed.verb == "INSERT":
-        return said.table == changed.table
+        return summary.table == changed.table
     # A search by another column than the write's may find the row.
-    return said.may_touch(changed)
+    return summary.may_touch(changed)
 
 
 def visible_from(run: Run, step: Step) -> int:

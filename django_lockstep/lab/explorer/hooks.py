@@ -66,7 +66,7 @@ class Hooks:
         self._has_set = False
 
     @property
-    def is_as_given(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether the session is as it was opened, as far as that can be seen: with no setting of the code's own."""
         return not self._has_set and self._chosen() == self._given
 
@@ -89,7 +89,7 @@ class Hooks:
             operation.statement = Statement(kind="LOCAL")
             self._pass(operation, lambda: None)
 
-    def send_aside(self, sql: str) -> bool:
+    def send_out_of_band(self, sql: str) -> bool:
         """Send a statement past the gate, and return whether the server took it."""
         if self._driver.closed:
             return False
@@ -103,7 +103,7 @@ class Hooks:
     def is_alive(self) -> bool:
         """Whether the session still is the connection's, and answers."""
         try:
-            return self.wrapper.connection is self._driver and self.send_aside("SELECT 1")
+            return self.wrapper.connection is self._driver and self.send_out_of_band("SELECT 1")
         except DriverError:
             return False
 

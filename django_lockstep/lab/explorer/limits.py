@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.errors import Endless
+from django_lockstep.lab.explorer.errors import TooManySteps
 from django_lockstep.lab.explorer.origins import line_of
 from django_lockstep.lab.explorer.trace import Trace
 
@@ -26,11 +26,11 @@ class Limits:
     """When it is given up, by `time.monotonic`."""
 
     def is_over(self, trace: Trace, names: Sequence[str]) -> bool:
-        """Whether the time is. Raises `Endless` where the run has had all its steps and goes on."""
+        """Whether the time is. Raises `TooManySteps` where the run has had all its steps and goes on."""
         if len(trace.moves) >= self.max_steps:
             last = trace.steps[-1]
             at = f" at {line_of(last.operation.origin)}" if last.operation.origin else ""
-            raise Endless(
+            raise TooManySteps(
                 f"The run had {self.max_steps} steps (max_steps) and did not end; the last one was "
                 f"{last.operation.template!r} of {names[last.actor]}{at}"
             )

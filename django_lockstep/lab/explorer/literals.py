@@ -10,7 +10,7 @@ from psycopg import ClientCursor, ProgrammingError
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.operations import Operation
 
-__all__ = ["braceless", "literal_sql"]
+__all__ = ["escape_braces", "literal_sql"]
 
 _IN_SMALL_LETTERS = "set|reset|show|lock|savepoint|release|rollback|start transaction|discard|listen|notify|table"
 """How statements begin that consist of words only."""
@@ -51,7 +51,7 @@ def _short(name: str, savepoints: dict[str, str]) -> str:
     return savepoints.setdefault(name, f"sp{len(savepoints) + 1}")
 
 
-def braceless(sql: str) -> str:
+def escape_braces(sql: str) -> str:
     """Return the SQL without closing braces, which end a block of a spec and cannot be escaped there."""
     return _TOKEN.sub(_without_brace, sql) if "}" in sql else sql
 

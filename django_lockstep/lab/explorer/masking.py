@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer.ends import State
+from django_lockstep.lab.explorer.final_state import FinalState
 
 __all__ = ["MASK", "Masker"]
 
@@ -57,7 +57,7 @@ class Masker:
         """Return a row that was read with its secrets masked."""
         return {name: None if value is None else self.text(value) for name, value in row.items()}
 
-    def state(self, state: State) -> State:
+    def state(self, state: FinalState) -> FinalState:
         """Return an end with its secrets masked."""
         if isinstance(state, str):
             return self.text(state)

@@ -41,7 +41,7 @@ class Operation:
     """Whether that transaction could only read."""
     statement: Any = None
     """What its text says, once somebody has worked it out."""
-    described: str | None = None
+    signature: str | None = None
     """What is compared from run to run, once somebody has worked it out."""
     origin: Origin | None = None
     """The line of the user's code that sends it."""

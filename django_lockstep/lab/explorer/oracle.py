@@ -10,10 +10,16 @@ from decimal import Decimal
 from typing import Any
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.ends import State, compared, difference, differing, without
+from django_lockstep.lab.explorer.final_state import (
+    FinalState,
+    comparison_text,
+    difference,
+    differing_columns,
+    without_columns,
+)
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["End", "Oracle", "error_name", "plain_results"]
+__all__ = ["Oracle", "RunResult", "error_name", "plain_results"]
 
 _PLAIN = (bool, int, Decimal, str)
 _NUMBER = re.compile(r"\d+")
@@ -22,12 +28,12 @@ _RESULT = "the result of {}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class RunResult:
     """How a run ended, with the real objects."""
 
-    made: Any
+    fixture: Any
     """What the set-up returned."""
-    state: State
+    state: FinalState
     """The end as it was found."""
     results: Mapping[str, Any]
     """What actors returned, by name."""
@@ -41,13 +47,13 @@ class End:
 class _Compared:
     """An end without what is not compared."""
 
-    state: State
+    state: FinalState
     results: Mapping[str, str]
     errors: Mapping[str, str]
 
     @property
     def key(self) -> tuple[object, ...]:
-        return tuple(self.errors.items()), tuple(self.results.items()), compared(self.state)
+        return tuple(self.errors.items()), tuple(self.results.items()), comparison_text(self.state)
 
     def difference(self, expected: _Compared) -> list[str]:
         """Return in words what is other than expected."""
@@ -66,7 +72,7 @@ class Oracle:
     """
 
     def __init__(
-        self, scenario: Scenario, *, ignore: Collection[str], alone: Callable[[Sequence[int]], End | None]
+        self, scenario: Scenario, *, ignore: Collection[str], alone: Callable[[Sequence[int]], RunResult | None]
     ) -> None:
         self._scenario = scenario
         self._names = tuple(scenario.actors)
@@ -79,38 +85,38 @@ class Oracle:
         """The columns left out, by those who called and by what was learned."""
         return tuple(sorted(self._ignored))
 
-    def key(self, end: End) -> tuple[object, ...]:
+    def key(self, end: RunResult) -> tuple[object, ...]:
         """Return what is equal for ends that come to the same."""
         return self._compared(end, numbered=True).key
 
-    def kept(self, state: State) -> State:
+    def kept(self, state: FinalState) -> FinalState:
         """Return the state without what is not compared."""
-        return without(state, self._ignored)
+        return without_columns(state, self._ignored)
 
-    def results(self, end: End) -> dict[str, str]:
+    def results(self, end: RunResult) -> dict[str, str]:
         """Return the plain results that are compared."""
         return {
             name: text for name, text in plain_results(end.results).items() if _RESULT.format(name) not in self._ignored
         }
 
-    def learn(self, one: End, other: End) -> bool:
+    def learn(self, one: RunResult, other: RunResult) -> bool:
         """Note what differs in two ends of the same schedule; return whether there is anything new."""
         mine, theirs = self.results(one), self.results(other)
         if _named(one.errors) != _named(other.errors):
             return False
-        found = differing(self.kept(one.state), self.kept(other.state))
+        found = differing_columns(self.kept(one.state), self.kept(other.state))
         found |= {_RESULT.format(name) for name in mine if mine[name] != theirs.get(name)}
         self._ignored |= found
         self._serial.clear()
         return bool(found)
 
-    def objection(self, end: End) -> str:
+    def objection(self, end: RunResult) -> str:
         """Return what is wrong with the end, or nothing."""
         if self._scenario.invariant is None:
             return self._serial_objection(end)
-        return self._scenario.objection(end.made, end.results, end.errors)
+        return self._scenario.objection(end.fixture, end.results, end.errors)
 
-    def _serial_objection(self, end: End) -> str:
+    def _serial_objection(self, end: RunResult) -> str:
         mine = self._compared(end)
         succeeded = frozenset(self._names).difference(mine.errors)
         candidates: list[_Compared] = []
@@ -133,11 +139,11 @@ class Oracle:
             self._serial[names] = [self._compared(end) for end in ends]
         return self._serial[names]
 
-    def _every_order(self, names: frozenset[str]) -> Iterator[End]:
+    def _every_order(self, names: frozenset[str]) -> Iterator[RunResult]:
         indexes = [index for index, name in enumerate(self._names) if name in names]
         yield from filter(None, map(self._alone, itertools.permutations(indexes)))
 
-    def _compared(self, end: End, *, numbered: bool = False) -> _Compared:
+    def _compared(self, end: RunResult, *, numbered: bool = False) -> _Compared:
         """Return what counts of the end; of results the keys in them only where they are ``numbered``."""
         results = self.results(end)
         if not numbered:

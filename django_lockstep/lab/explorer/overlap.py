@@ -46,7 +46,7 @@ class Overlap:
         """Whether so far nobody else has read what is inserted into, or published what dooms the transaction."""
         read = frozenset((table, None) for other, tables in self._read.items() if other != session for table in tables)
         published = frozenset(key for other, keys in self._published.items() if other != session for key in keys)
-        return not self._opaque and not insert.meets(Footprint(reads=read, publishes=published))
+        return not self._opaque and not insert.may_conflict(Footprint(reads=read, publishes=published))
 
     def refuses_by_chance(self, ending: Footprint, let_go: Mapping[Any, Footprint]) -> bool:
         """Whether the server alone decides if one of those is refused whom a transaction's end lets go on, by session.

@@ -9,9 +9,9 @@ from string import ascii_lowercase
 from typing import Any
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.copies import quoted
+from django_lockstep.lab.explorer.copies import quote_name
 from django_lockstep.lab.explorer.errors import NotWritable
-from django_lockstep.lab.explorer.literals import braceless, literal_sql
+from django_lockstep.lab.explorer.literals import escape_braces, literal_sql
 from django_lockstep.lab.explorer.operations import Operation
 
 __all__ = ["SCHEMA", "Permutation", "block"]
@@ -41,28 +41,28 @@ class Permutation:
         self._savepoints: dict[int, dict[str, str]] = {}
         self._order: list[str] = []
         self._deadlocks = bool(trace.cycles)
-        losers = [begun for begun in trace.steps if _loses(begun.operation)]
-        for begun in trace.steps:
-            self._add(begun)
+        losers = [step for step in trace.steps if _loses(step.operation)]
+        for step in trace.steps:
+            self._add(step)
             for loser in losers:
-                if loser.ended == begun.number:
+                if loser.ended == step.number:
                     self._await_end(loser, trace.steps.index(loser))
         self._mark_waits(trace.steps)
 
-    def _add(self, begun: Any) -> None:
-        operation: Operation = begun.operation
-        number = 1 + sum(name.startswith(ascii_lowercase[begun.actor]) for name in self.names)
+    def _add(self, step: Any) -> None:
+        operation: Operation = step.operation
+        number = 1 + sum(name.startswith(ascii_lowercase[step.actor]) for name in self.names)
         try:
-            savepoints = self._savepoints.setdefault(begun.actor, {})
+            savepoints = self._savepoints.setdefault(step.actor, {})
             sql = literal_sql(operation, self._connection, savepoints=savepoints)
         except NotWritable as error:
-            raise NotWritable(f"Step {number} of {self._actors[begun.actor]}: {error}") from error
-        session = self._session(begun.actor, operation)
-        label = f"{ascii_lowercase[begun.actor]}{number}"
+            raise NotWritable(f"Step {number} of {self._actors[step.actor]}: {error}") from error
+        session = self._session(step.actor, operation)
+        label = f"{ascii_lowercase[step.actor]}{number}"
         if not (operation.in_transaction or operation.autocommit):
             self._step(session, f"{label}_begin", f"BEGIN ISOLATION LEVEL {operation.isolation.upper()}")
         if _loses(operation):
-            loses = _CLOSES_AT_ONCE if begun.ended == begun.number else _LOSES_LATER
+            loses = _CLOSES_AT_ONCE if step.ended == step.number else _LOSES_LATER
             self._step(session, f"{label}_loses", f"SET deadlock_timeout = '{loses}'")
         word = _WORD.search(sql)
         self.names.append(f"{label}_{word[0].lower() if word else 'step'}")
@@ -94,19 +94,19 @@ class Permutation:
 
     def _mark_waits(self, steps: list[Any]) -> None:
         """Say of each step that waits after which other one it may be reported as complete."""
-        by_move = {begun.number: name for begun, name in zip(steps, self.names, strict=True)}
+        by_move = {step.number: name for step, name in zip(steps, self.names, strict=True)}
         marks: dict[str, str] = {}
-        for begun, name in zip(steps, self.names, strict=True):
-            if begun.ended is not None and begun.ended != begun.number:
-                marks[name] = by_move[begun.ended]
-            elif begun.waited_for or _loses(begun.operation):
+        for step, name in zip(steps, self.names, strict=True):
+            if step.ended is not None and step.ended != step.number:
+                marks[name] = by_move[step.ended]
+            elif step.waited_for or _loses(step.operation):
                 marks[name] = "*"
         self._order = [f"{name}({marks[name]})" if name in marks else name for name in self._order]
 
     def parts(self, shown: dict[str, str]) -> Iterator[str]:
         """Yield the sessions, the one that shows the end, and the permutation."""
         for session in [*self._sessions.values(), _Session("end", steps=list(shown.items()))]:
-            lines = [f"session {quoted(session.name)}", block("setup", "; ".join(session.setup), line=True)]
+            lines = [f"session {quote_name(session.name)}", block("setup", "; ".join(session.setup), line=True)]
             lines += [block(f"step {name}", sql, line=True) for name, sql in session.steps]
             if session.steps:
                 yield "\n".join(lines)
@@ -119,5 +119,5 @@ def _loses(operation: Operation) -> bool:
 
 def block(head: str, sql: str, *, line: bool = False) -> str:
     """Return a block of a spec, in one line where it is short."""
-    text = braceless(sql)
+    text = escape_braces(sql)
     return f"{head} {{ {text}; }}" if line else f"{head}\n{{\n{text};\n}}"

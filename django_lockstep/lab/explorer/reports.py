@@ -17,9 +17,9 @@ from django_lockstep.lab.explorer.drawing.svg import STYLE
 from django_lockstep.lab.explorer.errors import ExplorerError
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import replay
-from django_lockstep.lab.explorer.measure import counted, cut
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run
-from django_lockstep.lab.explorer.timelines import fitting, timeline
+from django_lockstep.lab.explorer.text_width import counted, truncate
+from django_lockstep.lab.explorer.timelines import fitting_width, timeline
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["FORMATS", "Chapter", "as_html", "as_json", "as_text", "chosen_runs", "run_data", "summary"]
@@ -118,7 +118,7 @@ def _compared(found: Exploration) -> list[str]:
 def _way(outcome: Outcome) -> str:
     raised = [f"{name} raised {error}" for name, error in outcome.errors.items()]
     said = "; ".join([outcome.reason, *raised, f"end: {outcome.end}"])
-    return f"  {outcome.count} x {cut(f'Schedule {outcome.schedule}: {said}', _COLUMNS)}"
+    return f"  {outcome.count} x {truncate(f'Schedule {outcome.schedule}: {said}', _COLUMNS)}"
 
 
 def as_text(chapters: Iterable[Chapter], *, columns: int = 0) -> str:
@@ -129,13 +129,13 @@ def as_text(chapters: Iterable[Chapter], *, columns: int = 0) -> str:
 def _lines(chapter: Chapter, columns: int) -> Iterator[str]:
     found = chapter.exploration
     if found is None:
-        yield from (timeline(run, width=fitting(columns, run)) for run in chapter.runs)
+        yield from (timeline(run, width=fitting_width(columns, run)) for run in chapter.runs)
         return
     counts = f"{counted(found.schedules, 'schedule')}, {found.seconds:.2f} s, {found.deadlocks} with deadlocks"
     yield f"{chapter.name}: {found.verdict} ({counts})"
     yield from _compared(found) if found.verdict == "holds" else summary(found)
     if found.failure is not None:
-        yield timeline(found.failure, width=fitting(columns, found.failure))
+        yield timeline(found.failure, width=fitting_width(columns, found.failure))
     yield from (f"depends on everything: {sentence}" for sentence in found.opaque)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from django_lockstep.lab.explorer.ends import State, as_text
+from django_lockstep.lab.explorer.final_state import FinalState, as_text
 
 __all__ = ["SCHEMA_VERSION", "Deadlock", "Exploration", "Outcome", "Raised", "Run", "Step", "Verdict"]
 
@@ -95,7 +95,7 @@ class Run:
     """What actors raised, by name: SQLSTATE, or the class of errors that have none."""
     results: Mapping[str, str]
     """What actors returned, by name, where it is a plain value."""
-    state: State
+    state: FinalState
     """The end: what ``observe`` returned, as text, or the rows of each table that is changed."""
     holds: bool
     """Whether the end is right."""
@@ -130,7 +130,7 @@ class Outcome:
     """What actors raised, by name."""
     results: Mapping[str, str]
     """What actors returned, by name."""
-    state: State
+    state: FinalState
     """What ``observe`` returned, or the rows of the tables changed."""
     holds: bool
     """Whether it is right."""
@@ -167,7 +167,7 @@ class Exploration:
     """Schedules given up midway, because equivalent ones had been run."""
     unsteerable: int
     """Moves whose order of woken actors was left to the server although it may matter."""
-    rests: int
+    yields: int
     """How often an actor that was refused the same lock twice, polls or sleeps had to let another one go first."""
     left: int
     """Branches known and not taken; each may lead to more."""

@@ -37,9 +37,9 @@ class Follow:
         if self._step < len(self._moves):
             chosen = self._moves[self._step]
             if chosen not in enabled:
-                able = write_schedule(sorted(enabled))
+                possible = write_schedule(sorted(enabled))
                 raise ScheduleError(
-                    f"Step {self._step + 1} is {ascii_uppercase[chosen]}'s, who waits or is done; {able} could move"
+                    f"Step {self._step + 1} is {ascii_uppercase[chosen]}'s, who waits or is done; {possible} could move"
                 )
         else:
             chosen = self._previous if self._previous in enabled else min(enabled)  # type: ignore[assignment]

@@ -30,10 +30,10 @@ from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.loader import MigrationLoader
 
-from django_lockstep.lab.explorer.copies import quoted
+from django_lockstep.lab.explorer.copies import quote_name
 from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX, is_scratch
 from django_lockstep.lab.explorer.errors import NotExplorable
-from django_lockstep.lab.explorer.kept import close_idle_sessions
+from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
 
 __all__ = ["scratch_databases"]
 
@@ -106,7 +106,7 @@ def _scratch(aliases: Sequence[str]) -> Iterator[None]:
 
 def _drop(cursor: Any, name: str) -> None:
     with suppress(Error):  # where the server is gone, the next run drops it
-        cursor.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
+        cursor.execute(f"DROP DATABASE IF EXISTS {quote_name(name)} WITH (FORCE)")
 
 
 def _require_right(cursor: Any) -> None:
@@ -132,7 +132,7 @@ def _copied(cursor: Any, aliases: Sequence[str]) -> str:
         if not cursor.rowcount:
             _make(cursor, aliases, project=project, template=template)
         name = _claimed_name(cursor, project)
-        cursor.execute(f"CREATE DATABASE {quoted(name)} TEMPLATE {quoted(template)}")
+        cursor.execute(f"CREATE DATABASE {quote_name(name)} TEMPLATE {quote_name(template)}")
     finally:
         cursor.execute(_UNLOCK, [template])
     return name
@@ -144,8 +144,8 @@ def _make(cursor: Any, aliases: Sequence[str], *, project: str, template: str) -
     with _pointed(aliases, name):
         connections[aliases[0]].creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
     # A template cannot be copied while somebody is connected to it.
-    cursor.execute(f"ALTER DATABASE {quoted(name)} ALLOW_CONNECTIONS false")
-    cursor.execute(f"ALTER DATABASE {quoted(name)} RENAME TO {quoted(template)}")
+    cursor.execute(f"ALTER DATABASE {quote_name(name)} ALLOW_CONNECTIONS false")
+    cursor.execute(f"ALTER DATABASE {quote_name(name)} RENAME TO {quote_name(template)}")
 
 
 def _claimed_name(cursor: Any, project: str) -> str:
@@ -162,7 +162,7 @@ def _drop_unused(cursor: Any, project: str, *, template: str) -> None:
         if not cursor.fetchone()[0]:
             continue
         with suppress(DatabaseError):  # somebody looks at what is left of it
-            cursor.execute(f"DROP DATABASE IF EXISTS {quoted(name)}")
+            cursor.execute(f"DROP DATABASE IF EXISTS {quote_name(name)}")
         cursor.execute(_UNLOCK, [name])
 
 

@@ -11,19 +11,19 @@ from psycopg import Error as DriverError
 from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
-from django_lockstep.lab.explorer.copies import Column, TableCopy, literal, quoted
+from django_lockstep.lab.explorer.control_session import BLOCKED, catalog_of, control_session
+from django_lockstep.lab.explorer.copies import Column, TableCopy, quote_literal, quote_name
 from django_lockstep.lab.explorer.databases import claim, release
-from django_lockstep.lab.explorer.ends import Row
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
-from django_lockstep.lab.explorer.outside import BLOCKED, catalog_of, outside_session
+from django_lockstep.lab.explorer.final_state import Row
+from django_lockstep.lab.explorer.session_tracker import SessionTracker
 from django_lockstep.lab.explorer.storage import Storage
-from django_lockstep.lab.explorer.strangers import Sessions
 
 __all__ = ["Server"]
 
 MOST_ROWS = 20_000
 """A table with more rows is not copied and put back for every schedule."""
-_PATIENCE = "5s"
+_TIMEOUT = "5s"
 """How long a session that is no actor may keep tables from being put back."""
 
 _WAITED_FOR = """
@@ -51,7 +51,7 @@ class Server:
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
-        self._session = outside_session(alias)
+        self._session = control_session(alias)
         self._driver = self._session.driver
         self._saved: dict[str, TableCopy] = {}
         self._sequences: set[str] = set()
@@ -66,7 +66,7 @@ class Server:
             self._session.close()
             raise
         self._replica = "SET LOCAL session_replication_role = replica; " if self._session.skips_triggers else ""
-        self.sessions = Sessions(self._cursor(), pooled=self._session.pooled)
+        self.sessions = SessionTracker(self._cursor(), pooled=self._session.pooled)
         self._storage = Storage(self._session)
 
     def _cursor(self) -> Any:
@@ -87,7 +87,7 @@ class Server:
         except OperationalError:  # the server may be gone, and the session with its lock
             self._session.close()
         else:
-            self._session.leave()
+            self._session.release()
 
     def blocked(self, pids: Collection[int]) -> dict[int, list[int]]:
         """Return who of these server processes waits, and for which others."""
@@ -125,7 +125,7 @@ class Server:
         if table is None or table.pk is None:
             return ""
         rows = self._query(
-            f"SELECT {quoted(table.pk)} FROM {relation} WHERE ctid = %s::tid",
+            f"SELECT {quote_name(table.pk)} FROM {relation} WHERE ctid = %s::tid",
             f"({page},{item})",
         )
         return f" {table.pk}={rows[0][0]}" if rows else ""
@@ -149,7 +149,7 @@ class Server:
             self._fill_sql += f"SELECT setval('{sequence}', {last}, {str(called).lower()}); "
 
     def _save(self, name: str) -> None:
-        asked = _TABLE.format(table=quoted(name), name=literal(quoted(name)), most=MOST_ROWS)
+        asked = _TABLE.format(table=quote_name(name), name=quote_literal(quote_name(name)), most=MOST_ROWS)
         ((count, facts),) = self._cursor().execute(asked.encode()).fetchall()
         if count > MOST_ROWS:
             raise NotExplorable(f"Table {name} has more than {MOST_ROWS} rows, too many to put back for every schedule")
@@ -158,12 +158,12 @@ class Server:
         pk = known.pk if known is not None else None
         copy = TableCopy(name=name, columns=columns, rows=count, pk=pk, since=self._since)
         if count:
-            self._cursor().execute(copy.copying().encode())
-        self._empty_sql += copy.emptying()
-        self._fill_sql += copy.filling()
+            self._cursor().execute(copy.copy_sql().encode())
+        self._empty_sql += copy.delete_sql()
+        self._fill_sql += copy.restore_sql()
         if known is not None:
             self._save_sequences(known.sequences)
-        self._storage.add(quoted(name), count, rewritten=0 if copy.partial else count)
+        self._storage.add(quote_name(name), count, rewritten=0 if copy.partial else count)
         self._saved[name] = copy
 
     def reset(self) -> None:
@@ -171,15 +171,15 @@ class Server:
         if not self._saved:
             return
         # One round trip: it is asked how the run has left the tables, and they are put back.
-        asked = self._storage.asks()
+        asked = self._storage.usage_query()
         found = self._send(self._empty_sql + self._fill_sql, before=asked)
-        if self._storage.is_worn(found.fetchall() if asked else ()):
+        if self._storage.needs_vacuum(found.fetchall() if asked else ()):
             self._send(self._empty_sql)
             self._storage.vacuum()
             self._send(self._fill_sql)
 
     def _send(self, sql: str, *, before: str = "") -> Any:
-        settings = f"{self._replica}SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '{_PATIENCE}'; "
+        settings = f"{self._replica}SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '{_TIMEOUT}'; "
         try:
             return self._cursor().execute(f"{before}BEGIN; {settings}{sql}COMMIT".encode())
         except DriverError as error:
@@ -198,7 +198,7 @@ class Server:
         """
         if not self._saved:
             return {}
-        parts = [part for name in sorted(self._saved) for part in self._saved[name].differences()]
+        parts = [part for name in sorted(self._saved) for part in self._saved[name].difference_queries()]
         rows: dict[str, Any] = dict(self._cursor().execute(" UNION ALL ".join(parts).encode(), prepare=True).fetchall())
         # Django has the driver return jsonb as text.
         return {name: json.loads(rows[name], parse_float=str) for name in sorted(rows) if rows[name] != "[]"}

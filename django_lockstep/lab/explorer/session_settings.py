@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["chosen_level", "is_harmless_set", "unsettles"]
+__all__ = ["changes_session", "chosen_level", "is_harmless_set"]
 
 _LEVEL = re.compile(
     r"\b(?:ISOLATION\s+LEVEL\s+|transaction_isolation\s*(?:=|TO\b)\s*)'?"
@@ -42,12 +42,12 @@ def chosen_level(sql: str) -> str | None:
     return " ".join(found[1].lower().split()).replace("uncommitted", "committed") if found else None
 
 
-def unsettles(sql: str, params: Any) -> bool:
+def changes_session(sql: str, params: Any) -> bool:
     """Whether after it names, levels and transactions may be others than they seem; of statements not understood."""
-    return any(_part_unsettles(part.strip()) for part in sql.split(";")) or not _sets_only_harmless(sql, params)
+    return any(_part_changes_session(part.strip()) for part in sql.split(";")) or not _sets_only_harmless(sql, params)
 
 
-def _part_unsettles(part: str) -> bool:
+def _part_changes_session(part: str) -> bool:
     word = part.partition(" ")[0].upper()
     if re.search(r"\btransaction_isolation\b|\bISOLATION LEVEL\b", part, re.IGNORECASE) and word != "SELECT":
         return chosen_level(part) != "read committed" or "CHARACTERISTICS" in part.upper()

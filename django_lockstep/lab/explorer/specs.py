@@ -14,15 +14,15 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.controller import Chooser
-from django_lockstep.lab.explorer.copies import quoted
+from django_lockstep.lab.explorer.copies import quote_name
 from django_lockstep.lab.explorer.dumps import Dump
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.permutations import SCHEMA, Permutation, block
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
-from django_lockstep.lab.explorer.sql import understood
-from django_lockstep.lab.explorer.stage import PATIENCE, Stage, stage
+from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
+from django_lockstep.lab.explorer.sql import parse_cached
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["SCHEMA", "Spec", "write_spec"]
@@ -47,7 +47,7 @@ def write_spec(
     schedule: str | Chooser = "",
     *,
     victim: Literal["last", "first"] = "last",
-    patience: float = PATIENCE,
+    step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
 ) -> Spec:
@@ -67,7 +67,7 @@ def write_spec(
     try:
         own.connect()
         recorder = _Recorder(scenario, own.connection, database=database, database_is_mine=database_is_mine)
-        return recorder.spec(schedule, victim=victim, patience=patience)
+        return recorder.spec(schedule, victim=victim, step_timeout=step_timeout)
     finally:
         own.close()
 
@@ -84,7 +84,7 @@ class _Recorder:
         self._tables: set[str] = set()
         self._words: set[str] = set()
 
-    def spec(self, chooser: Chooser, *, victim: Literal["last", "first"], patience: float) -> Spec:
+    def spec(self, chooser: Chooser, *, victim: Literal["last", "first"], step_timeout: float) -> Spec:
         """Return the spec of the schedule."""
         copied = Scenario(
             set_up=self._set_up,
@@ -92,42 +92,42 @@ class _Recorder:
             invariant=self._scenario.invariant,
             observe=self._scenario.observe,
         )
-        with stage(
+        with exploration_session(
             copied,
             database=self._database,
-            patience=patience,
+            step_timeout=step_timeout,
             victim=victim,
             database_is_mine=self._database_is_mine,
-        ) as place:
-            return place.settled(lambda: self._recorded(place, chooser))
+        ) as session:
+            return session.run_until_stable(lambda: self._record(session, chooser))
 
-    def _recorded(self, place: Stage, chooser: Chooser) -> Spec:
-        place.warm_up()
-        _, trace = place.play(chooser)
-        self._tables.update(self._touched(place, [begun.operation for begun in trace.steps]))
-        self._words.update(word for begun in trace.steps for word in _words(begun.operation))
-        place.keep_values()
-        made, trace = place.play(Follow(trace.actors))
+    def _record(self, session: ExplorationSession, chooser: Chooser) -> Spec:
+        session.warm_up()
+        _, trace = session.play(chooser)
+        self._tables.update(self._touched(session, [step.operation for step in trace.steps]))
+        self._words.update(word for step in trace.steps for word in _words(step.operation))
+        session.keep_values()
+        fixture, trace = session.play(Follow(trace.actors))
         setup = ";\n".join(self._dump.statements())
-        permutation = Permutation(trace, place.names, connection=self._connection)
-        shown = self._shown(place.server(self._database).catalog, [begun.operation for begun in trace.steps])
-        run = place.judged(place.end(made, trace), trace)
+        permutation = Permutation(trace, session.names, connection=self._connection)
+        shown = self._shown(session.server(self._database).catalog, [step.operation for step in trace.steps])
+        run = session.judge(session.result(fixture, trace), trace)
         head = [*_head(run), *([block("setup", setup)] if setup else []), _TEARDOWN]
         text = "\n\n".join([*head, *permutation.parts(shown)]) + "\n"
         return Spec(text=text, run=run, steps=tuple(permutation.names), ends=shown)
 
     def _set_up(self) -> Any:
-        made = self._scenario.set_up()
+        fixture = self._scenario.set_up()
         self._dump.take(self._tables, words=self._words)
-        return made
+        return fixture
 
-    def _touched(self, place: Stage, operations: Iterable[Operation]) -> set[str]:
+    def _touched(self, session: ExplorationSession, operations: Iterable[Operation]) -> set[str]:
         """Return the tables of the statements, and what their constraints and triggers lead to."""
-        catalog = place.server(self._database).catalog
+        catalog = session.server(self._database).catalog
         reached: set[str] = set()
         waiting: list[str] = []
         for operation in operations:
-            if place.server(operation.alias) is not place.server(self._database):
+            if session.server(operation.alias) is not session.server(self._database):
                 raise NotWritable(f"{operation.sql!r} goes to database {operation.alias!r}; a spec has one database")
             waiting += _tables_of(operation, catalog)
         while waiting:
@@ -144,19 +144,19 @@ class _Recorder:
         """Return the steps that show what the written tables hold at the end, by their names."""
         written: set[str] = set()
         for operation in operations:
-            statement = understood(operation, catalog)
+            statement = parse_cached(operation, catalog)
             unknown = statement.kind == "UNKNOWN"
             written |= _named(operation.sql, catalog) if unknown else {name for name, _ in statement.writes}
         shown = {}
         for number, name in enumerate(sorted(written & self._tables), start=1):
             table = catalog.get(name)
-            order = quoted(table.pk) if table is not None and table.pk else "1"
-            shown[f"end{number}"] = f"SELECT * FROM {quoted(name)} ORDER BY {order}"
+            order = quote_name(table.pk) if table is not None and table.pk else "1"
+            shown[f"end{number}"] = f"SELECT * FROM {quote_name(name)} ORDER BY {order}"
         return shown
 
 
 def _tables_of(operation: Operation, catalog: Catalog) -> set[str]:
-    statement = understood(operation, catalog)
+    statement = parse_cached(operation, catalog)
     if statement.kind != "UNKNOWN":
         touched = statement.reads | statement.writes | {key for key, _ in statement.locks}
         return {name for name, _ in touched}

@@ -13,13 +13,13 @@ from typing import Any, cast
 
 from django_lockstep.lab.explorer.catalog import Catalog, Table
 from django_lockstep.lab.explorer.clauses import conditions, key_condition, lists_tables, plain_text
+from django_lockstep.lab.explorer.effects import UNKNOWN, Statement, delete, insert, merge, update
 from django_lockstep.lab.explorer.footprints import Key, Mode
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.parts import Part, closing, parts_of
-from django_lockstep.lab.explorer.session_settings import chosen_level, is_harmless_set, unsettles
-from django_lockstep.lab.explorer.touched import UNKNOWN, Statement, delete, insert, together, update
+from django_lockstep.lab.explorer.session_settings import changes_session, chosen_level, is_harmless_set
 
-__all__ = ["Statement", "understand", "understood"]
+__all__ = ["Statement", "parse", "parse_cached"]
 
 _NAME = r'(?:"([^"]+)"|([a-z_][a-z0-9_]*))'
 _LOCAL = re.compile(
@@ -138,28 +138,28 @@ ADVISORY = "advisory lock"
 """Stands for a table whose rows are the advisory locks."""
 
 
-_UNSETTLING = Statement(kind="UNKNOWN", unsettles=True)
+_CHANGES_SESSION = Statement(kind="UNKNOWN", changes_session=True)
 
 
-def understood(operation: Operation, catalog: Catalog) -> Statement:
+def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
     """Return what the operation's statement touches, worked out once."""
     if operation.statement is None:
-        operation.statement = _remembered(operation, catalog)
+        operation.statement = _parse_remembered(operation, catalog)
     return cast("Statement", operation.statement)
 
 
-def _remembered(operation: Operation, catalog: Catalog) -> Statement:
+def _parse_remembered(operation: Operation, catalog: Catalog) -> Statement:
     """Return what is known already: every schedule sends the same few statements again."""
     given = operation.params if isinstance(operation.params, list | tuple) else ()
     # Times and the like differ each time, but only what may be a key counts, and names of settings.
     counts = _is_named if "set_config" in operation.sql.lower() else _may_be_key
     key = (operation.sql, tuple(value if counts(value) else None for value in given), operation.many)
-    known = catalog.understood.get(key)
+    known = catalog.parsed.get(key)
     if known is None:
-        if len(catalog.understood) >= _MOST_REMEMBERED:
-            catalog.understood.clear()
-        known = understand(operation.sql, operation.params, catalog=catalog, many=operation.many)
-        catalog.understood[key] = known
+        if len(catalog.parsed) >= _MOST_REMEMBERED:
+            catalog.parsed.clear()
+        known = parse(operation.sql, operation.params, catalog=catalog, many=operation.many)
+        catalog.parsed[key] = known
     return cast("Statement", known)
 
 
@@ -174,22 +174,22 @@ def _is_named(value: object) -> bool:
     return isinstance(value, str) or _may_be_key(value)
 
 
-def understand(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Statement:
+def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Statement:
     """Return what the statement touches; `UNKNOWN` unless it is certainly understood."""
     text = plain_text(sql)
     word = (text or sql).strip().partition(" ")[0].upper()
     if text and word == "FETCH":  # the rim writes down what the cursor reads; the code's own FETCH stays unknown
-        return understand(text.partition(" ")[2], None, catalog=catalog)
-    if text and ";" not in text and (statement := _of_session(text, sql)):
+        return parse(text.partition(" ")[2], None, catalog=catalog)
+    if text and ";" not in text and (statement := _parse_session_statement(text, sql)):
         return statement
-    if unsettles(sql.strip(), params):
-        return _UNSETTLING
+    if changes_session(sql.strip(), params):
+        return _CHANGES_SESSION
     if text is None:
         return UNKNOWN
-    return _together(parts_of(text) if word == "WITH" else [Part(name="", text=text)], params, catalog, many=many)
+    return _parse_parts(parts_of(text) if word == "WITH" else [Part(name="", text=text)], params, catalog, many=many)
 
 
-def _of_session(text: str, sql: str) -> Statement | None:
+def _parse_session_statement(text: str, sql: str) -> Statement | None:
     """Return a statement that touches no table, if it is one."""
     if _COMMIT.fullmatch(text):
         return Statement(kind="COMMIT")
@@ -202,22 +202,22 @@ def _of_session(text: str, sql: str) -> Statement | None:
     return None
 
 
-def _together(parts: list[Part], params: Any, catalog: Catalog, *, many: bool) -> Statement:
+def _parse_parts(parts: list[Part], params: Any, catalog: Catalog, *, many: bool) -> Statement:
     """Return what the parts of a statement touch together; they share one snapshot."""
     earlier: dict[Part, Statement] = {}
     for part in parts:
         given = params[part.start :] if isinstance(params, list | tuple) else params
         text = part.text
         for known, statement in earlier.items():
-            text = _without(known, statement, text, catalog)
+            text = _replace_earlier(known, statement, text, catalog)
         if catalog.get(part.name) is not None:
             return UNKNOWN  # whose rows a name means then depends on where it stands
-        earlier[part] = _part(text, given, catalog=catalog, many=many)
+        earlier[part] = _parse_part(text, given, catalog=catalog, many=many)
     found = list(earlier.values())
-    return together(next((each.kind for each in found if each.kind != "SELECT"), "SELECT"), found)
+    return merge(next((each.kind for each in found if each.kind != "SELECT"), "SELECT"), found)
 
 
-def _without(known: Part, statement: Statement, text: str, catalog: Catalog) -> str:
+def _replace_earlier(known: Part, statement: Statement, text: str, catalog: Catalog) -> str:
     """Return a later part's text without an earlier one's name, with the key of the row that it is known to be."""
     name = rf'(?:"{re.escape(known.name)}"|\b{re.escape(known.name)}\b)'
     if len(statement.reads) == 1 and not known.renamed:
@@ -230,18 +230,18 @@ def _without(known: Part, statement: Statement, text: str, catalog: Catalog) -> 
     return re.sub(rf"\b(FROM|JOIN)\s+{name}", rf'\1 "{_EARLIER}"', text, flags=re.IGNORECASE)
 
 
-def _part(text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
+def _parse_part(text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
     word = text.partition(" ")[0].upper()
-    text = _without_arrays(text) if word == "INSERT" else text
-    if word not in {"SELECT", "INSERT", "UPDATE", "DELETE", "VALUES"} or _strange(text, catalog):
+    text = _replace_arrays(text) if word == "INSERT" else text
+    if word not in {"SELECT", "INSERT", "UPDATE", "DELETE", "VALUES"} or _is_unsupported(text, catalog):
         return UNKNOWN
-    advisory = _advisory(text, params)
+    advisory = _advisory_locks(text, params)
     # The parameters stay where they are counted.
-    statement = _plain(word, _ADVISORY_CONDITION.sub(r"\1", text), params, catalog=catalog, many=many)
+    statement = _parse_plain(word, _ADVISORY_CONDITION.sub(r"\1", text), params, catalog=catalog, many=many)
     return replace(statement, locks=statement.locks | advisory)
 
 
-def _without_arrays(text: str) -> str:
+def _replace_arrays(text: str) -> str:
     """Return an INSERT of many rows given as arrays as one of rows given."""
     found = _FROM_ARRAYS.search(text)
     if found is None:
@@ -251,7 +251,7 @@ def _without_arrays(text: str) -> str:
     return f"{text[: found.start()]}VALUES ({text[found.end() :]}" if alone else text
 
 
-def _strange(text: str, catalog: Catalog) -> bool:
+def _is_unsupported(text: str, catalog: Catalog) -> bool:
     """Whether it has parts that the rest of this module would misread."""
     calls = {name.lower() for name in _CALL.findall(_COLUMNS.sub("INTO (", text))}
     return bool(
@@ -261,27 +261,27 @@ def _strange(text: str, catalog: Catalog) -> bool:
         or lists_tables(text)
         or calls - _HARMLESS
         or calls & catalog.own_functions
-        or _changes_session(text)
+        or _sets_beyond_transaction(text)
     )
 
 
-def _changes_session(text: str) -> bool:
+def _sets_beyond_transaction(text: str) -> bool:
     """Whether a setting is changed for longer than the transaction."""
     return "set_config" in text.lower() and not re.search(r"set_config\([^()]*,\s*true\s*\)", text, re.IGNORECASE)
 
 
-def _plain(word: str, text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
+def _parse_plain(word: str, text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
     names = [quoted or bare.lower() for quoted, bare in _named_tables(word, text)]
     tables = [catalog.get(name) for name in names]
     if any(table is None or table.special for table in tables) or (word in _WRITES and not tables):
         special = {f"{table.name} is a view, a partition, or has rules or policies" for table in tables if table}
-        return replace(UNKNOWN, because=frozenset(special) if all(tables) else frozenset())
+        return replace(UNKNOWN, reasons=frozenset(special) if all(tables) else frozenset())
     known = [table for table in tables if table is not None]
     secured = frozenset().union(*(table.opaque.get("SELECT", frozenset()) for table in known))
     if secured:
-        return replace(UNKNOWN, because=secured)
+        return replace(UNKNOWN, reasons=secured)
     if word not in _WRITES:
-        return _select(text, params, known, catalog)
+        return _parse_select(text, params, known, catalog)
     target = known[0]
     keys = _keys(text, params, target, catalog) if len(known) == 1 and not many else {None}
     others = frozenset((table.name, None) for table in known[1:])
@@ -295,7 +295,7 @@ def _named_tables(word: str, text: str) -> list[tuple[str, str]]:
     return [(quoted, bare) for quoted, bare in _TABLES.findall(text) if bare.upper() != "SELECT" and quoted != _EARLIER]
 
 
-def _select(text: str, params: Any, tables: list[Table], catalog: Catalog) -> Statement:
+def _parse_select(text: str, params: Any, tables: list[Table], catalog: Catalog) -> Statement:
     one = _keys(text, params, tables[0], catalog) if len(tables) == 1 else {None}
     reads = frozenset((table.name, key) for table in tables for key in one)
     strengths = _LOCKING.findall(text)
@@ -306,7 +306,7 @@ def _select(text: str, params: Any, tables: list[Table], catalog: Catalog) -> St
     return Statement(kind="SELECT", reads=reads, locks=locks)
 
 
-def _advisory(text: str, params: Any) -> frozenset[tuple[Key, Mode]]:
+def _advisory_locks(text: str, params: Any) -> frozenset[tuple[Key, Mode]]:
     """Return the advisory locks as locks of rows of one table; the key is known where it is all parameters."""
     locks = set()
     for called in _ADVISORY.finditer(text):

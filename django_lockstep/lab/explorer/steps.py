@@ -11,8 +11,8 @@ from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.oracle import error_name
 from django_lockstep.lab.explorer.origins import line_of, raised_at
 from django_lockstep.lab.explorer.results import Raised, Step
-from django_lockstep.lab.explorer.statements import columns_of
-from django_lockstep.lab.explorer.trace import Begun, Trace
+from django_lockstep.lab.explorer.summaries import columns_of
+from django_lockstep.lab.explorer.trace import StepRecord, Trace
 
 __all__ = ["raised_by", "steps_of"]
 
@@ -31,8 +31,8 @@ def raised_by(errors: Mapping[str, BaseException], masker: Masker) -> dict[str, 
 
 def steps_of(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[Step, ...]:
     """Return every statement; of what it sent and read, secrets are masked in all of them."""
-    for begun in trace.steps:
-        _note_secrets(begun.operation, masker)
+    for step in trace.steps:
+        _note_secrets(step.operation, masker)
     return tuple(_steps(trace, names, masker))
 
 
@@ -50,32 +50,32 @@ def _note_secrets(operation: Operation, masker: Masker) -> None:
 def _steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> Iterator[Step]:
     blocks: dict[tuple[int, str], int] = {}
     counts: Counter[int] = Counter()
-    for begun in trace.steps:
-        operation = begun.operation
-        connection = (begun.actor, operation.alias)
+    for step in trace.steps:
+        operation = step.operation
+        connection = (step.actor, operation.alias)
         if connection not in blocks and (operation.in_transaction or not operation.ends_idle):
-            blocks[connection] = counts[begun.actor]
-            counts[begun.actor] += 1
+            blocks[connection] = counts[step.actor]
+            counts[step.actor] += 1
         transaction = blocks.get(connection)
         if operation.ends_idle:
             blocks.pop(connection, None)
-        ended = len(trace.moves) - 1 if begun.ended is None else begun.ended
-        yield _step(begun, names, masker, transaction=transaction, ended=ended)
+        ended = len(trace.moves) - 1 if step.ended is None else step.ended
+        yield _step(step, names, masker, transaction=transaction, ended=ended)
 
 
-def _step(begun: Begun, names: tuple[str, ...], masker: Masker, *, transaction: int | None, ended: int) -> Step:
-    operation = begun.operation
+def _step(step: StepRecord, names: tuple[str, ...], masker: Masker, *, transaction: int | None, ended: int) -> Step:
+    operation = step.operation
     return Step(
-        actor=names[begun.actor],
-        begun=begun.number,
+        actor=names[step.actor],
+        begun=step.number,
         ended=ended,
         sql=masker.text(operation.template),
         params="" if operation.params in (None, (), []) else masker.text(str(operation.params)),
         arguments=tuple(map(masker.text, operation.arguments)),
         transaction=transaction,
-        waited_for=tuple(names[index] for index in begun.waited_for),
-        waited_on=masker.text(begun.waited_on),
-        woken_by=None if begun.woken_by is None else names[begun.woken_by],
+        waited_for=tuple(names[index] for index in step.waited_for),
+        waited_on=masker.text(step.waited_on),
+        woken_by=None if step.woken_by is None else names[step.woken_by],
         sqlstate=None if operation.error is None else error_name(operation.error),
         rows=operation.rows,
         values=tuple(map(masker.row, operation.values)),

@@ -13,7 +13,7 @@ from typing import Any
 
 from psycopg.pq import TransactionStatus
 
-from django_lockstep.lab.explorer.outside import OutsideSession
+from django_lockstep.lab.explorer.control_session import ControlSession
 
 __all__ = ["Storage"]
 
@@ -36,7 +36,7 @@ WHERE pg_class.oid = given.oid
 class Storage:
     """Looks after the tables that runs write, through the explorer's session and a second one that holds a snapshot."""
 
-    def __init__(self, session: OutsideSession) -> None:
+    def __init__(self, session: ControlSession) -> None:
         self._session = session
         self._cursor = session.driver.cursor()
         self._tables: dict[str, int] = {}
@@ -47,7 +47,7 @@ class Storage:
     def close(self) -> None:
         """Give up the snapshot, and put the planner's statistics back."""
         if self._tables:
-            self._let_go()
+            self._release_snapshot()
         self._set_statistics(self._statistics)
 
     def add(self, table: str, rows: int, *, rewritten: int) -> None:
@@ -57,7 +57,7 @@ class Storage:
         known = self._cursor.execute(_STATISTICS, [table]).fetchall()
         self._statistics += known
         self._forget_statistics(known)
-        self._hold()
+        self._hold_snapshot()
 
     def _forget_statistics(self, known: Sequence[tuple[Any, ...]]) -> None:
         self._set_statistics([(0, -1, 0, oid) for *_, oid in known])
@@ -66,22 +66,22 @@ class Storage:
         if self._session.superuser and rows:
             self._cursor.execute(_SET_STATISTICS, [list(column) for column in zip(*rows, strict=True)])
 
-    def _hold(self) -> None:
+    def _hold_snapshot(self) -> None:
         """Keep a snapshot open, so that the server does not reuse the places of dead rows as it thinks fit."""
-        driver = self._session.holder
+        driver = self._session.snapshot_holder
         if driver.info.transaction_status == TransactionStatus.IDLE:
             driver.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
 
-    def _let_go(self) -> None:
-        self._session.holder.execute("ROLLBACK")
+    def _release_snapshot(self) -> None:
+        self._session.snapshot_holder.execute("ROLLBACK")
 
-    def asks(self) -> str:
+    def usage_query(self) -> str:
         """Return the statement that tells how a run has left the tables; empty where nothing needs to be asked."""
         asked = [_USED.format(name) for name, rows in self._tables.items() if rows <= _FEW_ROWS]
         return f"{' UNION ALL '.join(asked)}; " if asked else ""
 
-    def is_worn(self, answers: Iterable[tuple[Any, ...]]) -> bool:
-        """Count a run, and say whether the tables have to be vacuumed after it; ``answers`` are to what `asks` says."""
+    def needs_vacuum(self, answers: Iterable[tuple[Any, ...]]) -> bool:
+        """Count a run, and return whether to vacuum the tables after it; ``answers`` are the rows of `usage_query`."""
         self._runs += 1
         most = min(_MOST_RUNS, _MOST_DEAD_ROWS / (1 + self._rewritten))
         return self._runs >= most or any(used for (used,) in answers)
@@ -89,7 +89,7 @@ class Storage:
     def vacuum(self) -> None:
         """Remove dead rows."""
         self._runs = 0
-        self._let_go()
+        self._release_snapshot()
         self._cursor.execute(f"VACUUM {', '.join(self._tables)}")
         self._forget_statistics(self._statistics)
-        self._hold()
+        self._hold_snapshot()

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from django_lockstep.lab.explorer.explanations import Explanation, explanation
-from django_lockstep.lab.explorer.measure import clean, cut, wide, wrapped
 from django_lockstep.lab.explorer.results import Run, Step
-from django_lockstep.lab.explorer.statements import in_parts, told
+from django_lockstep.lab.explorer.summaries import describe_parts, describe_result
+from django_lockstep.lab.explorer.text_width import clean, display_width, truncate, wrap
 
-__all__ = ["actors_of", "endings", "fitting", "ground", "timeline", "titled", "transactions"]
+__all__ = [
+    "actor_title",
+    "actors_of",
+    "describe_end",
+    "describe_wait",
+    "fitting_width",
+    "timeline",
+    "transaction_spans",
+]
 
 _WIDTH = 44
 _MARGIN = 6
@@ -26,22 +34,22 @@ def timeline(run: Run, *, width: int = _WIDTH) -> str:
     """
     names, why = actors_of(run), explanation(run)
     lines = [f"schedule {run.schedule}, {'right' if run.holds else 'WRONG'}"]
-    lines.append("step  " + "".join(_filled(titled(name, run), width) for name in names).rstrip())
+    lines.append("step  " + "".join(_filled(actor_title(name, run), width) for name in names).rstrip())
     lines.append("----  " + "".join(_filled("-" * (width - 2), width) for _ in names).rstrip())
     for move in range(len(run.schedule)):
         cells = {name: list(_folded(_Cell(run, name, move, why).lines(), width)) for name in names}
         for line in range(max((len(cell) for cell in cells.values()), default=0)):
             number = f"{move + 1:4}" if line == 0 else "    "
             lines.append(f"{number}  {_line(run, cells, move, line, width)}".rstrip())
-    return "\n".join([*lines, "", _LEGEND, *_lines_of_code(run), *endings(run)])
+    return "\n".join([*lines, "", _LEGEND, *_lines_of_code(run), *describe_end(run)])
 
 
-def fitting(columns: int, run: Run) -> int:
+def fitting_width(columns: int, run: Run) -> int:
     """Return the width of an actor's column in a terminal of so many columns, never too small to be read."""
     return max(_WIDTH, (columns - _MARGIN) // max(1, len(actors_of(run))))
 
 
-def endings(run: Run) -> list[str]:
+def describe_end(run: Run) -> list[str]:
     """Return in plain sentences how the run ended, and why so."""
     raised = [f"{name} raised {_error(run, name)}" for name in run.errors]
     returned = [f"{name} returned {result}" for name, result in run.results.items()]
@@ -68,7 +76,7 @@ def _lines_of_code(run: Run) -> Iterator[str]:
         yield from (f"{name} in {path}: step {', '.join(steps)}" for path, steps in sent.items())
 
 
-def titled(name: str, run: Run) -> str:
+def actor_title(name: str, run: Run) -> str:
     """Return the actor's name, behind its letter in schedules where that is another one."""
     letter = next(run.schedule[step.begun] for step in run.steps if step.actor == name)
     return name if name == letter else f"{letter}: {name}"
@@ -77,7 +85,7 @@ def titled(name: str, run: Run) -> str:
 def _folded(lines: Iterator[str], width: int) -> Iterator[str]:
     """Yield the lines broken to the column's width; what follows is indented."""
     for line in lines:
-        first, *more = wrapped(line, width - 6, most=_MOST_LINES) or [""]
+        first, *more = wrap(line, width - 6, most=_MOST_LINES) or [""]
         yield first
         yield from (f"  {text}" for text in more)
 
@@ -88,7 +96,7 @@ def actors_of(run: Run) -> list[str]:
     return sorted(letters, key=lambda name: letters[name])
 
 
-def transactions(run: Run, actor: str) -> Iterator[tuple[int, int]]:
+def transaction_spans(run: Run, actor: str) -> Iterator[tuple[int, int]]:
     """Yield the first and the last move of each of the actor's transactions."""
     spans: dict[int, tuple[int, int]] = {}
     for step in run.steps:
@@ -98,7 +106,7 @@ def transactions(run: Run, actor: str) -> Iterator[tuple[int, int]]:
     yield from spans.values()
 
 
-def ground(step: Step) -> str:
+def describe_wait(step: Step) -> str:
     """Return whom the step waits for, and on what."""
     return f"waits for {', '.join(step.waited_for)}" + (f" on {step.waited_on}" if step.waited_on else "")
 
@@ -117,9 +125,9 @@ class _Cell:
         if step is None:
             return
         if step.begun == move:
-            yield from in_parts(step, self._run)
+            yield from describe_parts(step, self._run)
         if step.begun == move and (step.waited_for or step.ended != move):
-            yield f"┆ {ground(step)}"
+            yield f"┆ {describe_wait(step)}"
         elif step.begun < move == step.ended:
             yield f"┆ woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "┆ goes on"
         if step.begun < move < step.ended:
@@ -127,7 +135,7 @@ class _Cell:
         yield from self._end(step) if step.ended == move else ()
 
     def _end(self, step: Step) -> Iterator[str]:
-        result = told(step, self._run)
+        result = describe_result(step, self._run)
         if result:
             yield f"→ {result}"
         if step is self._why.step:
@@ -144,7 +152,7 @@ def _line(run: Run, cells: Mapping[str, list[str]], move: int, line: int, width:
 
 
 def _edge(run: Run, name: str, move: int, line: int, lines: int) -> str:
-    for begun, ended in transactions(run, name):
+    for begun, ended in transaction_spans(run, name):
         if begun <= move <= ended:
             first, last = (move, line) == (begun, 0), move == ended and line >= lines - 1
             if last and line >= lines:
@@ -154,5 +162,5 @@ def _edge(run: Run, name: str, move: int, line: int, lines: int) -> str:
 
 
 def _filled(text: str, width: int) -> str:
-    text = cut(text, width - 2) if text.strip() else ""
-    return text + " " * (width - wide(text))
+    text = truncate(text, width - 2) if text.strip() else ""
+    return text + " " * (width - display_width(text))

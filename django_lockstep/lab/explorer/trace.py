@@ -8,11 +8,11 @@ from django_lockstep.lab.explorer.differences import Pending
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.search import Move
 
-__all__ = ["Begun", "Trace"]
+__all__ = ["StepRecord", "Trace"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Begun:
+class StepRecord:
     """One step on its way."""
 
     actor: int
@@ -32,11 +32,11 @@ class Trace:
     enabled: list[tuple[int, ...]] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     """The statements that the ready actors stood before, at each move."""
-    steps: list[Begun] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
     cycles: list[tuple[frozenset[int], int, str]] = field(default_factory=list)
     """Deadlocks: actors, victim, the server's words."""
     unsteerable: int = 0
-    rests: int = 0
+    yields: int = 0
     """How often an actor that would have got the same answer again had to let somebody else go first."""
     rekeyed: int = 0
     """How many tables were known to have changing keys when it began."""

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.catalog import Catalog
+from django_lockstep.lab.explorer.effects import UNKNOWN, Statement
 from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, BlindInsert, Footprint, Key, Lock, Mode, collide
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
-from django_lockstep.lab.explorer.sql import understood
-from django_lockstep.lab.explorer.touched import UNKNOWN, Statement
+from django_lockstep.lab.explorer.sql import parse_cached
 
 __all__ = ["Transaction"]
 
@@ -27,7 +27,7 @@ class Transaction:
     def __init__(self, catalog: Catalog, overlap: Overlap) -> None:
         self._catalog = catalog
         self._overlap = overlap
-        self._unsettled = False
+        self._session_changed = False
         """Whether a statement changed what names mean in this session, until it is closed."""
         self._forget()
 
@@ -46,9 +46,9 @@ class Transaction:
 
     def statement(self, operation: Operation) -> Statement:
         """Return what the step's text says."""
-        statement = understood(operation, self._catalog)
+        statement = parse_cached(operation, self._catalog)
         names = statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO", "LOCAL"}
-        return UNKNOWN if self._unsettled and names else statement
+        return UNKNOWN if self._session_changed and names else statement
 
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read, which it has read, too, when it waits."""
@@ -66,7 +66,7 @@ class Transaction:
     def waiting(self, operation: Operation) -> Footprint:
         """Return what a step touches that has begun and now waits."""
         statement = self.statement(operation)
-        return self._own(statement, operation) | Footprint(locks=statement.meets)
+        return self._own(statement, operation) | Footprint(locks=statement.key_conflicts)
 
     def holds_against(self, wanted: frozenset[Lock]) -> bool:
         """Whether the open transaction seems to hold a lock that conflicts with these."""
@@ -77,7 +77,7 @@ class Transaction:
         statement = self.statement(operation)
         touched = LOCAL if self._failed else self._own(statement, operation)
         if operation.error is not None and sqlstate_of(operation.error) in _MET:
-            touched = touched | Footprint(locks=statement.meets)
+            touched = touched | Footprint(locks=statement.key_conflicts)
         if touched.serializable and (insert := self._blind_insert(statement, operation)):
             touched = replace(touched, serializable=False, blind=frozenset({insert}))
         self._note(statement, operation)
@@ -131,7 +131,7 @@ class Transaction:
     def _note(self, statement: Statement, operation: Operation) -> None:
         self._locks |= statement.locks
         self._late = self._late | self._checked_late(statement)
-        self._unsettled = self._unsettled or statement.unsettles
+        self._session_changed = self._session_changed or statement.changes_session
         self._writes |= statement.writes
         if statement.kind == "UPDATE" and operation.rows == len(statement.writes):
             self._held |= {key for key in statement.writes if key[1] is not None}

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from queue import Empty, SimpleQueue
 
-from django_lockstep.lab.explorer.crew import Actor, Event
+from django_lockstep.lab.explorer.actors import Actor, Event
 from django_lockstep.lab.explorer.server import Server
 
 __all__ = ["Unwinding"]
 
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 """Seconds that an abandoned actor has to unwind."""
 _PUSH = 0.1
 """Seconds after which it is interrupted: rarely, as this may come in the middle of what it does to unwind."""
@@ -38,7 +38,7 @@ class Unwinding:
         """Let these actors raise at their next statement; those that never get there are lost."""
         for index in unfinished:
             self._actors[index].abandon()
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while unfinished and time.monotonic() < deadline:
             try:
                 index, kind, _ = self._events.get(timeout=_PUSH)
@@ -73,7 +73,7 @@ class Unwinding:
             actor.stop()
         for actor in self._actors:
             if actor.name not in self._lost:
-                actor.thread.join(_PATIENCE)
+                actor.thread.join(_TIMEOUT)
         if self._interrupted:
             gc.collect()  # who was interrupted while connecting leaves a session to the garbage
         for alias, pid in self._cancelled:  # one interrupted right after sending left its statement to the server

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
-from django_lockstep.lab.explorer.measure import counted
-from django_lockstep.lab.explorer.trace import Begun
+from django_lockstep.lab.explorer.text_width import counted
+from django_lockstep.lab.explorer.trace import StepRecord
 
 __all__ = ["Vacuity"]
 
@@ -29,9 +29,9 @@ class Vacuity:
         self._raised: dict[str, Counter[type[BaseException]]] = {name: Counter() for name in names}
         self._first: dict[str, BaseException] = {}
 
-    def note_steps(self, steps: Sequence[Begun]) -> None:
+    def note_steps(self, steps: Sequence[StepRecord]) -> None:
         """Note what was sent."""
-        self._active.update(begun.actor for begun in steps)
+        self._active.update(step.actor for step in steps)
         self._changed = self._changed or any(map(_may_change, steps))
 
     def note_end(self, errors: Mapping[str, BaseException]) -> None:
@@ -61,8 +61,8 @@ def _all(schedules: str) -> str:
     return "the only schedule" if schedules.startswith("1 ") else f"all {schedules}"
 
 
-def _may_change(begun: Begun) -> bool:
-    statement = begun.operation.statement
+def _may_change(step: StepRecord) -> bool:
+    statement = step.operation.statement
     return statement is None or statement.kind == "UNKNOWN" or bool(statement.writes or statement.locks)
 
 

@@ -242,11 +242,11 @@ def test_a_sweep_of_nothing_is_not_drawn(reported: dict[str, Any], tmp_path: Pat
 
 
 def test_notes_do_not_disturb_data(reported: dict[str, Any]) -> None:
-    reported["report"] = load_report(row("pessimistic"), notes=("Kept: something.",))
+    reported["report"] = load_report(row("pessimistic"), notes=("IdlePool: something.",))
     out, err = io.StringIO(), io.StringIO()
     call_command("simulate", format="json", stdout=out, stderr=err)
-    assert json.loads(out.getvalue())["notes"] == ["Kept: something."]
-    assert "Kept: something." in err.getvalue()
+    assert json.loads(out.getvalue())["notes"] == ["IdlePool: something."]
+    assert "IdlePool: something." in err.getvalue()
 
 
 def test_a_terminal_gets_colours_and_its_width(reported: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

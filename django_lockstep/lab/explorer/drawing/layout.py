@@ -10,10 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.explanations import Explanation, explanation
-from django_lockstep.lab.explorer.measure import cut, wrapped
 from django_lockstep.lab.explorer.results import Run, Step
-from django_lockstep.lab.explorer.statements import read, short, told
-from django_lockstep.lab.explorer.timelines import actors_of, endings, ground, titled, transactions
+from django_lockstep.lab.explorer.summaries import describe_result, describe_step, summarize
+from django_lockstep.lab.explorer.text_width import truncate, wrap
+from django_lockstep.lab.explorer.timelines import (
+    actor_title,
+    actors_of,
+    describe_end,
+    describe_wait,
+    transaction_spans,
+)
 
 __all__ = ["LINE", "PAD", "Bar", "Box", "Layout", "Line"]
 
@@ -108,15 +114,15 @@ class Layout:
     def footer(self) -> list[str]:
         """Return how the run ended, in lines of the picture's width."""
         columns = int((self.width - _LEFT - _RIGHT) / COLUMN)
-        return [line for text in endings(self.run) for line in wrapped(text, columns, most=4)]
+        return [line for text in describe_end(self.run) for line in wrap(text, columns, most=4)]
 
     def title(self) -> str:
         """Return the heading, cut to the picture's width."""
-        return cut(heading(self.run), int((self.width - 2 * _RIGHT) / _BOLD_COLUMN))
+        return truncate(heading(self.run), int((self.width - 2 * _RIGHT) / _BOLD_COLUMN))
 
     def name(self, actor: str) -> str:
         """Return the actor's name, cut to the lane's width."""
-        return cut(titled(actor, self.run), int(self.lane_width / _BOLD_COLUMN))
+        return truncate(actor_title(actor, self.run), int(self.lane_width / _BOLD_COLUMN))
 
     def lane(self, actor: str) -> float:
         """Return the left edge of the actor's lane."""
@@ -130,7 +136,7 @@ class Layout:
         """Return the ground under each transaction."""
         found = []
         for actor in self.actors:
-            for begun, ended in transactions(self.run, actor):
+            for begun, ended in transaction_spans(self.run, actor):
                 top, bottom = self._tops[begun] + 2, self._tops[ended + 1] - _BELOW / 2
                 width = self.lane_width + 2 * PAD
                 found.append(Box(x=self.lane(actor) - PAD, y=top, width=width, height=bottom - top))
@@ -185,22 +191,22 @@ class _Texts:
     def __init__(self, step: Step, run: Run, why: Explanation, columns: int) -> None:
         self.waited = step.ended > step.begun
         end = self._end(step, run, why, columns)
-        begun: list[Line] = [(line, "said") for line in wrapped(short(step, run), columns, most=2)]
+        begun: list[Line] = [(line, "said") for line in wrap(describe_step(step, run), columns, most=2)]
         self.head = begun if self.waited else begun + end
         woken = f"woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "goes on"
-        self.tail = [(cut(woken, columns), "faint"), *end] if self.waited else []
-        self.waits: Line = (cut(ground(step), columns), "faint")
+        self.tail = [(truncate(woken, columns), "faint"), *end] if self.waited else []
+        self.waits: Line = (truncate(describe_wait(step), columns), "faint")
         self.classes = " ".join(["step", *self._kinds(step, why)])
 
     @staticmethod
     def _end(step: Step, run: Run, why: Explanation, columns: int) -> list[Line]:
-        result = told(step, run)
-        lines = [(line, "result") for line in wrapped(f"→ {result}", columns, most=2)] if result else []
-        return [*lines, (cut(f"▲ {why.mark}", columns), "verdict")] if step is why.step else lines
+        result = describe_result(step, run)
+        lines = [(line, "result") for line in wrap(f"→ {result}", columns, most=2)] if result else []
+        return [*lines, (truncate(f"▲ {why.mark}", columns), "verdict")] if step is why.step else lines
 
     @staticmethod
     def _kinds(step: Step, why: Explanation) -> list[str]:
-        kind = _KINDS.get(read(step).verb, "other")
+        kind = _KINDS.get(summarize(step).verb, "other")
         return [kind, *["error"] * bool(step.sqlstate), *["breaking"] * (step is why.step)]
 
 

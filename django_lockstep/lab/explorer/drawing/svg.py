@@ -12,10 +12,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from django_lockstep.lab.explorer.drawing.layout import LINE, PAD, Bar, Box, Layout, Line, heading
-from django_lockstep.lab.explorer.measure import clean
 from django_lockstep.lab.explorer.results import Run, Step
-from django_lockstep.lab.explorer.statements import short, told
-from django_lockstep.lab.explorer.timelines import endings, ground
+from django_lockstep.lab.explorer.summaries import describe_result, describe_step
+from django_lockstep.lab.explorer.text_width import clean
+from django_lockstep.lab.explorer.timelines import describe_end, describe_wait
 
 __all__ = ["STYLE", "svg"]
 
@@ -213,9 +213,9 @@ def _description(run: Run) -> str:
     """Return what the picture shows, for those who do not see it."""
     parts = []
     for step in run.steps:
-        waited = f", {ground(step)}, until step {step.ended + 1}" if step.ended > step.begun else ""
-        result = told(step, run)
+        waited = f", {describe_wait(step)}, until step {step.ended + 1}" if step.ended > step.begun else ""
+        result = describe_result(step, run)
         parts.append(
-            f"Step {step.begun + 1}, {step.actor}: {short(step, run)}{waited}{f', {result}' if result else ''}."
+            f"Step {step.begun + 1}, {step.actor}: {describe_step(step, run)}{waited}{f', {result}' if result else ''}."
         )
-    return " ".join([*parts, *(f"{line}." for line in endings(run))])
+    return " ".join([*parts, *(f"{line}." for line in describe_end(run))])

@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, connection, connections, transaction
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, ScheduleError, explore, replay
-from django_lockstep.lab.explorer.kept import close_idle_sessions
+from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
 from django_lockstep.locking import StaleVersionError, retry_on_conflict, retrying
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, query, until
@@ -210,7 +210,7 @@ def endless(pk: int) -> None:
 
 @pytest.mark.parametrize(("actor", "at"), [(sleeper, "pg_sleep"), (endless, "test_explore.py")])
 def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Step, at: str) -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), patience=1.0)
+    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), step_timeout=1.0)
 
     assert found.verdict == "stuck"
     assert at in found.reason
@@ -232,17 +232,17 @@ def lock(pk: int) -> None:
 
 
 def test_a_lock_of_somebody_else_is_reported_with_the_session(taken: int, other: Session) -> None:
-    found = explore(Scenario(set_up=lambda: taken, actors=[lock], invariant=bool), patience=1.0)
+    found = explore(Scenario(set_up=lambda: taken, actors=[lock], invariant=bool), step_timeout=1.0)
 
     assert found.verdict == "stuck"
     assert f"session {other.pid}" in found.reason
 
 
 def test_rows_that_cannot_be_put_back_are_an_error(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_lockstep.lab.explorer.server._PATIENCE", "50ms")
+    monkeypatch.setattr("django_lockstep.lab.explorer.server._TIMEOUT", "50ms")
 
     with pytest.raises(ExplorerError, match="could not be put back"):
-        explore(Scenario(set_up=lambda: taken, actors=[stories.naive], invariant=bool), patience=1.0)
+        explore(Scenario(set_up=lambda: taken, actors=[stories.naive], invariant=bool), step_timeout=1.0)
 
 
 def interrupting(pk: int) -> bool:

@@ -124,7 +124,7 @@ def test_a_connection_that_cannot_be_scheduled_is_told(actor: stories.Step, who:
         replay(scenario, "")
 
 
-# Sessions beside Django's
+# SessionTracker beside Django's
 
 
 def address() -> str:

@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, explore, replay, svg, timeline
-from django_lockstep.lab.explorer.measure import wide
-from django_lockstep.lab.explorer.timelines import fitting
+from django_lockstep.lab.explorer.text_width import display_width
+from django_lockstep.lab.explorer.timelines import fitting_width
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
 
@@ -104,7 +104,7 @@ def test_a_long_statement_is_folded_and_not_cut() -> None:
 def test_columns_are_as_wide_as_the_terminal_allows() -> None:
     run = replay(stories.raising(stories.naive), "")
 
-    assert (fitting(200, run), fitting(80, run)) == (97, 44)
+    assert (fitting_width(200, run), fitting_width(80, run)) == (97, 44)
 
 
 def test_names_of_actors_have_their_letters() -> None:
@@ -143,4 +143,4 @@ def test_no_statement_leaves_its_column(sql: str) -> None:
     drawn = timeline(strange_run(sql), width=40).splitlines()
 
     assert "\x1b" not in "".join(drawn)
-    assert wide(drawn[3]) <= 6 + 40
+    assert display_width(drawn[3]) <= 6 + 40

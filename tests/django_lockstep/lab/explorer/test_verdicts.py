@@ -280,7 +280,7 @@ def test_a_query_that_is_repeated_is_no_loop_that_polls() -> None:
 
     found = explore(Scenario(set_up=stories.one_seat, actors=[look_around, stories.computed], invariant=bool))
 
-    assert (found.verdict, found.rests) == ("holds", 0)
+    assert (found.verdict, found.yields) == ("holds", 0)
 
 
 def test_a_run_without_an_end_is_stuck() -> None:

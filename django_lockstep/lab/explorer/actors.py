@@ -19,11 +19,11 @@ from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.lab.explorer.hooks import Hooks
-from django_lockstep.lab.explorer.kept import Kept
+from django_lockstep.lab.explorer.idle_pool import IdlePool
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.locking.conf import without_retry_waits
 
-__all__ = ["Actor", "Event", "dismiss", "hire"]
+__all__ = ["Actor", "Event", "acquire_actor", "release_actor"]
 
 Event = tuple[int, Literal["gate", "woken", "done"], Operation | None]
 """What an actor tells: its index, that it stands at a gate, holds after a wait, or is done."""
@@ -32,7 +32,7 @@ Event = tuple[int, Literal["gate", "woken", "done"], Operation | None]
 class Actor:
     """One actor; `start` and `go` are called by the controller, the rest happens in its own thread.
 
-    Made by `hire`, which takes one that an exploration before has left, with its thread and sessions.
+    Made by `acquire_actor`, which takes one that an exploration before has left, with its thread and sessions.
     """
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class Actor:
         self.ended.clear()
         self._tasks.put((function, argument))
 
-    def go(self, aside: str | None = None) -> None:
-        """Let the actor pass the gate that it stands at, after sending a statement aside."""
-        self._go.put(aside)
+    def go(self, out_of_band: str | None = None) -> None:
+        """Let the actor pass the gate that it stands at, after sending a statement out of band."""
+        self._go.put(out_of_band)
 
     def abandon(self) -> None:
         """Let the actor unwind from wherever it is, through no more gates."""
@@ -123,18 +123,18 @@ class Actor:
         self.hooks[wrapper.alias] = hooks
 
     def _set_up(self, hooks: Hooks) -> None:
-        self.cannot_set = not all(hooks.send_aside(part) for part in self._settings.split(";"))
+        self.cannot_set = not all(hooks.send_out_of_band(part) for part in self._settings.split(";"))
 
     def before(self, operation: Operation) -> None:
         """Stand at the gate until the controller says go."""
         if self.abandoned:
             return self._refuse(operation)
         self._events.put((self.index, "gate", operation))
-        aside = self._go.get()
+        out_of_band = self._go.get()
         if self.abandoned:
             return self._refuse(operation)
-        if aside and not self.cannot_set:
-            self.hooks[operation.alias].send_aside(aside)
+        if out_of_band and not self.cannot_set:
+            self.hooks[operation.alias].send_out_of_band(out_of_band)
         return None
 
     def _refuse(self, operation: Operation) -> None:
@@ -213,28 +213,28 @@ class Actor:
 
 def _end(actor: Actor) -> None:
     actor.stop()
-    actor.thread.join(_PATIENCE)
+    actor.thread.join(_TIMEOUT)
 
 
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 """Seconds that a thread without anything to do may take to close its sessions."""
-_idle: Kept[Actor] = Kept(_end, most=4)
+_idle: IdlePool[Actor] = IdlePool(_end, most=4)
 
 
-def hire(index: int, name: str, *, database: Hashable, events: SimpleQueue[Event], settings: str) -> Actor:
-    """Return an actor to play this part, with a session on the database if one was left there; see `dismiss`."""
+def acquire_actor(index: int, name: str, *, database: Hashable, events: SimpleQueue[Event], settings: str) -> Actor:
+    """Return an actor to play this part, with a session on the database if one was left there; see `release_actor`."""
     actor = _idle.take(database) or Actor()
     actor.assign(index, name, events=events, settings=settings)
     return actor
 
 
-def dismiss(actor: Actor, *, database: Hashable) -> None:
+def release_actor(actor: Actor, *, database: Hashable) -> None:
     """Leave an actor that is done, and of whom nothing can come any more, to an exploration to come.
 
     Without sessions that the code has changed: what one race sets is nothing that another one has.
     """
-    if all(hooks.is_as_given for hooks in actor.hooks.values()):
-        _idle.keep(database, actor)
+    if all(hooks.is_unchanged for hooks in actor.hooks.values()):
+        _idle.put(database, actor)
     else:
         _end(actor)
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.errors import Learned
+from django_lockstep.lab.explorer.errors import RestartSearch
 from django_lockstep.lab.explorer.operations import ASLEEP, Operation
 
-__all__ = ["Rests"]
+__all__ = ["FairScheduler"]
 
 _TIMES = 3
 """How often a loop that polls asks the same before it rests."""
@@ -19,7 +19,7 @@ _IS_POLLING = 25
 Question = tuple[str, tuple[str, ...]]
 
 
-class Rests:
+class FairScheduler:
     """Keeps loops from having endless schedules: who is refused twice, polls or sleeps rests until another one moves.
 
     After M. Musuvathi, S. Qadeer, "Fair stateless model checking", PLDI 2008. ``polling`` holds the statements of
@@ -30,24 +30,24 @@ class Rests:
         self._polling = set() if polling is None else polling
         self._refused: dict[int, str] = {}
         self._asked: dict[int, Counter[Question]] = {}
-        self._resting: set[int] = set()
+        self._yielding: set[int] = set()
 
-    def able(self, ready: Iterable[int]) -> set[int]:
+    def enabled(self, ready: Iterable[int]) -> set[int]:
         """Return who of those at a gate may move; everybody where all of them rest."""
-        return (set(ready) - self._resting) or set(ready)
+        return (set(ready) - self._yielding) or set(ready)
 
     def note(self, actor: int, operation: Operation) -> bool:
         """Note what the actor did, and return whether it rests from now on.
 
-        Raises `Learned` where a loop turns out to poll.
+        Raises `RestartSearch` where a loop turns out to poll.
         """
-        self._resting &= {actor}
+        self._yielding &= {actor}
         self._refused = {other: sql for other, sql in self._refused.items() if other == actor}
         self._asked = {actor: self._asked.get(actor, Counter())}
         again = self._is_refused_again(actor, operation) or self._polls(actor, operation)
         again = again or operation.sql.startswith(ASLEEP)
         if again:
-            self._resting.add(actor)
+            self._yielding.add(actor)
         return again
 
     def _is_refused_again(self, actor: int, operation: Operation) -> bool:
@@ -69,5 +69,5 @@ class Rests:
         asked[question] += 1
         if asked[question] >= _IS_POLLING and operation.template not in self._polling:
             self._polling.add(operation.template)
-            raise Learned
+            raise RestartSearch
         return asked[question] >= _TIMES and operation.template in self._polling

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["IDLE", "Kept", "close_idle_sessions"]
+__all__ = ["IDLE", "IdlePool", "close_idle_sessions"]
 
 T = TypeVar("T")
 
@@ -20,17 +20,17 @@ IDLE = 1.0
 """Seconds without use after which everything that is kept is closed."""
 
 
-_everything: list[Kept[Any]] = []
+_pools: list[IdlePool[Any]] = []
 
 
 @atexit.register
 def close_idle_sessions() -> None:
     """Close at once what this process keeps of earlier explorations, which it would do by itself a second later."""
-    for kept in _everything:
+    for kept in _pools:
         kept.clear()
 
 
-class Kept(Generic[T]):
+class IdlePool(Generic[T]):
     """At most ``most`` idle items of one kind, under keys; `close` is called, in any thread, for those not kept."""
 
     def __init__(self, close: Callable[[T], None], *, most: int) -> None:
@@ -39,7 +39,7 @@ class Kept(Generic[T]):
         self._items: list[tuple[Hashable, T]] = []
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
-        _everything.append(self)
+        _pools.append(self)
         os.register_at_fork(after_in_child=self._forget)
 
     def take(self, key: Hashable) -> T | None:
@@ -50,7 +50,7 @@ class Kept(Generic[T]):
                     return self._items.pop(index)[1]
         return None
 
-    def keep(self, key: Hashable, item: T) -> None:
+    def put(self, key: Hashable, item: T) -> None:
         """Keep the item until it is taken, or closed because it was not."""
         with self._lock:
             self._items.append((key, item))

@@ -8,10 +8,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = ["REMOVED", "Row", "State", "as_text", "compared", "difference", "differing", "without"]
+__all__ = [
+    "REMOVED",
+    "FinalState",
+    "Row",
+    "as_text",
+    "comparison_text",
+    "difference",
+    "differing_columns",
+    "without_columns",
+]
 
 Row = Mapping[str, Any]
-State = str | Mapping[str, Sequence[Row]]
+FinalState = str | Mapping[str, Sequence[Row]]
 """What ``observe`` returned, as text; without it the rows of each table by which it differs from before."""
 
 REMOVED = ", removed"
@@ -20,7 +29,7 @@ _MOST_ROWS = 6
 """Rows of a table that a text shows."""
 
 
-def compared(state: State) -> str:
+def comparison_text(state: FinalState) -> str:
     """Return the state as text that is the same for the same rows."""
     return state if isinstance(state, str) else json.dumps(state, sort_keys=True, default=str)
 
@@ -29,7 +38,7 @@ def _row_key(row: Row) -> str:
     return json.dumps(row, sort_keys=True, default=str)
 
 
-def without(state: State, columns: Collection[str]) -> State:
+def without_columns(state: FinalState, columns: Collection[str]) -> FinalState:
     """Return the state without these columns, such as ``auth_user.password`` or ``*.token``."""
     if isinstance(state, str) or not columns:
         return state
@@ -48,7 +57,7 @@ def _column(table: str, name: str) -> str:
     return f"{table.removesuffix(REMOVED)}.{name}"
 
 
-def differing(one: State, other: State) -> set[str]:
+def differing_columns(one: FinalState, other: FinalState) -> set[str]:
     """Return the columns that hold other values in the one end than in the other.
 
     Nothing where the ends have other tables or other numbers of rows: what then differs is not a column.
@@ -69,7 +78,7 @@ def _values(rows: Sequence[Row], name: str) -> Counter[str]:
     return Counter(json.dumps(row.get(name), sort_keys=True, default=str) for row in rows)
 
 
-def as_text(state: State) -> str:
+def as_text(state: FinalState) -> str:
     """Return the state in a line."""
     if isinstance(state, str):
         return state
@@ -90,7 +99,7 @@ def _value(value: Any) -> str:
     return "NULL" if value is None else str(value) or "''"
 
 
-def difference(found: State, expected: State) -> list[str]:
+def difference(found: FinalState, expected: FinalState) -> list[str]:
     """Return in words what is other in the one end than in the other, as few words as there are differences."""
     if isinstance(found, str) or isinstance(expected, str):
         return [] if found == expected else [f"{as_text(found)} instead of {as_text(expected)}"]

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, replay
-from django_lockstep.lab.explorer.statements import read, short, told
+from django_lockstep.lab.explorer.summaries import describe_result, describe_step, summarize
 from tests.django_lockstep.lab.explorer import stories
 
 
@@ -46,27 +46,27 @@ INSERT = 'INSERT INTO "shop_seat" ("row", "guest") VALUES (%s, NULL) RETURNING "
     ],
 )
 def test_a_statement_in_short(made: Step, words: str) -> None:
-    assert short(made) == words
+    assert describe_step(made) == words
 
 
 def test_an_update_says_what_it_sets_and_where() -> None:
-    said = read(step(UPDATE, "true", "Ada", "1", "2"))
+    summary = summarize(step(UPDATE, "true", "Ada", "1", "2"))
 
-    assert said.sets == {"price": "CASE WHEN true THEN 1 ELSE 2 END", "guest": "Ada"}
-    assert said.plain == {"guest"}
-    assert said.keys == {"id": {"1", "2"}}
+    assert summary.sets == {"price": "CASE WHEN true THEN 1 ELSE 2 END", "guest": "Ada"}
+    assert summary.plain == {"guest"}
+    assert summary.keys == {"id": {"1", "2"}}
 
 
 def test_values_are_not_taken_for_sql() -> None:
-    said = read(step(UPDATE, "true", "x WHERE y = '1', z FROM other", "1", "2"))
+    summary = summarize(step(UPDATE, "true", "x WHERE y = '1', z FROM other", "1", "2"))
 
-    assert said.table == "shop_seat"
-    assert said.sets["guest"] == "x WHERE y = '1', z FROM other"
-    assert said.keys == {"id": {"1", "2"}}
+    assert summary.table == "shop_seat"
+    assert summary.sets["guest"] == "x WHERE y = '1', z FROM other"
+    assert summary.keys == {"id": {"1", "2"}}
 
 
 def test_an_empty_text_can_be_seen() -> None:
-    assert short(step(UPDATE, "true", "", "1", "2")).endswith("guest=''")
+    assert describe_step(step(UPDATE, "true", "", "1", "2")).endswith("guest=''")
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_an_empty_text_can_be_seen() -> None:
     [("1", "1", True, True), ("1", "2", False, False)],
 )
 def test_rows_are_compared_by_what_fixes_them(one: str, other: str, same: bool, possible: bool) -> None:
-    first, second = read(step(SELECT, one)), read(step(SELECT, other))
+    first, second = summarize(step(SELECT, one)), summarize(step(SELECT, other))
     assert (first.same_row(second), first.may_touch(second)) == (same, possible)
 
 
 def test_rows_found_by_different_columns_may_be_the_same() -> None:
-    by_guest = read(step('SELECT "id" FROM "shop_seat" WHERE "shop_seat"."guest" = %s', "Ada"))
-    by_key = read(step(SELECT, "1"))
+    by_guest = summarize(step('SELECT "id" FROM "shop_seat" WHERE "shop_seat"."guest" = %s', "Ada"))
+    by_key = summarize(step(SELECT, "1"))
 
     assert by_guest.may_touch(by_key)
     assert not by_guest.same_row(by_key)
@@ -88,8 +88,8 @@ def test_rows_found_by_different_columns_may_be_the_same() -> None:
 
 def test_a_guard_on_what_is_set_does_not_tell_rows_apart() -> None:
     guarded = 'UPDATE "shop_seat" SET "version" = %s WHERE "shop_seat"."id" = %s AND "shop_seat"."version" = %s'
-    assert read(step(guarded, "2", "7", "1")).same_row(read(step(guarded, "3", "7", "2")))
-    assert not read(step(guarded, "2", "7", "1")).may_touch(read(step(guarded, "2", "8", "1")))
+    assert summarize(step(guarded, "2", "7", "1")).same_row(summarize(step(guarded, "3", "7", "2")))
+    assert not summarize(step(guarded, "2", "7", "1")).may_touch(summarize(step(guarded, "2", "8", "1")))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_guard_on_what_is_set_does_not_tell_rows_apart() -> None:
     ],
 )
 def test_what_came_of_a_statement(made: Step, words: str) -> None:
-    assert told(made) == words
+    assert describe_result(made) == words
 
 
 # What runs tell of their steps

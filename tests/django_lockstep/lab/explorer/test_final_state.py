@@ -2,26 +2,28 @@
 
 import pytest
 
-from django_lockstep.lab.explorer.ends import State, as_text, difference, differing, without
+from django_lockstep.lab.explorer.final_state import FinalState, as_text, difference, differing_columns, without_columns
 
 ADA = {"name": "Ada", "price": 1, "token": "x"}
 BOB = {"name": "Bob", "price": 2, "token": "y"}
 
 
 def test_columns_that_hold_other_values_are_found_whatever_the_order_of_rows() -> None:
-    again: State = {"seat": [{**BOB, "token": "a"}, {**ADA, "token": "b"}]}
+    again: FinalState = {"seat": [{**BOB, "token": "a"}, {**ADA, "token": "b"}]}
 
-    assert differing({"seat": [ADA, BOB]}, again) == {"seat.token"}
-    assert without(again, ["seat.token"]) == without({"seat": [ADA, BOB]}, ["*.token"])
+    assert differing_columns({"seat": [ADA, BOB]}, again) == {"seat.token"}
+    assert without_columns(again, ["seat.token"]) == without_columns({"seat": [ADA, BOB]}, ["*.token"])
 
 
 def test_removed_rows_have_the_columns_of_their_table() -> None:
-    assert without({"seat, removed": [ADA]}, ["seat.price", "seat.token"]) == {"seat, removed": [{"name": "Ada"}]}
+    assert without_columns({"seat, removed": [ADA]}, ["seat.price", "seat.token"]) == {
+        "seat, removed": [{"name": "Ada"}]
+    }
 
 
 @pytest.mark.parametrize("other", [{"seat": [ADA]}, {"place": [ADA, BOB]}, "120.00"])
-def test_other_tables_or_numbers_of_rows_are_no_columns(other: State) -> None:
-    assert differing({"seat": [ADA, BOB]}, other) == set()
+def test_other_tables_or_numbers_of_rows_are_no_columns(other: FinalState) -> None:
+    assert differing_columns({"seat": [ADA, BOB]}, other) == set()
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_other_tables_or_numbers_of_rows_are_no_columns(other: State) -> None:
         ({}, {"seat": [ADA]}, ["seat: one row less, name=Ada, price=1, token=x"]),
     ],
 )
-def test_a_difference_names_the_columns(found: State, expected: State, words: list[str]) -> None:
+def test_a_difference_names_the_columns(found: FinalState, expected: FinalState, words: list[str]) -> None:
     assert difference(found, expected) == words
 
 
@@ -53,5 +55,5 @@ def test_a_difference_names_the_columns(found: State, expected: State, words: li
         ({"seat": [{"n": n} for n in range(8)]}, "seat: n=0 | n=1 | n=2 | n=3 | n=4 | n=5 | and 2 more rows"),
     ],
 )
-def test_a_state_in_a_line(state: State, words: str) -> None:
+def test_a_state_in_a_line(state: FinalState, words: str) -> None:
     assert as_text(state) == words

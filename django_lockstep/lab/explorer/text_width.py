@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["clean", "counted", "cut", "wide", "wrapped"]
+__all__ = ["clean", "counted", "display_width", "truncate", "wrap"]
 
 _ONE_COLUMN = 0x0530
 """Latin, Greek and Cyrillic end here; fonts of other scripts may be as wide as two columns."""
@@ -33,15 +33,15 @@ def _columns(letter: str) -> int:
     return 1 if ord(letter) < _ONE_COLUMN or letter in _LINES else 2
 
 
-def wide(text: str) -> int:
+def display_width(text: str) -> int:
     """Return the text's width in columns, rather too large than too small."""
     return sum(map(_columns, text))
 
 
-def cut(text: str, columns: int) -> str:
+def truncate(text: str, columns: int) -> str:
     """Return the text on one line, with an ellipsis at its end where it is wider than that many columns."""
     text = clean(text)
-    if wide(text) <= columns:
+    if display_width(text) <= columns:
         return text
     room, kept = columns - 1, ""
     for letter in text:
@@ -52,17 +52,17 @@ def cut(text: str, columns: int) -> str:
     return kept.rstrip() + "\u2026"
 
 
-def wrapped(text: str, columns: int, *, most: int | None = None) -> list[str]:
+def wrap(text: str, columns: int, *, most: int | None = None) -> list[str]:
     """Return the text broken at spaces into lines of at most that many columns; what exceeds ``most`` lines is cut."""
     lines: list[str] = [""]
     words = clean(text).split(" ")
     for index, word in enumerate(words):
         joined = f"{lines[-1]} {word}".strip()
-        if wide(joined) <= columns:
+        if display_width(joined) <= columns:
             lines[-1] = joined
         elif len(lines) == most:
-            lines[-1] = cut(" ".join([lines[-1], *words[index:]]), columns)
+            lines[-1] = truncate(" ".join([lines[-1], *words[index:]]), columns)
             break
         else:
-            lines.append(cut(word, columns))
+            lines.append(truncate(word, columns))
     return [line for line in lines if line]

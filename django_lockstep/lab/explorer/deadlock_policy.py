@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from django_lockstep.lab.explorer.operations import Operation
 
-__all__ = ["Victims"]
+__all__ = ["DeadlockPolicy"]
 
 _FIRST_LOSES_MS = 500
 """Milliseconds after which the first one to wait looks for a cycle, where it is to lose.
@@ -18,25 +18,27 @@ _TIMER_PASSES = 0.005
 """Seconds after which a session with a time-out of 1 ms has looked for a cycle, also on a busy machine."""
 
 
-class Victims:
+class DeadlockPolicy:
     """Gives sessions the time-outs that make the same actor lose each time: the last one to wait, or the first."""
 
     def __init__(self, *, last_loses: bool) -> None:
         self._last_loses = last_loses
-        self.at_first = "60s" if last_loses else f"{_FIRST_LOSES_MS}ms"
+        self.initial_timeout = "60s" if last_loses else f"{_FIRST_LOSES_MS}ms"
         """The time-out of a session for which nobody waits."""
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin a run."""
-        self._hasty: dict[int, float] = {}
+        self._short_timeouts: dict[int, float] = {}
 
-    def waits(self, index: int) -> None:
+    def note_wait(self, index: int) -> None:
         """Note that an actor has begun to wait."""
-        if index in self._hasty:
-            self._hasty[index] = time.monotonic()
+        if index in self._short_timeouts:
+            self._short_timeouts[index] = time.monotonic()
 
-    def aside(self, chosen: int, operation: Operation, *, waiting: Mapping[int, frozenset[int]]) -> str | None:
+    def timeout_statement(
+        self, chosen: int, operation: Operation, *, waiting: Mapping[int, frozenset[int]]
+    ) -> str | None:
         """Return what to send before a step that may close a cycle; ``waiting`` tells who waits for whom."""
         if not waiting:
             return None
@@ -47,7 +49,10 @@ class Victims:
             return None
         # Whoever waits with such a time-out already has to have looked before this step, or it might lose instead.
         # Outliving its need it is harmless in the same way.
-        passed = max((self._hasty[index] for index in waiting.keys() & self._hasty), default=0.0) + _TIMER_PASSES
+        passed = (
+            max((self._short_timeouts[index] for index in waiting.keys() & self._short_timeouts), default=0.0)
+            + _TIMER_PASSES
+        )
         time.sleep(max(0.0, passed - time.monotonic()))
-        self._hasty[chosen] = time.monotonic()
+        self._short_timeouts[chosen] = time.monotonic()
         return f"SET {local}deadlock_timeout = '1ms'"

@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from django_lockstep.lab.explorer.parts import Part, parts_of
 from django_lockstep.lab.explorer.results import Run, Step
 
-__all__ = ["Said", "columns_of", "in_parts", "is_time", "read", "seen", "short", "told"]
+__all__ = [
+    "StatementSummary",
+    "columns_of",
+    "describe_parts",
+    "describe_result",
+    "describe_step",
+    "is_time",
+    "relevant_columns",
+    "summarize",
+]
 
 _MOST = 6
 """Columns shown of a row."""
@@ -36,7 +45,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class StatementSummary:
     """One statement with its parameters filled in."""
 
     verb: str
@@ -54,40 +63,40 @@ class Said:
     locking: str = ""
     """The row lock that a SELECT asks for, such as ``FOR UPDATE``."""
 
-    def may_touch(self, other: Said) -> bool:
+    def may_touch(self, other: StatementSummary) -> bool:
         """Whether both can be about one row, as far as their texts tell."""
         return self.table == other.table and all(self.keys[name] & other.keys[name] for name in self._fixed(other))
 
-    def same_row(self, other: Said) -> bool:
+    def same_row(self, other: StatementSummary) -> bool:
         """Whether both fix a column to the same value, and none to different ones."""
         return bool(self._fixed(other)) and self.may_touch(other)
 
-    def _fixed(self, other: Said) -> set[str]:
+    def _fixed(self, other: StatementSummary) -> set[str]:
         """Return the columns that tell rows apart: both fix them, and neither sets them, as guarded writes do."""
         return (self.keys.keys() & other.keys.keys()) - self.sets.keys() - other.sets.keys()
 
 
 @functools.lru_cache(maxsize=4096)
-def _read(sql: str, arguments: tuple[str, ...]) -> tuple[Said, ...]:
+def _summarize(sql: str, arguments: tuple[str, ...]) -> tuple[StatementSummary, ...]:
     """Return what the statement says; of a WITH statement what each part says that is about a table."""
     numbers = iter(range(sql.count("%s")))
     marked = re.sub("%s|%%", lambda found: f"\ue000{next(numbers)}\ue001" if found[0] == "%s" else "%", sql)
     text = _NAME.sub(r"\1", _PREFIX.sub("", marked))
     parts = parts_of(text) if text.upper().startswith("WITH ") else [Part(name="", text=text)]
-    said = [_said(part.text, arguments) for part in parts]
-    of_tables = tuple(each for each in said if each.table and each.table not in {part.name for part in parts})
-    return of_tables or (said[-1],)
+    summary = [_summarize_part(part.text, arguments) for part in parts]
+    of_tables = tuple(each for each in summary if each.table and each.table not in {part.name for part in parts})
+    return of_tables or (summary[-1],)
 
 
-def _said(text: str, arguments: tuple[str, ...]) -> Said:
+def _summarize_part(text: str, arguments: tuple[str, ...]) -> StatementSummary:
     verb = text.partition(" ")[0].upper()
     table = _TABLE.search(text)
     if verb not in {"SELECT", "INSERT", "UPDATE", "DELETE"} or table is None:
-        return Said(verb=verb, where=_filled(text.partition(" ")[2], arguments))
+        return StatementSummary(verb=verb, where=_filled(text.partition(" ")[2], arguments))
     clauses = _clauses(text)
     where = clauses.get("WHERE", "")
     sets = dict(_inserted(clauses) if verb == "INSERT" else _assigned(clauses.get("SET", "")))
-    return Said(
+    return StatementSummary(
         verb=verb,
         table=table[1],
         where=_filled(_bare(where), arguments),
@@ -98,10 +107,10 @@ def _said(text: str, arguments: tuple[str, ...]) -> Said:
     )
 
 
-def read(step: Step) -> Said:
+def summarize(step: Step) -> StatementSummary:
     """Return what the step's statement says; of several parts what the first one says that writes."""
-    said = _read(step.sql, step.arguments)
-    return next((part for part in said if part.verb != "SELECT"), said[0])
+    summary = _summarize(step.sql, step.arguments)
+    return next((part for part in summary if part.verb != "SELECT"), summary[0])
 
 
 def _filled(text: str, arguments: tuple[str, ...], *, empty: str = "''") -> str:
@@ -175,37 +184,39 @@ def is_time(value: str | None) -> bool:
 
 def columns_of(sql: str, arguments: tuple[str, ...]) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the columns that a statement compares or sets, with the values that were sent for them."""
-    for said in _read(sql, arguments):
-        yield from said.keys.items()
-        yield from ((name, frozenset({said.sets[name]})) for name in said.plain)
+    for summary in _summarize(sql, arguments):
+        yield from summary.keys.items()
+        yield from ((name, frozenset({summary.sets[name]})) for name in summary.plain)
 
 
-def short(step: Step, run: Run | None = None) -> str:
+def describe_step(step: Step, run: Run | None = None) -> str:
     """Return in a few words what was asked for."""
-    return "; ".join(in_parts(step, run))
+    return "; ".join(describe_parts(step, run))
 
 
-def in_parts(step: Step, run: Run | None = None) -> list[str]:
+def describe_parts(step: Step, run: Run | None = None) -> list[str]:
     """Return in a few words what each part of it asks for: verb, table, rows, lock or new values.
 
     Of an UPDATE in a run the columns are left out that are written as they were read.
     """
     unchanged = _unchanged(step, run) if run else frozenset()
-    return [_in_short(said, unchanged) for said in _read(step.sql, step.arguments)]
+    return [_in_short(summary, unchanged) for summary in _summarize(step.sql, step.arguments)]
 
 
 def _unchanged(step: Step, run: Run) -> frozenset[str]:
     """Return the columns that the step writes back as its actor last read them; none where that is all of them."""
-    said = read(step)
-    if said.verb != "UPDATE":
+    summary = summarize(step)
+    if summary.verb != "UPDATE":
         return frozenset()
     earlier = [other for other in run.steps if other.actor == step.actor and other.ended < step.begun]
-    for source in reversed([other for other in earlier if read(other).table == said.table]):
+    for source in reversed([other for other in earlier if summarize(other).table == summary.table]):
         for row in source.values:
-            if read(source).verb == "SELECT" and all(row[name] in said.keys[name] for name in said.keys.keys() & row):
-                given = {name for name in said.sets if name in said.plain or said.sets[name] == "NULL"}
-                same = {name for name in given & row.keys() if _as_read(row[name]) == said.sets[name]}
-                return frozenset(same if same < said.sets.keys() else ())
+            if summarize(source).verb == "SELECT" and all(
+                row[name] in summary.keys[name] for name in summary.keys.keys() & row
+            ):
+                given = {name for name in summary.sets if name in summary.plain or summary.sets[name] == "NULL"}
+                same = {name for name in given & row.keys() if _as_read(row[name]) == summary.sets[name]}
+                return frozenset(same if same < summary.sets.keys() else ())
     return frozenset()
 
 
@@ -213,28 +224,31 @@ def _as_read(value: str | None) -> str:
     return "NULL" if value is None else value
 
 
-def _in_short(said: Said, unchanged: frozenset[str]) -> str:
-    if not said.table:
-        return f"{said.verb} {said.where}".strip()
-    rows = [f"{name}={'|'.join(sorted(values))}" for name, values in said.keys.items()] or [said.where]
+def _in_short(summary: StatementSummary, unchanged: frozenset[str]) -> str:
+    if not summary.table:
+        return f"{summary.verb} {summary.where}".strip()
+    rows = [f"{name}={'|'.join(sorted(values))}" for name, values in summary.keys.items()] or [summary.where]
     tight = {
-        name: value if name in said.plain else re.sub(" ([-+*/]) ", r"\1", value) for name, value in said.sets.items()
+        name: value if name in summary.plain else re.sub(" ([-+*/]) ", r"\1", value)
+        for name, value in summary.sets.items()
     }
     shown = {name: value for name, value in tight.items() if name not in unchanged}
     sets = _listed({name: value for name, value in shown.items() if value not in {"NULL", "DEFAULT"}})
-    words = [said.verb, said.table, " ".join(rows), said.locking]
+    words = [summary.verb, summary.table, " ".join(rows), summary.locking]
     return " ".join(filter(None, words)) + (f": {sets}" if sets else "")
 
 
-def told(step: Step, run: Run | None = None) -> str:
+def describe_result(step: Step, run: Run | None = None) -> str:
     """Return what came of it: the error, the values read, or how many rows; of long rows what the run changes."""
     if step.sqlstate is not None:
         return f"error {step.sqlstate}"
-    verb = read(step).verb
+    verb = summarize(step).verb
     if verb == "INSERT" and step.rows == 1:
         return ""
     if step.values and verb == "SELECT" and not _EXISTS.match(step.sql):
-        return "; ".join(filter(None, (_listed(seen(row, step, run)) for row in step.values))) or _rows(step.rows)
+        return "; ".join(filter(None, (_listed(relevant_columns(row, step, run)) for row in step.values))) or _rows(
+            step.rows
+        )
     return "" if step.rows is None else _rows(step.rows)
 
 
@@ -242,10 +256,10 @@ def _rows(number: int | None) -> str:
     return "1 row" if number == 1 else f"{number} rows"
 
 
-def seen(row: Mapping[str, str | None], step: Step, run: Run | None) -> dict[str, str | None]:
+def relevant_columns(row: Mapping[str, str | None], step: Step, run: Run | None) -> dict[str, str | None]:
     """Return the columns of a row read that matter in the run: what somebody writes, and by what it is found."""
     columns = {name: value for name, value in row.items() if not is_time(value)}
-    fixed = {name for name, values in read(step).keys.items() if len(values) == 1}
+    fixed = {name for name, values in summarize(step).keys.items() if len(values) == 1}
     relevant = {name: value for name, value in columns.items() if name in _written(step, run) - fixed}
     return relevant or dict(list(columns.items())[:_FEW])
 
@@ -254,9 +268,11 @@ def _written(step: Step, run: Run | None) -> set[str]:
     """Return the columns that writes of the read table set or are restricted to."""
     if run is None:
         return set()
-    writes = [other for other in run.steps if read(other).sets and read(other).table == read(step).table]
+    writes = [other for other in run.steps if summarize(other).sets and summarize(other).table == summarize(step).table]
     return {
-        name for write in writes for name in (*(read(write).sets.keys() - _unchanged(write, run)), *read(write).keys)
+        name
+        for write in writes
+        for name in (*(summarize(write).sets.keys() - _unchanged(write, run)), *summarize(write).keys)
     }
 
 

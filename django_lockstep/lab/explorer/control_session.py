@@ -14,9 +14,9 @@ from psycopg import Error as DriverError
 
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.errors import NotExplorable
-from django_lockstep.lab.explorer.kept import Kept
+from django_lockstep.lab.explorer.idle_pool import IdlePool
 
-__all__ = ["BLOCKED", "OutsideSession", "catalog_of", "database_key", "outside_session"]
+__all__ = ["BLOCKED", "ControlSession", "catalog_of", "control_session", "database_key"]
 
 BLOCKED = b"blocked"
 """The prepared statement that says which of these server processes wait, and for whom."""
@@ -42,13 +42,13 @@ Not the rows of pg_class as they are: statistics stand in them, which are writte
 _MOST_CATALOGS = 8
 
 
-class OutsideSession:
-    """The two sessions; `leave` keeps them for the next exploration, `close` ends them."""
+class ControlSession:
+    """The two sessions; `release` keeps them for the next exploration, `close` ends them."""
 
     def __init__(self, alias: str, key: Hashable) -> None:
         self.key = key
         self._wrapper: BaseDatabaseWrapper = connections[alias].copy()
-        self._holder: BaseDatabaseWrapper | None = None
+        self._snapshot_holder: BaseDatabaseWrapper | None = None
         self._wrapper.inc_thread_sharing()  # it may be closed by a timer
         self._wrapper.ensure_connection()
         self.driver: Any = self._wrapper.connection
@@ -74,34 +74,34 @@ class OutsideSession:
         return superuser, skips_triggers
 
     @property
-    def holder(self) -> Any:
+    def snapshot_holder(self) -> Any:
         """The driver's connection that may hold a snapshot."""
-        if self._holder is None:
-            self._holder = self._wrapper.copy()
-            self._holder.inc_thread_sharing()
-            self._holder.ensure_connection()
-        return self._holder.connection
+        if self._snapshot_holder is None:
+            self._snapshot_holder = self._wrapper.copy()
+            self._snapshot_holder.inc_thread_sharing()
+            self._snapshot_holder.ensure_connection()
+        return self._snapshot_holder.connection
 
     def is_alive(self) -> bool:
         """Whether the server answers both."""
         try:
-            for wrapper in filter(None, (self._wrapper, self._holder)):
+            for wrapper in filter(None, (self._wrapper, self._snapshot_holder)):
                 wrapper.connection.execute("SELECT 1")
         except DriverError:
             return False
         return True
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Keep the sessions for the next exploration of this process."""
-        _idle.keep(self.key, self)
+        _idle.put(self.key, self)
 
     def close(self) -> None:
         """End the sessions."""
-        for wrapper in filter(None, (self._wrapper, self._holder)):
+        for wrapper in filter(None, (self._wrapper, self._snapshot_holder)):
             wrapper.close()
 
 
-_idle: Kept[OutsideSession] = Kept(OutsideSession.close, most=2)
+_idle: IdlePool[ControlSession] = IdlePool(ControlSession.close, most=2)
 _catalogs: dict[Hashable, tuple[Any, Catalog]] = {}
 
 
@@ -110,17 +110,17 @@ def database_key(alias: str) -> Hashable:
     return alias, repr(connections[alias].get_connection_params())
 
 
-def outside_session(alias: str) -> OutsideSession:
+def control_session(alias: str) -> ControlSession:
     """Return sessions on the alias's database that nobody uses, new ones or those of an exploration before."""
     key = database_key(alias)
     while (left := _idle.take(key)) is not None:
         if left.is_alive():
             return left
         left.close()
-    return OutsideSession(alias, key)
+    return ControlSession(alias, key)
 
 
-def catalog_of(session: OutsideSession) -> Catalog:
+def catalog_of(session: ControlSession) -> Catalog:
     """Return what the database's catalog says, read anew only after a change of the schema."""
     schema = session.driver.execute(_SCHEMA).fetchone()
     known, catalog = _catalogs.get(session.key, (None, None))

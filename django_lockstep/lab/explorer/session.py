@@ -14,33 +14,33 @@ from django.db.backends.signals import connection_created
 
 from django_lockstep.lab.explorer.caches import RowCaches
 from django_lockstep.lab.explorer.clock import VirtualClock
+from django_lockstep.lab.explorer.control_session import database_key
 from django_lockstep.lab.explorer.controller import Chooser, Controller
 from django_lockstep.lab.explorer.databases import require_disposable
-from django_lockstep.lab.explorer.ends import State
-from django_lockstep.lab.explorer.errors import Endless, Learned, Nondeterminism, NotExplorable
+from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, RestartSearch, TooManySteps
+from django_lockstep.lab.explorer.final_state import FinalState
 from django_lockstep.lab.explorer.masking import Masker
-from django_lockstep.lab.explorer.oracle import End, Oracle, error_name
-from django_lockstep.lab.explorer.outside import database_key
+from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
 from django_lockstep.lab.explorer.search import Move
 from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.explorer.setup_monitor import SetupMonitor
 from django_lockstep.lab.explorer.steps import raised_by, steps_of
 from django_lockstep.lab.explorer.trace import Trace
-from django_lockstep.lab.explorer.watch import Watch
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["PATIENCE", "Stage", "stage"]
+__all__ = ["STEP_TIMEOUT", "ExplorationSession", "exploration_session"]
 
 _Result = TypeVar("_Result")
 _OTHERS = 3
 """Connections beside the actors': that of the thread that explores, the server's view, and a snapshot."""
-PATIENCE = 10.0
+STEP_TIMEOUT = 10.0
 """Seconds that one step may take without waiting for another actor."""
 
 
-class Stage:
-    """Runs a scenario under one schedule after another; made by `stage`.
+class ExplorationSession:
+    """Runs a scenario under one schedule after another; fixture by `exploration_session`.
 
     ``ignore`` are columns that do not count, ``no_deadlock`` says that a run with a deadlock ends wrong,
     ``virtual_sleep`` that actors do not really sleep.
@@ -51,14 +51,14 @@ class Stage:
         scenario: Scenario,
         *,
         database: str,
-        patience: float,
+        step_timeout: float,
         victim: str,
         ignore: Collection[str] = (),
         no_deadlock: bool = False,
         virtual_sleep: bool = False,
     ) -> None:
         self.scenario = scenario
-        self.oracle = Oracle(scenario, ignore=ignore, alone=self._alone)
+        self.oracle = Oracle(scenario, ignore=ignore, alone=self._run_serially)
         self._no_deadlock = no_deadlock
         self.caches: RowCaches | None = None
         self._database = database
@@ -67,15 +67,15 @@ class Stage:
         self._detailed = False
         self.names = tuple(scenario.actors)
         self.controller = Controller(
-            self.names, server=self.server, database=database_key(database), patience=patience, victim=victim
+            self.names, server=self.server, database=database_key(database), step_timeout=step_timeout, victim=victim
         )
-        self.watch: Watch | None = None
+        self.monitor: SetupMonitor | None = None
         self._actors = {actor.thread: actor for actor in self.controller.actors}
         self.clock = VirtualClock({thread: actor.pause for thread, actor in self._actors.items()})
         self.virtual_sleep = virtual_sleep
         self._thread = threading.current_thread()
         self._known = frozenset(threading.enumerate())
-        self._strangers: list[str] = []
+        self._foreign_connections: list[str] = []
 
     def connected(self, sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         """Put hooks into a connection that was just opened; note one whose statements cannot be scheduled."""
@@ -83,14 +83,16 @@ class Stage:
         if connection.vendor != "postgresql":
             return
         if (server := self._servers.get(_identity(connection))) is not None:
-            server.sessions.opened(connection.connection.info.backend_pid)
+            server.sessions.note_opened(connection.connection.info.backend_pid)
         own = connections[connection.alias] is connection
         if thread in self._actors and own:
             self._actors[thread].connected(connection)
         elif thread not in self._known or thread in self._actors:
-            self._strangers.append(f"Thread {thread.name!r} opened a connection to {connection.alias!r} of its own")
-        elif thread is self._thread and own and self.watch is not None:
-            self.watch.connected(connection)
+            self._foreign_connections.append(
+                f"Thread {thread.name!r} opened a connection to {connection.alias!r} of its own"
+            )
+        elif thread is self._thread and own and self.monitor is not None:
+            self.monitor.connected(connection)
 
     def server(self, alias: str) -> Server:
         """Return the view of the alias's database from outside; aliases of one database share it."""
@@ -109,30 +111,32 @@ class Stage:
         record: Callable[[Move], None] = lambda move: None,
         in_turn: bool = False,
     ) -> tuple[Any, Trace]:
-        """Put everything back, set up, and run the actors; return what the set-up made, and what happened.
+        """Put everything back, set up, and run the actors; return what the set-up fixture, and what happened.
 
         Raises as `Controller.run` does.
         """
         rekeyed = self.rekeyed
         if expected is not None and expected.rekeyed != rekeyed:
             expected = None  # its steps were said to touch less than they do
-        made = self.set_up()
+        fixture = self.set_up()
         functions = list(self.scenario.actors.values())
-        trace = self.controller.run(functions, made, chooser=chooser, expected=expected, record=record, in_turn=in_turn)
+        trace = self.controller.run(
+            functions, fixture, chooser=chooser, expected=expected, record=record, in_turn=in_turn
+        )
         trace.rekeyed = rekeyed
-        if self._strangers:
-            raise Nondeterminism(f"{self._strangers[0]}, so that its statements are not scheduled")
+        if self._foreign_connections:
+            raise Nondeterminism(f"{self._foreign_connections[0]}, so that its statements are not scheduled")
         for actor in self.controller.actors:
             if isinstance(actor.error, NotExplorable):
                 raise actor.error
-        return made, trace
+        return fixture, trace
 
-    def settled(self, attempt: Callable[[], _Result]) -> _Result:
+    def run_until_stable(self, attempt: Callable[[], _Result]) -> _Result:
         """Try again until nothing is learned that changes what runs mean: which columns count, which loops poll."""
         while True:
             try:
                 return attempt()
-            except Learned:
+            except RestartSearch:
                 self.controller.abandon()
 
     def set_up(self) -> Any:
@@ -143,20 +147,20 @@ class Stage:
         self.clock.reset()
         return self.scenario.set_up()
 
-    def warm_up(self) -> tuple[End, Trace]:
+    def warm_up(self) -> tuple[RunResult, Trace]:
         """Run the actors one after the other, so that caches are filled as they are after a while."""
-        made, trace = self.play(Follow(()))
-        return self.end(made, trace), trace
+        fixture, trace = self.play(Follow(()))
+        return self.result(fixture, trace), trace
 
-    def strangers(self) -> tuple[int, int]:
+    def untracked_sessions(self) -> tuple[int, int]:
         """Return how many sessions that nobody steers are open, and how many seem to have been."""
-        found = [server.sessions.strangers() for server in self._servers.values()]
+        found = [server.sessions.untracked() for server in self._servers.values()]
         return sum(now for now, _ in found), sum(gone for _, gone in found)
 
-    def know_sessions(self) -> None:
+    def mark_sessions_known(self) -> None:
         """Take the sessions that there are for known."""
         for server in self._servers.values():
-            server.sessions.mark()
+            server.sessions.mark_known()
 
     @property
     def rekeyed(self) -> int:
@@ -168,18 +172,18 @@ class Stage:
         for server in self._servers.values():
             server.reset()
 
-    def end(self, made: Any, trace: Trace) -> End:
+    def result(self, fixture: Any, trace: Trace) -> RunResult:
         """Return how the run ended that was just played."""
         actors = self.controller.actors
-        return End(
-            made=made,
-            state=self._state(made),
+        return RunResult(
+            fixture=fixture,
+            state=self._state(fixture),
             results={actor.name: actor.result for actor in actors if actor.error is None},
             errors={actor.name: actor.error for actor in actors if actor.error is not None},
-            generated=frozenset(key for begun in trace.steps for key in begun.operation.numbered),
+            generated=frozenset(key for step in trace.steps for key in step.operation.numbered),
         )
 
-    def judged(self, end: End, trace: Trace) -> Run:
+    def judge(self, end: RunResult, trace: Trace) -> Run:
         """Return the ended run with its end compared with what has to hold."""
         reason = self.oracle.objection(end) or self._deadlocked(trace)
         masker = Masker()
@@ -217,18 +221,18 @@ class Stage:
         for actor in self.controller.actors:
             actor.detailed = True
 
-    def _unhurried(self, functions: Sequence[Callable[[Any], Any]], made: Any) -> Trace:
+    def _run_to_end(self, functions: Sequence[Callable[[Any], Any]], fixture: Any) -> Trace:
         """Run the functions to their end whatever time it is."""
         limits = self.controller.limits
         self.controller.limits = replace(limits, deadline=None)
         try:
-            return self.controller.run(functions, made, chooser=Follow(()))
+            return self.controller.run(functions, fixture, chooser=Follow(()))
         finally:
             self.controller.limits = limits
 
-    def _state(self, made: Any) -> State:
+    def _state(self, fixture: Any) -> FinalState:
         if self.scenario.observe is not None:
-            return str(self.scenario.observe(made))
+            return str(self.scenario.observe(fixture))
         return {
             table if alias == self._database else f"{alias}.{table}": rows
             for alias, server in self._first_aliases().items()
@@ -239,17 +243,17 @@ class Stage:
         """Return each database once, by the alias that was used first."""
         return {server.alias: server for server in self._servers.values()}
 
-    def _alone(self, order: Sequence[int]) -> End | None:
+    def _run_serially(self, order: Sequence[int]) -> RunResult | None:
         """Run the actors with these indexes one after the other; None where one does not end by itself."""
-        made = self.set_up()
+        fixture = self.set_up()
         numbered: set[str] = set()
         results: dict[str, Any] = {}
         errors: dict[str, BaseException] = {}
         for index in order:
             functions = [function if i == index else _idle for i, function in enumerate(self.scenario.actors.values())]
             try:
-                trace = self._unhurried(functions, made)
-            except Endless:
+                trace = self._run_to_end(functions, fixture)
+            except TooManySteps:
                 self.controller.abandon()
                 return None
             actor = self.controller.actors[index]
@@ -257,16 +261,18 @@ class Stage:
                 errors[actor.name] = actor.error
             else:
                 results[actor.name] = actor.result
-            numbered.update(key for begun in trace.steps for key in begun.operation.numbered)
+            numbered.update(key for step in trace.steps for key in step.operation.numbered)
         results = {name: results[name] for name in self.names if name in results}
-        return End(made=made, state=self._state(made), results=results, errors=errors, generated=frozenset(numbered))
+        return RunResult(
+            fixture=fixture, state=self._state(fixture), results=results, errors=errors, generated=frozenset(numbered)
+        )
 
 
 @contextmanager
-def stage(
-    scenario: Scenario, *, database: str, patience: float, victim: str, database_is_mine: bool, **terms: Any
-) -> Iterator[Stage]:
-    """Open what runs need, and leave nothing behind: no lock and no row; ``terms`` are those of `Stage`.
+def exploration_session(
+    scenario: Scenario, *, database: str, step_timeout: float, victim: str, database_is_mine: bool, **terms: Any
+) -> Iterator[ExplorationSession]:
+    """Open what runs need, and leave nothing behind: no lock and no row; ``terms`` are those of `ExplorationSession`.
 
     Raises `NotExplorable` inside a transaction, on other databases than PostgreSQL, on one whose rows somebody may
     need, where another explorer is at work, and for a pool too small.
@@ -276,33 +282,35 @@ def stage(
         require_disposable(database)
     _require_connections(connections[database], actors=len(scenario.actors))
     with ExitStack() as stack:
-        # A step's patience is not for connecting, which is no step and comes before any verdict.
-        place = Stage(scenario, database=database, patience=max(patience, PATIENCE), victim=victim, **terms)
-        stack.callback(_close_servers, place)
-        connection_created.connect(place.connected, weak=False)
-        stack.callback(connection_created.disconnect, place.connected)
-        stack.callback(place.reset)
-        stack.callback(place.controller.close)
-        await_actors = place.controller.connect(database)
-        place.server(database)
-        place.watch = Watch(place.server)
-        stack.callback(place.watch.close)
+        # A step's step_timeout is not for connecting, which is no step and comes before any verdict.
+        session = ExplorationSession(
+            scenario, database=database, step_timeout=max(step_timeout, STEP_TIMEOUT), victim=victim, **terms
+        )
+        stack.callback(_close_servers, session)
+        connection_created.connect(session.connected, weak=False)
+        stack.callback(connection_created.disconnect, session.connected)
+        stack.callback(session.reset)
+        stack.callback(session.controller.close)
+        await_actors = session.controller.connect(database)
+        session.server(database)
+        session.monitor = SetupMonitor(session.server)
+        stack.callback(session.monitor.close)
         await_actors()
-        place.know_sessions()
-        place.controller.patience = patience
-        place.caches = RowCaches(database, place.server(database).catalog)
-        stack.callback(place.caches.close)
-        if place.virtual_sleep:
-            stack.enter_context(place.clock)
-        yield place
+        session.mark_sessions_known()
+        session.controller.step_timeout = step_timeout
+        session.caches = RowCaches(database, session.server(database).catalog)
+        stack.callback(session.caches.close)
+        if session.virtual_sleep:
+            stack.enter_context(session.clock)
+        yield session
 
 
 def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
     return tuple(str(connection.settings_dict[part]) for part in ("HOST", "PORT", "NAME"))
 
 
-def _close_servers(place: Stage) -> None:
-    for server in place._servers.values():
+def _close_servers(session: ExplorationSession) -> None:
+    for server in session._servers.values():
         server.close()
 
 
@@ -332,5 +340,5 @@ def _require_connections(connection: BaseDatabaseWrapper, *, actors: int) -> Non
         )
 
 
-def _idle(made: Any) -> None:
-    """Do nothing, in place of an actor that does not take part."""
+def _idle(fixture: Any) -> None:
+    """Do nothing, in session of an actor that does not take part."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Sessions"]
+__all__ = ["SessionTracker"]
 
 _OPEN = """
 SELECT pid FROM pg_stat_activity
@@ -17,32 +17,32 @@ WHERE datname = current_database() AND usesysid IS NOT NULL AND leader_pid IS NU
   AND coalesce(backend_type, 'client backend') = 'client backend'
   AND (client_addr = inet_client_addr()) IS NOT FALSE
 """
-"""Sessions from this host where that can be told, which it cannot of those through a socket; no parallel workers."""
+"""Client sessions from this host, as far as the address tells: sessions through a socket have none. No parallel workers."""
 _COUNTED = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
 _SINCE = 150_000
 """The server's version before which the counter is behind by half a second."""
 
 
-class Sessions:
+class SessionTracker:
     """The sessions of one database, seen through one cursor of the driver."""
 
     def __init__(self, cursor: Any, *, pooled: bool) -> None:
         self._cursor = cursor
         self._counts = cursor.connection.info.server_version >= _SINCE
         self._pooled = pooled
-        self.mark()
+        self.mark_known()
 
-    def mark(self) -> None:
+    def mark_known(self) -> None:
         """Take the sessions that there are for known."""
         self._known, self._begun = self._look()
         self._opened = 0
 
-    def opened(self, pid: int) -> None:
+    def note_opened(self, pid: int) -> None:
         """Note a session that Django has opened, whoever asked it to."""
         self._known.add(pid)
         self._opened += 1
 
-    def strangers(self) -> tuple[int, int]:
+    def untracked(self) -> tuple[int, int]:
         """Return how many sessions of nobody's are open, and how many have ended; of the latter it is not certain.
 
         A session that had too much to do to report when it began is counted later than it was opened.

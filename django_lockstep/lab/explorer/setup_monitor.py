@@ -10,12 +10,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_lockstep.lab.explorer.hooks import Hooks
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.server import Server
-from django_lockstep.lab.explorer.sql import understood
+from django_lockstep.lab.explorer.sql import parse_cached
 
-__all__ = ["Watch"]
+__all__ = ["SetupMonitor"]
 
 
-class Watch:
+class SetupMonitor:
     """Has tables copied before this thread writes them, and lets it not wait for the disk, until `close`."""
 
     def __init__(self, server: Callable[[str], Server]) -> None:
@@ -27,21 +27,21 @@ class Watch:
                 self.connected(wrapper)
 
     def connected(self, wrapper: BaseDatabaseWrapper) -> None:
-        """Watch a connection that this thread has just opened, perhaps again."""
+        """SetupMonitor a connection that this thread has just opened, perhaps again."""
         if wrapper.alias in self._watched:
             self._watched[wrapper.alias][0].remove()
-        hooks = Hooks(wrapper, _Observer(self._server(wrapper.alias)))
+        hooks = Hooks(wrapper, _CopyingGate(self._server(wrapper.alias)))
         self._watched[wrapper.alias] = hooks, hooks.setting("synchronous_commit")
-        hooks.send_aside("SET synchronous_commit = off")
+        hooks.send_out_of_band("SET synchronous_commit = off")
 
     def close(self) -> None:
         """Leave the connections as they were."""
         for hooks, before in self._watched.values():
             hooks.remove()
-            hooks.send_aside(f"SET synchronous_commit = {before}")
+            hooks.send_out_of_band(f"SET synchronous_commit = {before}")
 
 
-class _Observer:
+class _CopyingGate:
     """A gate that stops nobody."""
 
     detailed = False
@@ -52,7 +52,7 @@ class _Observer:
     def before(self, operation: Operation) -> None:
         """Copy what is about to be written for the first time."""
         catalog = self._server.catalog
-        statement = understood(operation, catalog)
+        statement = parse_cached(operation, catalog)
         if statement.kind == "UNKNOWN":
             self._server.save_all()
         self._server.save(table for table, _ in statement.writes)

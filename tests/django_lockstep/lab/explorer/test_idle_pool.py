@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import F
 from psycopg import IsolationLevel
 
-from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore, kept
+from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore, idle_pool
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
@@ -41,7 +41,7 @@ def others() -> int:
 def test_the_next_exploration_goes_on_with_the_sessions_and_threads_of_the_one_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept, "IDLE", 60.0)  # a machine may stand still for a second
+    monkeypatch.setattr(idle_pool, "IDLE", 60.0)  # a machine may stand still for a second
     explore(SCENARIO)
     first, threads = set(backends), set(threading.enumerate())
     explore(SCENARIO)

@@ -12,7 +12,7 @@ from django_lockstep.lab.explorer.clauses import set_columns
 from django_lockstep.lab.explorer.footprints import Key, Mode
 from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
 
-__all__ = ["UNKNOWN", "Statement", "delete", "insert", "together", "update"]
+__all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update"]
 
 Rows = frozenset[Key]
 
@@ -30,13 +30,13 @@ class Statement:
     """The isolation level that it chooses for the transaction."""
     read_only: bool = False
     """Whether it forbids the transaction to write."""
-    meets: frozenset[tuple[Key, Mode]] = frozenset()
+    key_conflicts: frozenset[tuple[Key, Mode]] = frozenset()
     """What else it waits for where it meets a key that is there already: whoever changes that row."""
     deferred: frozenset[tuple[Key, Mode]] = frozenset()
     """Locks that its checks may take once more at COMMIT."""
-    because: frozenset[str] = frozenset()
+    reasons: frozenset[str] = frozenset()
     """Sentences on what in the schema makes it unknown."""
-    unsettles: bool = False
+    changes_session: bool = False
     """Whether after it nothing in the session is what it seems: a changed role, search path, default level."""
 
     @cached_property
@@ -48,17 +48,17 @@ class Statement:
 UNKNOWN = Statement(kind="UNKNOWN")
 
 
-def together(kind: str, found: Iterable[Statement]) -> Statement:
+def merge(kind: str, found: Iterable[Statement]) -> Statement:
     """Return what several statements touch that are sent as one."""
     found = list(found)
     if any(each.kind == "UNKNOWN" for each in found):
-        return replace(UNKNOWN, because=frozenset().union(*(each.because for each in found)))
+        return replace(UNKNOWN, reasons=frozenset().union(*(each.reasons for each in found)))
     return Statement(
         kind=kind,
         reads=frozenset().union(*(each.reads for each in found)),
         locks=frozenset().union(*(each.locks for each in found)),
         writes=frozenset().union(*(each.writes for each in found)),
-        meets=frozenset().union(*(each.meets for each in found)),
+        key_conflicts=frozenset().union(*(each.key_conflicts for each in found)),
         deferred=frozenset().union(*(each.deferred for each in found)),
     )
 
@@ -71,15 +71,15 @@ def insert(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
         reads=others,
         locks=frozenset({(whole, Mode.INSERT)}) | _parents(table) | _numbers(table, catalog),
         writes=frozenset({whole}),
-        meets=frozenset({(whole, Mode.SHARE)}),
+        key_conflicts=frozenset({(whole, Mode.SHARE)}),
         deferred=_deferred(table),
     )
-    parts = [new, _along(table, "INSERT", catalog=catalog)]
+    parts = [new, _side_effects(table, "INSERT", catalog=catalog)]
     if re.search(r"\bON CONFLICT\b", text, re.IGNORECASE):
         parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
     if re.search(r"\bDO UPDATE\b", text, re.IGNORECASE):
         parts.append(update(text, table, rows=frozenset({whole}), others=others, catalog=catalog))
-    return together("INSERT", parts)
+    return merge("INSERT", parts)
 
 
 def update(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
@@ -90,15 +90,15 @@ def update(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
         return _update_keys(table, catalog, rows=rows, others=others, changes_pk=changes_pk)
     locks = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows) | _parents(table)
-    because = table.opaque.get("UPDATE", frozenset())
+    reasons = table.opaque.get("UPDATE", frozenset())
     plain = Statement(kind="UPDATE", reads=rows | others, locks=locks, writes=rows)
-    return replace(UNKNOWN, because=because) if because else plain
+    return replace(UNKNOWN, reasons=reasons) if reasons else plain
 
 
 def _update_keys(table: Table, catalog: Catalog, *, rows: Rows, others: Rows, changes_pk: bool) -> Statement:
     """Return what an UPDATE of unique columns touches: it is much like an INSERT, and may change other tables."""
     whole: Key = (table.name, None)
-    along = _along(table, "UPDATE", catalog=catalog)
+    along = _side_effects(table, "UPDATE", catalog=catalog)
     if changes_pk:
         catalog.note_rekeyed({table.name})
         rows = frozenset({whole})
@@ -108,10 +108,10 @@ def _update_keys(table: Table, catalog: Catalog, *, rows: Rows, others: Rows, ch
         reads=rows | others,
         locks=frozenset(locks),
         writes=rows,
-        meets=frozenset({(whole, Mode.SHARE)}),
+        key_conflicts=frozenset({(whole, Mode.SHARE)}),
         deferred=_deferred(table),
     )
-    return together("UPDATE", [own, along])
+    return merge("UPDATE", [own, along])
 
 
 def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
@@ -122,14 +122,14 @@ def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
         locks=frozenset((key, Mode.UPDATE) for key in rows),
         writes=rows,
     )
-    return together("DELETE", [own, _along(table, "DELETE", catalog=catalog)])
+    return merge("DELETE", [own, _side_effects(table, "DELETE", catalog=catalog)])
 
 
-def _along(table: Table, verb: str, *, catalog: Catalog) -> Statement:
+def _side_effects(table: Table, verb: str, *, catalog: Catalog) -> Statement:
     """Return what the server touches in other tables: what it changes along with the rows, and what it checks."""
     found = catalog.consequences(table.name, verb)
     if found.opaque:
-        return replace(UNKNOWN, because=found.opaque)
+        return replace(UNKNOWN, reasons=found.opaque)
     catalog.note_rekeyed(found.rekeyed)
     changed = frozenset((name, None) for name in found.changed)
     checked = frozenset((name, None) for name in found.checked)
