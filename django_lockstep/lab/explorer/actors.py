@@ -1,4 +1,4 @@
-"""Actors: each a thread with connections of its own, stopped before every step."""
+"""Actors: each has a thread and connections of its own, and stops before every step."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from django_lockstep.locking.conf import without_retry_waits
 __all__ = ["Actor", "Event", "acquire_actor", "release_actor"]
 
 Event = tuple[int, Literal["gate", "woken", "done"], Operation | None]
-"""What an actor tells: its index, that it stands at a gate, holds after a wait, or is done."""
+"""What an actor reports: its index, and that it stands at a gate, holds after a wait, or is done."""
 
 
 class Actor:
-    """One actor; `start` and `go` are called by the controller, the rest happens in its own thread.
+    """One actor: the controller calls `start` and `go`, the rest happens in the actor's own thread.
 
-    Made by `acquire_actor`, which takes one that an exploration before has left, with its thread and sessions.
+    Made by `acquire_actor`, which reuses one that an earlier exploration has left, with its thread and sessions.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,8 @@ class Actor:
         self.name = ""
         self.detailed = False
         self.waits = False
-        """Set by the controller while the server says that the actor waits; it then holds when its step returns."""
+        """Set by the controller while the server says that the actor waits; the actor then holds when its step
+        returns."""
         self.abandoned = False
         self.error: BaseException | None = None
         self.result: Any = None
@@ -59,44 +60,44 @@ class Actor:
     # Called by the controller
 
     def assign(self, index: int, name: str, *, events: SimpleQueue[Event], settings: str) -> None:
-        """Take a part: report to these events, and run sessions with these settings."""
+        """Become the actor of this index and name: report to these events, and open sessions with these settings."""
         self.index, self.name, self.thread.name = index, name, f"race actor {name}"
         self.detailed = False
         self._events, self._settings = events, settings
 
     def start(self, function: Callable[[Any], Any], argument: Any) -> None:
-        """Begin the function; it stops at its first gate."""
+        """Start the function in the actor's thread; it stops at its first gate."""
         self.error = self.result = None
         self.abandoned = self.waits = False
-        self._go = SimpleQueue()  # a run that was abandoned leaves its last word behind
+        self._go = SimpleQueue()  # an abandoned run leaves its last message behind
         self.ended.clear()
         self._tasks.put((function, argument))
 
     def go(self, out_of_band: str | None = None) -> None:
-        """Let the actor pass the gate that it stands at, after sending a statement out of band."""
+        """Let the actor pass its gate; ``out_of_band`` is a statement that it sends first, past the gate."""
         self._go.put(out_of_band)
 
     def abandon(self) -> None:
-        """Let the actor unwind from wherever it is, through no more gates."""
+        """Unwind the actor from wherever it is; further gates do not stop it."""
         self.abandoned = True
         self._go.put(None)
 
     def interrupt(self) -> None:
-        """Raise in the thread at its next step of Python, for code that reaches no gate."""
+        """Raise `Abandoned` in the thread at its next byte code, for code that reaches no gate."""
         if self.thread.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), ctypes.py_object(Abandoned))
 
     def spare(self) -> None:
-        """Take back an interrupt that has not arrived: whoever is done by now would lose the next run by it."""
+        """Cancel an interrupt that has not arrived, or it would end the next run of an actor that is done."""
         if self.thread.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), None)
 
     def stop(self) -> None:
-        """End the thread after what it is doing."""
+        """End the thread after its current task."""
         self._tasks.put(None)
 
     def stack(self) -> str:
-        """Return the innermost line that the actor is at."""
+        """Return the innermost line of code that the actor is at."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         summary = traceback.extract_stack(frame)[-1:] if frame else []
         return "".join(f"{line.filename}:{line.lineno} in {line.name}: {line.line}" for line in summary)
@@ -104,7 +105,7 @@ class Actor:
     # Called in the actor's thread
 
     def connect(self, alias: str) -> None:
-        """Open the session, or begin anew with the one that is left of an exploration before."""
+        """Open the session, or reset one that an earlier exploration has left."""
         for other in self.hooks.keys() - {alias}:
             self._close(other)
         if alias in self.hooks:
@@ -115,7 +116,7 @@ class Actor:
         connections[alias].ensure_connection()
 
     def connected(self, wrapper: BaseDatabaseWrapper) -> None:
-        """Put the gate into a connection that the actor has just opened."""
+        """Install hooks on a connection that the actor has just opened."""
         if wrapper.alias in self.hooks:
             self.hooks.pop(wrapper.alias).remove()
         hooks = Hooks(wrapper, self)
@@ -126,7 +127,7 @@ class Actor:
         self.cannot_set = not all(hooks.send_out_of_band(part) for part in self._settings.split(";"))
 
     def before(self, operation: Operation) -> None:
-        """Stand at the gate until the controller says go."""
+        """Wait at the gate until the controller says go."""
         if self.abandoned:
             return self._refuse(operation)
         self._events.put((self.index, "gate", operation))
@@ -138,17 +139,17 @@ class Actor:
         return None
 
     def _refuse(self, operation: Operation) -> None:
-        # Unwinding has to end transactions, and may do nothing else.
+        # While it unwinds, the code may end its transactions and do nothing else.
         if not operation.sql.startswith("ROLLBACK"):
             raise Abandoned
 
     def pause(self, seconds: float) -> None:
-        """Let others go on, in place of sleeping."""
+        """Stand at a gate instead of sleeping, so that others can go on."""
         for hooks in list(self.hooks.values())[:1]:
             hooks.pause(seconds)
 
     def after(self, operation: Operation) -> None:
-        """Hold if the step had to wait, so that woken actors go on one after another."""
+        """Hold if the step had to wait, so that woken actors go on one after the other."""
         self.ended.append(operation)
         if self.waits and not self.abandoned:
             self._events.put((self.index, "woken", operation))
@@ -165,7 +166,7 @@ class Actor:
             for hooks in self.hooks.values():
                 hooks.remove()
             connections.close_all()
-            self.error = None  # its traceback holds what the code held, sessions half opened among it
+            self.error = None  # its traceback keeps what the code held alive, half-opened sessions among it
 
     def _do_next(self) -> bool:
         """Wait for a task, and do it; False if there is none to come."""
@@ -173,27 +174,27 @@ class Actor:
             if (task := self._tasks.get()) is None:
                 return False
             try:
-                self._play(*task)
+                self._run_task(*task)
                 self._leave()
-            except Abandoned:  # interrupted once more, on the way out
+            except Abandoned:  # interrupted again, on the way out
                 self._leave()
             finally:
                 self._events.put((self.index, "done", None))
-        except Abandoned:  # or too late, between two tasks
+        except Abandoned:  # interrupted too late, between two tasks
             self._leave()
         return True
 
-    def _play(self, function: Callable[[Any], Any], argument: Any) -> None:
+    def _run_task(self, function: Callable[[Any], Any], argument: Any) -> None:
         try:
             # Django's asynchronous ORM then comes back to this thread, and so to its connections.
             called = async_to_sync(function) if _is_async(function) else function
-            with without_retry_waits():  # the schedule decides who goes first
+            with without_retry_waits():  # the schedule decides which actor goes first
                 self.result = called(argument)
         except BaseException as error:  # noqa: BLE001 - whatever an actor raises is an outcome
             self.error = error
 
     def _leave(self) -> None:
-        """Leave connections fit for the next run: closed where a transaction or a changed session stays behind."""
+        """Close connections that the next run cannot use: with an open transaction, or a changed session."""
         for alias, hooks in list(self.hooks.items()):
             wrapper = hooks.wrapper
             idle = hooks.status is TransactionStatus.IDLE and not wrapper.in_atomic_block and wrapper.autocommit
@@ -208,7 +209,7 @@ class Actor:
         hooks.wrapper.close()
         with suppress(AttributeError):
             del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
-        del self.hooks[alias]  # last of all, so that who is interrupted here begins again
+        del self.hooks[alias]  # last, so that an interrupt above repeats the whole
 
 
 def _end(actor: Actor) -> None:
@@ -217,21 +218,21 @@ def _end(actor: Actor) -> None:
 
 
 _TIMEOUT = 2.0
-"""Seconds that a thread without anything to do may take to close its sessions."""
+"""Seconds that an idle thread may take to close its sessions."""
 _idle: IdlePool[Actor] = IdlePool(_end, most=4)
 
 
 def acquire_actor(index: int, name: str, *, database: Hashable, events: SimpleQueue[Event], settings: str) -> Actor:
-    """Return an actor to play this part, with a session on the database if one was left there; see `release_actor`."""
+    """Return an actor for this role: one that `release_actor` has kept for this database, or a new one."""
     actor = _idle.take(database) or Actor()
     actor.assign(index, name, events=events, settings=settings)
     return actor
 
 
 def release_actor(actor: Actor, *, database: Hashable) -> None:
-    """Leave an actor that is done, and of whom nothing can come any more, to an exploration to come.
+    """Keep an actor that is done for the next exploration.
 
-    Without sessions that the code has changed: what one race sets is nothing that another one has.
+    One whose session the code has changed is ended instead: settings of one race must not reach another.
     """
     if all(hooks.is_unchanged for hooks in actor.hooks.values()):
         _idle.put(database, actor)
@@ -240,5 +241,5 @@ def release_actor(actor: Actor, *, database: Hashable) -> None:
 
 
 def _is_async(function: Callable[[Any], Any]) -> bool:
-    """Whether calling it makes a coroutine: an ``async def``, also as a method, a partial, or ``__call__``."""
+    """Whether a call returns a coroutine: an ``async def``, also as a method, a partial, or ``__call__``."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -1,6 +1,6 @@
-"""The explorer's own two sessions on a database, and what they know of its tables; kept for the next exploration.
+"""The explorer's own two sessions on a database, and its catalog; kept for the next exploration.
 
-One asks who waits and puts tables back; the other one, opened when it is needed, holds a snapshot.
+One asks which actors wait, and puts tables back; the other one, opened when it is needed, holds a snapshot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from django_lockstep.lab.explorer.idle_pool import IdlePool
 __all__ = ["BLOCKED", "ControlSession", "catalog_of", "control_session", "database_key"]
 
 BLOCKED = b"blocked"
-"""The prepared statement that says which of these server processes wait, and for whom."""
+"""Name of the prepared statement that returns which of the given server processes wait, and for which others."""
 _BLOCKED = """
 SELECT pid, pg_blocking_pids(pid) || pg_safe_snapshot_blocking_pids(pid) FROM unnest($1::int[]) AS pid
 """
@@ -35,9 +35,9 @@ SELECT current_schemas(false)::text,
        (SELECT sum(hashtextextended(concat_ws(' ', attrelid, attnum, xmin), 0)) FROM pg_attribute
         WHERE attrelid >= 16384 AND attnum > 0), {_VERSIONS}
 """
-"""Something else after every change of a table, column, constraint, index, trigger, rule, policy or function.
+"""A fingerprint that changes with every table, column, constraint, index, trigger, rule, policy and function.
 
-Not the rows of pg_class as they are: statistics stand in them, which are written all the time.
+Not of whole rows of pg_class: they contain statistics, which change all the time.
 """
 _MOST_CATALOGS = 8
 
@@ -63,7 +63,7 @@ class ControlSession:
     def _rights(self) -> tuple[bool, bool]:
         """Return whether the session may do everything, and whether it may put rows back without triggers.
 
-        Raises `NotExplorable` if it is not the session that it seems to be.
+        Raises `NotExplorable` behind a pooler, where the session is not the one that the driver believes to have.
         """
         superuser, skips_triggers, pid = self.driver.execute(_asked_rights(self.driver.info)).fetchone()
         if pid != self.driver.info.backend_pid:
@@ -83,7 +83,7 @@ class ControlSession:
         return self._snapshot_holder.connection
 
     def is_alive(self) -> bool:
-        """Whether the server answers both."""
+        """Whether the server answers on both sessions."""
         try:
             for wrapper in filter(None, (self._wrapper, self._snapshot_holder)):
                 wrapper.connection.execute("SELECT 1")
@@ -96,7 +96,6 @@ class ControlSession:
         _idle.put(self.key, self)
 
     def close(self) -> None:
-        """End the sessions."""
         for wrapper in filter(None, (self._wrapper, self._snapshot_holder)):
             wrapper.close()
 
@@ -106,12 +105,12 @@ _catalogs: dict[Hashable, tuple[Any, Catalog]] = {}
 
 
 def database_key(alias: str) -> Hashable:
-    """Return what tells the alias's database, and how one connects to it, from others."""
+    """Return a key for the alias's database and the way to connect to it."""
     return alias, repr(connections[alias].get_connection_params())
 
 
 def control_session(alias: str) -> ControlSession:
-    """Return sessions on the alias's database that nobody uses, new ones or those of an exploration before."""
+    """Return idle sessions on the alias's database: those of an earlier exploration, or new ones."""
     key = database_key(alias)
     while (left := _idle.take(key)) is not None:
         if left.is_alive():
@@ -121,7 +120,7 @@ def control_session(alias: str) -> ControlSession:
 
 
 def catalog_of(session: ControlSession) -> Catalog:
-    """Return what the database's catalog says, read anew only after a change of the schema."""
+    """Return the database's catalog, which is read again only after a change of the schema."""
     schema = session.driver.execute(_SCHEMA).fetchone()
     known, catalog = _catalogs.get(session.key, (None, None))
     if catalog is None or known != schema:

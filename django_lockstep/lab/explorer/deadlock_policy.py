@@ -1,4 +1,4 @@
-"""Who loses a deadlock: the session whose ``deadlock_timeout`` ends first, for it is the one that looks for a cycle."""
+"""Decides which actor loses a deadlock: the server ends the session whose ``deadlock_timeout`` expires first."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from django_lockstep.lab.explorer.operations import Operation
 __all__ = ["DeadlockPolicy"]
 
 _FIRST_LOSES_MS = 500
-"""Milliseconds after which the first one to wait looks for a cycle, where it is to lose.
+"""Milliseconds after which the first actor to wait looks for a cycle, where it is to lose.
 
-It looks only once: until then the others have to have begun the steps that close the cycle, on a busy machine as well.
+A session looks only once: by then the others must have begun the steps that close the cycle, on a busy machine too.
 """
 _TIMER_PASSES = 0.005
 """Seconds after which a session with a time-out of 1 ms has looked for a cycle, also on a busy machine."""
 
 
 class DeadlockPolicy:
-    """Gives sessions the time-outs that make the same actor lose each time: the last one to wait, or the first."""
+    """Sets time-outs of sessions so that the same actor loses each time: the last one to wait, or the first."""
 
     def __init__(self, *, last_loses: bool) -> None:
         self._last_loses = last_loses
         self.initial_timeout = "60s" if last_loses else f"{_FIRST_LOSES_MS}ms"
-        """The time-out of a session for which nobody waits."""
+        """The time-out of a session for which no other one waits."""
         self.reset()
 
     def reset(self) -> None:
-        """Begin a run."""
+        """Forget the waits of the last run."""
         self._short_timeouts: dict[int, float] = {}
 
     def note_wait(self, index: int) -> None:
@@ -39,16 +39,16 @@ class DeadlockPolicy:
     def timeout_statement(
         self, chosen: int, operation: Operation, *, waiting: Mapping[int, frozenset[int]]
     ) -> str | None:
-        """Return what to send before a step that may close a cycle; ``waiting`` tells who waits for whom."""
+        """Return the SET to send before a step that may close a cycle; ``waiting``: the actors that others wait for."""
         if not waiting:
             return None
         local = "LOCAL " if operation.in_transaction else ""
-        if not self._last_loses:  # longer for each later one, so that a busy machine changes no order
+        if not self._last_loses:  # longer for each later one, so that the order is kept on a busy machine
             return f"SET {local}deadlock_timeout = '{_FIRST_LOSES_MS * (1 + len(waiting))}ms'"
         if not any(chosen in blockers for blockers in waiting.values()):
             return None
-        # Whoever waits with such a time-out already has to have looked before this step, or it might lose instead.
-        # Outliving its need it is harmless in the same way.
+        # An actor that already waits with this time-out must have looked before this step, or it might lose instead.
+        # Once it has looked, the short time-out does no harm.
         passed = (
             max((self._short_timeouts[index] for index in waiting.keys() & self._short_timeouts), default=0.0)
             + _TIMER_PASSES

@@ -1,4 +1,4 @@
-"""Tables as SQL that makes them again: columns, rows, constraints, indexes, triggers."""
+"""Tables as SQL that recreates them: columns, rows, constraints, indexes, triggers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _Column(NamedTuple):
 
 
 class Dump:
-    """Reads tables through one cursor of the driver; `take` keeps the rows of now."""
+    """Reads tables through one cursor of the driver; `take` keeps their current rows."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
@@ -75,7 +75,7 @@ class Dump:
         self._free: list[str] = []
 
     def take(self, tables: Iterable[str], *, words: Collection[str] = ()) -> None:
-        """Keep what the tables hold now, and how far their sequences are, and those of no table that are named."""
+        """Keep the tables' current rows and sequences, and those sequences of no table that ``words`` names."""
         self._free = [
             f"CREATE SEQUENCE {name} INCREMENT BY {step} START WITH {self._next(name)} MINVALUE {_LOWEST}"
             for bare, name, step in self._query(_FREE_SEQUENCES)
@@ -83,12 +83,12 @@ class Dump:
         ]
         self._rows = {name: [*self._inserts(name), *self._sequences(name)] for name in sorted(tables)}
 
-    def named_by_triggers(self, table: str) -> str:
+    def trigger_sources(self, table: str) -> str:
         """Return the sources of the table's trigger functions, which may name other tables."""
         return "\n".join(source for _, _, source in self._query(_TRIGGERS, quote_name(table)))
 
     def statements(self) -> Iterator[str]:
-        """Yield what makes the tables as they were taken, foreign keys and triggers after the rows.
+        """Yield the SQL that recreates the tables as they were taken, foreign keys and triggers after the rows.
 
         Raises `NotWritable` for columns of types that not every PostgreSQL has.
         """
@@ -127,7 +127,7 @@ class Dump:
     def _inserts(self, name: str) -> Iterator[str]:
         columns = [column.name for column in self._columns(name) if not column.generated]
         values = ", ".join(f"quote_nullable({column}::text)" for column in columns)
-        # In the order in which they lie, which is the order in which a scan meets and locks them.
+        # In physical order, which is the order in which a scan finds and locks them.
         rows = self._query(f"SELECT array_to_string(ARRAY[{values}], ', ') FROM {quote_name(name)} ORDER BY ctid")
         if rows:
             listed = ",\n    ".join(f"({row})" for (row,) in rows)
@@ -138,7 +138,7 @@ class Dump:
             yield f"ALTER TABLE {quote_name(name)} ALTER {column} RESTART WITH {self._next(sequence)}"
 
     def _next(self, sequence: str) -> int:
-        """Return what the sequence (a quoted name) gives next."""
+        """Return the next value of the sequence (a quoted name)."""
         asked = f"SELECT {_NEXT} FROM {sequence}, pg_sequence WHERE seqrelid = %s::regclass"
         ((following,),) = self._query(asked, sequence)
         return int(following)
@@ -146,7 +146,7 @@ class Dump:
 
 def _definition(table: str, column: _Column) -> str:
     if not column.built_in:
-        raise NotWritable(f"Column {column.name} of table {table} has type {column.type}, which is not built in")
+        raise NotWritable(f"Column {column.name} of table {table} has type {column.type}, which is not a built-in type")
     parts = [column.name, column.type]
     if column.collation:
         parts.append(f"COLLATE {column.collation}")

@@ -1,4 +1,4 @@
-"""What statements touch: a SELECT the rows that it names, a write also what the server does along with it."""
+"""What statements read, lock and write: the rows that they name, and what the server does along with a write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rows = frozenset[Key]
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What a statement does, as far as its text tells."""
+    """What a statement does, as far as its text and the catalog tell."""
 
     kind: str
     """SELECT, INSERT, UPDATE, DELETE, COMMIT, ROLLBACK, ROLLBACK TO, LOCAL or UNKNOWN."""
@@ -31,17 +31,17 @@ class Statement:
     read_only: bool = False
     """Whether it forbids the transaction to write."""
     key_conflicts: frozenset[tuple[Key, Mode]] = frozenset()
-    """What else it waits for where it meets a key that is there already: whoever changes that row."""
+    """What else it waits for if its key exists already: transactions that change that row."""
     deferred: frozenset[tuple[Key, Mode]] = frozenset()
     """Locks that its checks may take once more at COMMIT."""
     reasons: frozenset[str] = frozenset()
-    """Sentences on what in the schema makes it unknown."""
+    """Sentences on what in the schema makes the statement unknown."""
     changes_session: bool = False
-    """Whether after it nothing in the session is what it seems: a changed role, search path, default level."""
+    """Whether it changes what later statements mean: the role, the search path, the default isolation level."""
 
     @cached_property
     def rows(self) -> str:
-        """The rows it names, in words that compare from run to run."""
+        """The rows that it names, as text that is equal from run to run."""
         return str(sorted(map(str, self.reads | self.writes)))
 
 
@@ -49,7 +49,7 @@ UNKNOWN = Statement(kind="UNKNOWN")
 
 
 def merge(kind: str, found: Iterable[Statement]) -> Statement:
-    """Return what several statements touch that are sent as one."""
+    """Return the union of statements that are sent as one; unknown if one of them is."""
     found = list(found)
     if any(each.kind == "UNKNOWN" for each in found):
         return replace(UNKNOWN, reasons=frozenset().union(*(each.reasons for each in found)))
@@ -64,15 +64,14 @@ def merge(kind: str, found: Iterable[Statement]) -> Statement:
 
 
 def insert(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
-    """Return what an INSERT touches."""
     whole: Key = (table.name, None)
     new = Statement(
         kind="INSERT",
         reads=others,
-        locks=frozenset({(whole, Mode.INSERT)}) | _parents(table) | _numbers(table, catalog),
+        locks=frozenset({(whole, Mode.INSERT)}) | _parent_locks(table) | _shared_sequence_locks(table, catalog),
         writes=frozenset({whole}),
         key_conflicts=frozenset({(whole, Mode.SHARE)}),
-        deferred=_deferred(table),
+        deferred=_deferred_locks(table),
     )
     parts = [new, _side_effects(table, "INSERT", catalog=catalog)]
     if re.search(r"\bON CONFLICT\b", text, re.IGNORECASE):
@@ -83,39 +82,42 @@ def insert(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
 
 
 def update(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
-    """Return what an UPDATE touches."""
     columns = (set_columns(text) or {EVERY_COLUMN}) | table.assigned
     takes_default = re.search(r"\bDEFAULT\b", text, re.IGNORECASE) is not None
     if EVERY_COLUMN in columns or columns & table.unique or takes_default:
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
         return _update_keys(table, catalog, rows=rows, others=others, changes_pk=changes_pk)
-    locks = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows) | _parents(table)
+    locks = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows) | _parent_locks(table)
     reasons = table.opaque.get("UPDATE", frozenset())
     plain = Statement(kind="UPDATE", reads=rows | others, locks=locks, writes=rows)
     return replace(UNKNOWN, reasons=reasons) if reasons else plain
 
 
 def _update_keys(table: Table, catalog: Catalog, *, rows: Rows, others: Rows, changes_pk: bool) -> Statement:
-    """Return what an UPDATE of unique columns touches: it is much like an INSERT, and may change other tables."""
+    """Return the effects of an UPDATE of unique columns: those of an INSERT too, and changes of other tables."""
     whole: Key = (table.name, None)
-    along = _side_effects(table, "UPDATE", catalog=catalog)
+    side_effects = _side_effects(table, "UPDATE", catalog=catalog)
     if changes_pk:
         catalog.note_rekeyed({table.name})
         rows = frozenset({whole})
-    locks = {(key, Mode.UPDATE) for key in rows} | {(whole, Mode.INSERT)} | _parents(table) | _numbers(table, catalog)
+    locks = (
+        {(key, Mode.UPDATE) for key in rows}
+        | {(whole, Mode.INSERT)}
+        | _parent_locks(table)
+        | _shared_sequence_locks(table, catalog)
+    )
     own = Statement(
         kind="UPDATE",
         reads=rows | others,
         locks=frozenset(locks),
         writes=rows,
         key_conflicts=frozenset({(whole, Mode.SHARE)}),
-        deferred=_deferred(table),
+        deferred=_deferred_locks(table),
     )
-    return merge("UPDATE", [own, along])
+    return merge("UPDATE", [own, side_effects])
 
 
 def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
-    """Return what a DELETE touches."""
     own = Statement(
         kind="DELETE",
         reads=rows | others,
@@ -126,7 +128,7 @@ def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
 
 
 def _side_effects(table: Table, verb: str, *, catalog: Catalog) -> Statement:
-    """Return what the server touches in other tables: what it changes along with the rows, and what it checks."""
+    """Return the effects on other tables: referential actions, and the checks of foreign keys."""
     found = catalog.consequences(table.name, verb)
     if found.opaque:
         return replace(UNKNOWN, reasons=found.opaque)
@@ -139,23 +141,25 @@ def _side_effects(table: Table, verb: str, *, catalog: Catalog) -> Statement:
         kind=verb,
         reads=changed | checked,
         locks=frozenset((key, Mode.UPDATE) for key in changed)
-        | frozenset((key, Mode.KEY_SHARE) for key in checked | parents).union(*(_numbers(t, catalog) for t in tables)),
+        | frozenset((key, Mode.KEY_SHARE) for key in checked | parents).union(
+            *(_shared_sequence_locks(t, catalog) for t in tables)
+        ),
         writes=changed,
-        deferred=frozenset().union(*map(_deferred, tables)),
+        deferred=frozenset().union(*map(_deferred_locks, tables)),
     )
 
 
-def _parents(table: Table) -> frozenset[tuple[Key, Mode]]:
+def _parent_locks(table: Table) -> frozenset[tuple[Key, Mode]]:
     return frozenset(((parent, None), Mode.KEY_SHARE) for parent in table.parents)
 
 
-def _numbers(table: Table, catalog: Catalog) -> frozenset[tuple[Key, Mode]]:
-    """Return what stands for the sequences that other tables take numbers from, too."""
+def _shared_sequence_locks(table: Table, catalog: Catalog) -> frozenset[tuple[Key, Mode]]:
+    """Return locks that stand for sequences which number several tables."""
     shared = table.sequences & catalog.shared_sequences
     return frozenset(((f"sequence {sequence}", None), Mode.INSERT) for sequence in shared)
 
 
-def _deferred(table: Table) -> frozenset[tuple[Key, Mode]]:
-    """Return what checks of unique keys at COMMIT may wait for."""
+def _deferred_locks(table: Table) -> frozenset[tuple[Key, Mode]]:
+    """Return what deferred checks of unique keys may wait for at COMMIT."""
     whole: Key = (table.name, None)
     return frozenset({(whole, Mode.INSERT), (whole, Mode.SHARE)} if table.deferred else ())

@@ -1,8 +1,8 @@
-"""Why a run went wrong, in a sentence: the anomaly's name and the steps that make it one.
+"""Why a run ended wrong, in a sentence: the anomaly's name and the steps that show it.
 
 The names are those of H. Berenson et al., "A Critique of ANSI SQL Isolation Levels", SIGMOD 1995. There is no sentence
-for a dirty read: PostgreSQL shows nobody what is not committed, at any isolation level (PostgreSQL documentation,
-section 13.2), so that no run can contain one.
+for a dirty read: PostgreSQL does not show uncommitted changes to other transactions at any isolation level (PostgreSQL
+documentation, section 13.2), so that no run can contain one.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from django_lockstep.lab.explorer.history import (
     read_twice,
     reads,
     reads_before,
-    together,
+    same_transaction,
     visible_from,
     writes,
 )
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
 from django_lockstep.lab.explorer.summaries import StatementSummary, is_time, relevant_columns, summarize
 
-__all__ = ["Explanation", "explain", "explanation"]
+__all__ = ["Explanation", "explain", "find_explanation"]
 
 _BLOCKED_BY = re.compile(r"^(.+) waits for .+; blocked by (.+)\.$", re.MULTILINE)
 _FOUND_NONE = {"0", "False", None}
-"""What count(), exists() and an aggregate return where there is no row."""
+"""What count(), exists() and an aggregate return without rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,8 @@ class Explanation:
     """What happened in a run."""
 
     kind: str
-    """The anomaly's name, ``deadlock``, ``constraint violation``, ``unexplained``; nothing for a run that is right."""
+    """The anomaly's name, ``deadlock``, ``constraint violation`` or ``unexplained``; empty for a run that ended
+    right."""
     text: str
     """The sentence, with the name first."""
     step: Step | None = None
@@ -47,20 +48,20 @@ class Explanation:
 
     @property
     def mark(self) -> str:
-        """What stands at that step."""
+        """The label of that step in timelines."""
         return "deadlock, ended here" if self.kind == "deadlock" else f"here it breaks: {self.kind}"
 
 
 def explain(run: Run) -> str:
     """Return what happened, with the anomaly's name first, or "unexplained"; for runs that `replay` made.
 
-    A run that ended right is no anomaly: it has a sentence only where a deadlock was on its way.
+    A run that ended right is not an anomaly: it has a sentence only if it had a deadlock.
     """
-    return explanation(run).text
+    return find_explanation(run).text
 
 
-def explanation(run: Run) -> Explanation:
-    """Return what happened, and the step at which it did; see `explain`."""
+def find_explanation(run: Run) -> Explanation:
+    """Return what happened, and at which step; see `explain`."""
     for kind, find in {} if run.holds else _ANOMALIES.items():
         for step, sentence in find(run):
             return Explanation(kind=kind, text=f"{kind}: {sentence}", step=step)
@@ -76,7 +77,7 @@ _Found = Iterator[tuple[Step, str]]
 
 
 def _lost_update(run: Run) -> _Found:
-    """Look for a write of what somebody else has changed since the writer read it (P4)."""
+    """Find a write of a column that another actor has changed since the writer read it (P4)."""
     for write in writes(run, "UPDATE"):
         summary = summarize(write)
         sources = [step for step in reads_before(run, write) if summarize(step).may_touch(summary)]
@@ -88,7 +89,7 @@ def _lost_update(run: Run) -> _Found:
 
 
 def _overwritten(write: Step, source: Step, between: Step) -> Iterator[str]:
-    """Yield how the write overwrites what somebody else set, the column that both set differently first."""
+    """Yield how the write overwrites another actor's change, columns that both set differently first."""
     mine, theirs, row = summarize(write), summarize(between), _row(source, summarize(write))
     both = [name for name in mine.sets if name in mine.plain and name in theirs.sets and not is_time(mine.sets[name])]
     for name in sorted(both, key=lambda name: mine.sets[name] == theirs.sets[name]):
@@ -103,7 +104,7 @@ def _overwritten(write: Step, source: Step, between: Step) -> Iterator[str]:
 
 
 def _row(source: Step, summary: StatementSummary) -> dict[str, str]:
-    """Return the row read that the other statement is about, with NULL as text."""
+    """Return the row that was read and that the other statement is about, with NULL as text."""
     for row in source.values:
         if all(row[name] in values for name, values in summary.keys.items() if name in row):
             return {name: "NULL" if value is None else value for name, value in row.items()}
@@ -111,7 +112,7 @@ def _row(source: Step, summary: StatementSummary) -> dict[str, str]:
 
 
 def _unrepeatable_read(run: Run) -> _Found:
-    """Look for one row that a transaction read twice, and saw changed by somebody else (P2)."""
+    """Find a row that a transaction read twice, with a change by another actor in between (P2)."""
     for first, second, between in read_twice(run):
         if first.rows != second.rows or summarize(between).verb != "UPDATE":
             continue
@@ -129,7 +130,7 @@ def _unrepeatable_read(run: Run) -> _Found:
 
 
 def _phantom(run: Run) -> _Found:
-    """Look for a search that a transaction made twice, with other rows the second time (P3)."""
+    """Find a search that a transaction made twice, with other rows the second time (P3)."""
     for first, second, between in read_twice(run):
         verb = {"INSERT": "inserted", "DELETE": "deleted"}.get(summarize(between).verb, "changed")
         found = [_found(step) for step in (first, second)]
@@ -152,7 +153,7 @@ def _single(step: Step) -> bool:
 
 
 def _duplicate_insert(run: Run) -> _Found:
-    """Look for two who searched for the same row, found none, and both inserted it."""
+    """Find two actors that searched for the same row, found none, and both inserted it."""
     for one, other in pairs(writes(run, "INSERT")):
         for search in reads_before(run, other)[-1:]:
             wanted = {name: value for name, (value, *more) in _sorted_keys(summarize(search)) if not more}
@@ -181,13 +182,13 @@ def _found_none(step: Step) -> bool:
 
 
 def _read_skew(run: Run) -> _Found:
-    """Look for a transaction that read one row before and another one after somebody's change of both (A5A)."""
+    """Find a transaction that read one row before and another one after a change of both (A5A)."""
     for first, second in in_one_transaction(reads(run)):
         if summarize(first).may_touch(summarize(second)):
             continue
         meanwhile = list(changes_between(run, first, second))
         for one in (step for step in meanwhile if may_see(first, step)):
-            if any(may_see(second, other) and together(one, other) for other in meanwhile):
+            if any(may_see(second, other) and same_transaction(one, other) for other in meanwhile):
                 sentence = (
                     f"{first.actor} read {_rows(first)} before, and {_rows(second)} after {one.actor} changed both"
                 )
@@ -195,7 +196,7 @@ def _read_skew(run: Run) -> _Found:
 
 
 def _write_skew(run: Run) -> _Found:
-    """Look for two who each read what the other one then wrote, in different rows (A5B)."""
+    """Find two actors that each read what the other one then wrote, in different rows (A5B)."""
     for one, other in pairs(changes(run)):
         if summarize(one).same_row(summarize(other)):
             continue
@@ -205,13 +206,13 @@ def _write_skew(run: Run) -> _Found:
                 other,
                 (
                     f"{one.actor} and {other.actor} each read {_tables(mine, theirs)} before the other one's change "
-                    f"was committed, and wrote by what they had read: {_change(one)} and {_change(other)}"
+                    f"was committed, and based their writes on that: {_change(one)} and {_change(other)}"
                 ),
             )
 
 
 def _missed(run: Run, write: Step, other: Step) -> Step | None:
-    """Return what the writer read before its write without the other one's change of it."""
+    """Return the writer's last read of what the other one changed, if it came before that change was visible."""
     reads = [step for step in reads_before(run, write) if may_see(step, other)]
     return next((step for step in reads[-1:] if step.ended < visible_from(run, other)), None)
 
@@ -222,13 +223,13 @@ def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
     for actor, blocker in _BLOCKED_BY.findall(deadlock.detail):
         step = closing[0] if actor == deadlock.victim and closing else _waiting(run, actor)
         waits.append(f"{actor} waited for {blocker}" + (f" to release {step.waited_on or _rows(step)}" if step else ""))
-    circle = ", ".join(waits) or f"{', '.join(deadlock.actors)} waited for each other"
-    text = f"deadlock: {circle}; the server ended {deadlock.victim}'s transaction"
+    cycle = ", ".join(waits) or f"{', '.join(deadlock.actors)} waited for each other"
+    text = f"deadlock: {cycle}; the server ended {deadlock.victim}'s transaction"
     return Explanation(kind="deadlock", text=text, step=closing[0] if closing else None)
 
 
 def _refused(step: Step) -> Explanation:
-    """Name the constraint; where somebody else's rows were in the way, the message has them."""
+    """Name the constraint and the statement that it refused."""
     kind = "constraint violation"
     text = f"{kind}: {step.constraint} refused {step.actor}'s {summarize(step).verb} {summarize(step).table}".rstrip()
     return Explanation(kind=kind, text=text, step=step)
@@ -246,7 +247,7 @@ _ANOMALIES: Mapping[str, Callable[[Run], _Found]] = {
     "read skew": _read_skew,
     "write skew": _write_skew,
 }
-"""Each looks for one anomaly; the more special ones come first."""
+"""The finder of each anomaly; the more specific anomalies come first."""
 
 
 def _rows(step: Step) -> str:

@@ -1,4 +1,4 @@
-"""The way in: explore a scenario, or replay one of its schedules."""
+"""The entry points: explore a scenario, or replay one of its schedules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.differences import CAUSES
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, RestartSearch, ScheduleError, Stuck
-from django_lockstep.lab.explorer.final_state import as_text
+from django_lockstep.lab.explorer.final_state import describe_state
 from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
@@ -28,12 +28,13 @@ from django_lockstep.lab.scenario import Scenario
 __all__ = ["explore", "replay"]
 
 _TURNS = 50
-"""How often a schedule is tried until those who waited for one row go on in the order they came.
+"""How often a schedule is tried until waiters for one row go on in the order in which they arrived.
 
-On a busy machine every third try may go wrong, hardly ever more than every other one.
+On a busy machine a third of the tries may fail, hardly ever more than half.
 """
 _ATTEMPTS = 5
-"""How often a schedule is tried that came out otherwise than before where several waited; more would hide chance."""
+"""How often a schedule is tried that came out differently while several actors waited; more would hide
+nondeterminism."""
 
 Victim = Literal["last", "first"]
 _TracedResult = tuple[RunResult, Trace]
@@ -60,28 +61,32 @@ def explore(
 ) -> Exploration:
     """Run the actors through every meaningfully different interleaving of their SQL statements.
 
-    ``reduction="none"`` takes every interleaving, also those that differ in the order of independent steps only.
-    ``preemptions`` bounds how often an actor that could go on is interrupted (then without reduction).
-    ``max_schedules`` and ``timeout`` (seconds) bound how long the search goes on, ``max_steps`` how long one run does;
-    ``stop_on_first`` ends it with the first wrong run.
+    ``reduction="none"`` runs every interleaving, also those that differ only in the order of independent steps.
+    ``preemptions`` limits how often an actor that could go on is interrupted (then without reduction).
+    ``max_schedules`` and ``timeout`` (seconds) limit the search, ``max_steps`` one run; ``stop_on_first`` ends the
+    search with the first wrong run.
 
-    A race in which an actor sends nothing, or raises the same in every schedule, is vacuous, unless the error is a
-    conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run that has one
-    ends wrong. ``ignore`` are columns that do not count, such as ``auth_user.password``; others that differ when the
-    same schedule is run again are found. ``warm_up`` first runs the actors one after the other, to fill caches. With
-    ``virtual_sleep`` `time.sleep` in an actor sets its clock on and lets the others go, instead of waiting.
+    A race in which an actor sends nothing, or raises the same error in every schedule, is vacuous, unless the error is
+    a conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run with a
+    deadlock counts as wrong. ``ignore`` names columns that are not compared, such as ``auth_user.password``; others
+    that differ when the same schedule is run again are found automatically. ``warm_up`` first runs the actors one after
+    the other, to fill caches. With ``virtual_sleep``, `time.sleep` in an actor advances its clock and lets the others
+    run, instead of waiting.
 
-    ``victim`` says who loses a deadlock: the ``last`` to wait, which closes it, or the ``first``,
-    whose time-out fires first in production. ``step_timeout`` is how many seconds one step may take without waiting for
+    ``victim`` is the actor that loses a deadlock: the ``last`` to wait, which closes the cycle, or the ``first``, whose
+    time-out expires first in production. ``step_timeout`` is how many seconds one step may take without waiting for
     another actor.
 
-    The scenario runs on committed data, and tables that it wrote are put back: what others commit into them meanwhile
-    is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` says that nobody needs
-    the rows. Raises `NotExplorable` on another database, inside a transaction, on other servers than PostgreSQL, for
-    tables too large to put back, and where another explorer is at work; what set-up or invariant raise passes.
+    The scenario runs on committed data, and tables that it wrote are put back: what other sessions commit into them in
+    the meantime is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` confirms
+    that the rows are not needed. Raises `NotExplorable` on another database, inside a transaction, on servers other
+    than PostgreSQL, for tables too large to put back, and while another explorer is running. Errors of ``set_up`` and
+    of the invariant are raised as they are.
     """
     if reduction not in ("dpor", "none") or victim not in ("last", "first"):
-        raise ValueError(f"reduction is 'dpor' or 'none', victim 'last' or 'first', not {reduction!r} and {victim!r}")
+        raise ValueError(
+            f"reduction must be 'dpor' or 'none' and victim 'last' or 'first', not {reduction!r} and {victim!r}"
+        )
     begun = time.monotonic()
     terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
     terms["database_is_mine"] = database_is_mine
@@ -118,8 +123,8 @@ def replay(
     """Run one schedule, such as ``AABBAB``, and return what happened with the values read.
 
     After the schedule's end each actor goes on as long as it can. The options are those of `explore`. Raises
-    `ScheduleError` where the schedule names somebody who waits or is done, and as `explore` does; `Stuck` where a step
-    does not end.
+    `ScheduleError` if the schedule names an actor that waits or is done, `Stuck` if a step does not end, and as
+    `explore` does.
     """
     moves = parse_schedule(schedule, actors=len(scenario.actors))
     terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
@@ -133,7 +138,7 @@ def replay(
             first, _ = _follow(session, moves) if scenario.invariant is None else (None, None)
             session.keep_values()
             end, trace = _follow(session, moves)
-            if first is not None:  # the end counts: what differs in it without any race is not compared
+            if first is not None:  # run twice, to learn which columns differ without any race
                 session.oracle.learn(first, end)
             return session.judge(end, trace)
 
@@ -152,13 +157,13 @@ def _follow(
 def _run_schedules(
     session: ExplorationSession, search: Search, tally: _Tally, *, warm_up: bool
 ) -> Nondeterminism | Stuck | None:
-    """Run schedules until none is left or the tally has enough; return what made it impossible to go on."""
+    """Run schedules until none is left or a limit is reached; return the error that ended the search early."""
     try:
         warm = session.warm_up() if warm_up and tally.wants_more() else None
         first = _search(session, search, tally, warm)
-        session.controller.limits.deadline = None  # what is found is confirmed in any case
+        session.controller.limits.deadline = None  # a wrong run is confirmed after the time limit, too
         if first is not None:
-            # Unless that, or its beginning, was run again already.
+            # Run the first schedule again, unless the warm-up or another run has repeated it already.
             if tally.runs == 1 or not _same_schedule(warm, first):
                 _learn(session, first, _follow(session, first[1].actors, expected=first[1]))
             _require_steered(session, first[1])
@@ -174,7 +179,7 @@ def _run_schedules(
 def _search(
     session: ExplorationSession, search: Search, tally: _Tally, warm: _TracedResult | None
 ) -> _TracedResult | None:
-    """Run the search's schedules, and return the first; ``warm`` is what came of running the actors in their order."""
+    """Run the search's schedules, and return the first result; ``warm`` is that of the warm-up."""
     first: _TracedResult | None = None
     before: Trace | None = None
     while tally.wants_more() and search.begin():
@@ -204,29 +209,27 @@ def _same_schedule(warm: _TracedResult | None, first: _TracedResult) -> bool:
 
 
 def _learn(session: ExplorationSession, one: _TracedResult, other: _TracedResult) -> None:
-    """Raise `RestartSearch` where two ends of the same schedule have columns that were not known to differ."""
-    steered = not (one[1].unsteerable or other[1].unsteerable)  # else the server may have chosen otherwise
+    """Raise `RestartSearch` if two results of one schedule differ in columns that were not known to differ."""
+    steered = not (one[1].unsteerable or other[1].unsteerable)  # otherwise the server may have decided differently
     if steered and session.oracle.learn(one[0], other[0]):
         raise RestartSearch
 
 
 def _require_steered(session: ExplorationSession, first: Trace) -> None:
-    """Raise `Nondeterminism` where sessions were opened that nobody steers."""
+    """Raise `Nondeterminism` if sessions were opened that the explorer does not control."""
     still_open, ended = session.untracked_sessions()
-    if ended and not still_open:  # of one run it is certain: all sessions of ours have been counted by then
+    if ended and not still_open:  # after one more run it is certain, since all sessions of ours are counted by then
         session.mark_sessions_known()
         _follow(session, first.actors, expected=first)
         still_open, ended = session.untracked_sessions()
     if still_open or ended:
         raise Nondeterminism(
-            f"{max(still_open, ended)} sessions were opened that Django knows nothing of (a driver's own, an "
-            "asynchronous one, another process), so that their statements are not scheduled"
+            f"{max(still_open, ended)} sessions were opened outside of Django (by the driver itself, asynchronously or "
+            "by another process), so that their statements are not scheduled"
         )
 
 
 def _play_next(session: ExplorationSession, search: Search, before: Trace | None) -> tuple[Any, Trace]:
-    """Run the search's next schedule."""
-
     def again(in_turn: bool) -> tuple[Any, Trace]:
         search.begin()
         return session.play(search, expected=before, record=search.record, in_turn=in_turn)
@@ -235,9 +238,9 @@ def _play_next(session: ExplorationSession, search: Search, before: Trace | None
 
 
 def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[Any, Trace]]) -> tuple[Any, Trace]:
-    """Play a schedule, again where the server let those who waited for one row go on in another order than they came.
+    """Play a schedule, and again if the server let waiters for one row go on in another order than they arrived.
 
-    ``play`` is told whether they have to go on in turn, which the last try does not ask for.
+    ``play`` takes whether they must go on in that order, which the last try does not require.
     """
     others = 0
     for turn in range(1, _TURNS + 1):
@@ -254,7 +257,7 @@ def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[A
 
 @dataclass(slots=True, kw_only=True)
 class _Tally:
-    """Counts what came of the runs."""
+    """Counts the results of runs."""
 
     limit: int | None
     timeout: float | None
@@ -274,7 +277,7 @@ class _Tally:
     broken: tuple[Run, _TracedResult] | None = None
 
     def wants_more(self) -> bool:
-        """Whether no limit is reached."""
+        """Whether no limit is reached yet."""
         return not (
             (self.limit is not None and self.runs >= self.limit)
             or (self.timeout is not None and time.monotonic() - self.begun >= self.timeout)
@@ -282,7 +285,7 @@ class _Tally:
         )
 
     def note(self, trace: Trace) -> None:
-        """Count the waits and errors of statements, and the rests of actors that would have got the same answer."""
+        """Count the waits and errors of statements, and the forced yields."""
         self.yields += trace.yields
         self.vacuity.note_steps(trace.steps)
         for step in trace.steps:
@@ -294,7 +297,7 @@ class _Tally:
                 self.errors[sqlstate_of(error) or type(error).__name__] += 1
 
     def add(self, session: ExplorationSession, ended: RunResult, trace: Trace) -> None:
-        """Judge and count an ended run."""
+        """Judge and count a run that has ended."""
         run = session.judge(ended, trace)
         self.vacuity.note_end(ended.errors)
         self.runs += 1
@@ -342,9 +345,9 @@ class _Tally:
             return "broken", f"Schedule {failure.schedule}: {failure.reason}"
         if search.left:
             ended = counted(self.runs, "schedule")
-            return "incomplete", f"{ended} ended right; more are left, at least {search.left}"
+            return "incomplete", f"{ended} ended right; at least {search.left} more are left"
         if self.unsteerable:
-            return "incomplete", f"{self.unsteerable} times the server alone decided in which order waiters went on"
+            return "incomplete", f"In {self.unsteerable} moves the server alone decided in which order waiters went on"
         if self.vacuity.reason:
             return "vacuous", self.vacuity.reason
         fair = "fair " if self.yields else ""
@@ -373,28 +376,28 @@ def _simplicity(run: Run) -> tuple[int, int, str]:
 def _confirm(
     session: ExplorationSession, failure: Run, before: _TracedResult
 ) -> tuple[Run, Nondeterminism | Stuck | None]:
-    """Run the wrong schedule again, with the values read; it has to end wrong again, and with the same errors."""
+    """Run the wrong schedule again, keeping the values read; it must end wrong again, with the same errors."""
     session.keep_values()
     moves = parse_schedule(failure.schedule, actors=len(session.names))
     for _ in range(_ATTEMPTS):
         try:
             ended, trace = _follow(session, moves)
         except ScheduleError as error:
-            return failure, Nondeterminism(f"Schedule {failure.schedule} could not be run again: {error}\n{CAUSES}")
+            return failure, Nondeterminism(f"Schedule {failure.schedule} could not be repeated: {error}\n{CAUSES}")
         except (Nondeterminism, Stuck) as error:
             return failure, error
         _learn(session, before, (ended, trace))
         again = session.judge(ended, trace)
-        # What an invariant rejects counts, not how it came about: passwords and the like may differ.
+        # With an invariant, only its answer is compared: passwords and the like may differ.
         alike = session.scenario.invariant is not None or session.oracle.key(ended) == session.oracle.key(before[0])
         if alike and not again.holds and (again.errors, again.schedule) == (failure.errors, failure.schedule):
             return again, None
     return failure, Nondeterminism(
-        f"Schedule {failure.schedule} ended otherwise when it was run again.\nThen: {_in_words(failure)}\n"
+        f"Schedule {failure.schedule} ended differently when it was repeated.\nThen: {_in_words(failure)}\n"
         f"Now:  {_in_words(again)}\n{CAUSES}"
     )
 
 
 def _in_words(run: Run) -> str:
     errors = [f"{name} raised {error}" for name, error in run.errors.items()]
-    return "; ".join([*errors, as_text(run.state), run.reason or "right"])
+    return "; ".join([*errors, describe_state(run.state), run.reason or "right"])

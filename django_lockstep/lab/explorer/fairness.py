@@ -1,4 +1,4 @@
-"""Who has to let others go first, because they would only get the same answer again."""
+"""Fairness: actors that must yield because they would be refused, or get the same answer, again."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from django_lockstep.lab.explorer.operations import ASLEEP, Operation
 __all__ = ["FairScheduler"]
 
 _TIMES = 3
-"""How often a loop that polls asks the same before it rests."""
+"""How often a loop that polls sends the same query before it must yield."""
 _IS_POLLING = 25
-"""How often the same is asked, while nobody else moves, by what must be such a loop; other code may repeat a query."""
+"""How often a query is repeated, while no other actor moves, by what must be such a loop: other code repeats some
+too."""
 
 Question = tuple[str, tuple[str, ...]]
 
 
 class FairScheduler:
-    """Keeps loops from having endless schedules: who is refused twice, polls or sleeps rests until another one moves.
+    """Keeps loops from having endless schedules: an actor that is refused twice, polls or sleeps yields to the others.
 
     After M. Musuvathi, S. Qadeer, "Fair stateless model checking", PLDI 2008. ``polling`` holds the statements of
     loops that poll, over all runs.
@@ -33,13 +34,13 @@ class FairScheduler:
         self._yielding: set[int] = set()
 
     def enabled(self, ready: Iterable[int]) -> set[int]:
-        """Return who of those at a gate may move; everybody where all of them rest."""
+        """Return which of the actors at a gate may move; all of them if all would have to yield."""
         return (set(ready) - self._yielding) or set(ready)
 
     def note(self, actor: int, operation: Operation) -> bool:
-        """Note what the actor did, and return whether it rests from now on.
+        """Note what the actor did, and return whether it must yield until another one moves.
 
-        Raises `RestartSearch` where a loop turns out to poll.
+        Raises `RestartSearch` when a loop is found to poll.
         """
         self._yielding &= {actor}
         self._refused = {other: sql for other, sql in self._refused.items() if other == actor}
@@ -64,7 +65,7 @@ class FairScheduler:
         if operation.error is not None or statement.kind == "UNKNOWN" or (statement.writes and operation.rows != 0):
             asked.clear()
             return False
-        # Nobody else has moved, and the actor has changed nothing: the answer is the same.
+        # No other actor has moved, and this one has changed nothing: the answer is the same.
         question = (operation.template, operation.arguments)
         asked[question] += 1
         if asked[question] >= _IS_POLLING and operation.template not in self._polling:

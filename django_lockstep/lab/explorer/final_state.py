@@ -1,4 +1,4 @@
-"""Ends as rows that compare: what a run left in its tables, and in which columns two ends differ."""
+"""Final states of runs as comparable rows: what a run left in its tables, and in which columns two of them differ."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = [
     "REMOVED",
     "FinalState",
     "Row",
-    "as_text",
     "comparison_text",
-    "difference",
+    "describe_difference",
+    "describe_state",
     "differing_columns",
     "without_columns",
 ]
@@ -24,7 +24,7 @@ FinalState = str | Mapping[str, Sequence[Row]]
 """What ``observe`` returned, as text; without it the rows of each table by which it differs from before."""
 
 REMOVED = ", removed"
-"""Stands behind the name of a table for those of its rows that were there before, and are not any more."""
+"""Suffix of a table's name for the rows that the run has removed."""
 _MOST_ROWS = 6
 """Rows of a table that a text shows."""
 
@@ -58,9 +58,9 @@ def _column(table: str, name: str) -> str:
 
 
 def differing_columns(one: FinalState, other: FinalState) -> set[str]:
-    """Return the columns that hold other values in the one end than in the other.
+    """Return the columns whose values differ between two states.
 
-    Nothing where the ends have other tables or other numbers of rows: what then differs is not a column.
+    Empty if the states have other tables or other numbers of rows: then not only columns differ.
     """
     if isinstance(one, str) or isinstance(other, str) or one.keys() != other.keys():
         return set()
@@ -78,7 +78,7 @@ def _values(rows: Sequence[Row], name: str) -> Counter[str]:
     return Counter(json.dumps(row.get(name), sort_keys=True, default=str) for row in rows)
 
 
-def as_text(state: FinalState) -> str:
+def describe_state(state: FinalState) -> str:
     """Return the state in a line."""
     if isinstance(state, str):
         return state
@@ -99,10 +99,10 @@ def _value(value: Any) -> str:
     return "NULL" if value is None else str(value) or "''"
 
 
-def difference(found: FinalState, expected: FinalState) -> list[str]:
-    """Return in words what is other in the one end than in the other, as few words as there are differences."""
+def describe_difference(found: FinalState, expected: FinalState) -> list[str]:
+    """Return in words how the state differs from the expected one, one text for each difference."""
     if isinstance(found, str) or isinstance(expected, str):
-        return [] if found == expected else [f"{as_text(found)} instead of {as_text(expected)}"]
+        return [] if found == expected else [f"{describe_state(found)} instead of {describe_state(expected)}"]
     return [
         f"{table}: {text}"
         for table in sorted(found.keys() | expected.keys())
@@ -122,7 +122,7 @@ def _table_difference(found: Sequence[Row], expected: Sequence[Row]) -> Iterator
 
 
 def _only_in(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
-    """Return the rows that the others do not have, each as often as it is there more often."""
+    """Return the rows that the others do not have, as a difference of multisets."""
     left = Counter(map(_row_key, others))
     kept = []
     for row in rows:

@@ -1,7 +1,7 @@
-"""Sessions and threads that outlive an exploration for a moment, for the next one of this process.
+"""Sessions and threads that are kept for a moment after an exploration, for the next one of this process.
 
-To open a session costs the server more than most schedules do. What is kept is idle, outside of any transaction and
-without locks, and closed after `IDLE` seconds: DROP DATABASE, which refuses a database that is in use, waits five.
+Opening a session costs the server more than most schedules. What is kept is idle, outside of any transaction and
+without locks, and is closed after `IDLE` seconds: DROP DATABASE, which refuses a database in use, waits five.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["IDLE", "IdlePool", "close_idle_sessions"]
 T = TypeVar("T")
 
 IDLE = 1.0
-"""Seconds without use after which everything that is kept is closed."""
+"""Seconds after which kept items that were not taken are closed."""
 
 
 _pools: list[IdlePool[Any]] = []
@@ -25,13 +25,13 @@ _pools: list[IdlePool[Any]] = []
 
 @atexit.register
 def close_idle_sessions() -> None:
-    """Close at once what this process keeps of earlier explorations, which it would do by itself a second later."""
-    for kept in _pools:
-        kept.clear()
+    """Close at once what this process keeps of earlier explorations, instead of a second later."""
+    for pool in _pools:
+        pool.clear()
 
 
 class IdlePool(Generic[T]):
-    """At most ``most`` idle items of one kind, under keys; `close` is called, in any thread, for those not kept."""
+    """At most ``most`` idle items of one kind, by key; ``close`` is called, in any thread, for those not kept."""
 
     def __init__(self, close: Callable[[T], None], *, most: int) -> None:
         self._close = close
@@ -43,7 +43,7 @@ class IdlePool(Generic[T]):
         os.register_at_fork(after_in_child=self._forget)
 
     def take(self, key: Hashable) -> T | None:
-        """Return an item that was kept under the key and is the caller's now, the one used last; None without."""
+        """Return the most recently used item with this key, which then belongs to the caller; None if there is none."""
         with self._lock:
             for index in reversed(range(len(self._items))):
                 if self._items[index][0] == key:
@@ -51,7 +51,7 @@ class IdlePool(Generic[T]):
         return None
 
     def put(self, key: Hashable, item: T) -> None:
-        """Keep the item until it is taken, or closed because it was not."""
+        """Keep the item until it is taken, or closed after `IDLE` seconds."""
         with self._lock:
             self._items.append((key, item))
             outdated = self._items[: -self._most]
@@ -72,5 +72,5 @@ class IdlePool(Generic[T]):
             self._close(item)
 
     def _forget(self) -> None:
-        """Leave to the parent process what is its: a forked child shares the sockets, and has none of the threads."""
+        """Drop the parent process's items without closing them: a forked child shares its sockets, not its threads."""
         self._items, self._timer, self._lock = [], None, threading.Lock()

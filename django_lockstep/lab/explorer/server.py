@@ -1,4 +1,4 @@
-"""The explorer's own connection to the server: who is blocked, what the tables held, and putting it back."""
+"""The explorer's own session on a database: which actors are blocked, copies of tables, and putting them back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Server"]
 MOST_ROWS = 20_000
 """A table with more rows is not copied and put back for every schedule."""
 _TIMEOUT = "5s"
-"""How long a session that is no actor may keep tables from being put back."""
+"""How long a session that is not an actor's may keep tables from being put back."""
 
 _WAITED_FOR = """
 SELECT w.pid, w.locktype, w.mode, coalesce(t.relation, w.relation)::regclass::text, t.page, t.tuple
@@ -47,7 +47,7 @@ is stored as given, and whether it is a time or a UUID."""
 
 
 class Server:
-    """One database, seen from outside of the race."""
+    """One database, as the explorer sees it beside the actors."""
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -55,7 +55,7 @@ class Server:
         self._driver = self._session.driver
         self._saved: dict[str, TableCopy] = {}
         self._sequences: set[str] = set()
-        """Those that are put back; one may number several tables."""
+        """Sequences that are put back; one may number several tables."""
         self._empty_sql = ""
         self._fill_sql = ""
         try:
@@ -70,7 +70,7 @@ class Server:
         self._storage = Storage(self._session)
 
     def _cursor(self) -> Any:
-        # The driver's own cursor: twice as fast as Django's, which nobody needs here.
+        # The driver's own cursor: twice as fast as Django's, whose features are not needed here.
         return self._driver.cursor()
 
     def _query(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
@@ -78,7 +78,7 @@ class Server:
         return rows
 
     def close(self) -> None:
-        """Drop the temporary copies, and leave the sessions to the next exploration; close them where that fails."""
+        """Drop the temporary copies, and keep the sessions for the next exploration; close them if that fails."""
         try:
             self._storage.close()
             if self._saved:
@@ -90,30 +90,30 @@ class Server:
             self._session.release()
 
     def blocked(self, pids: Collection[int]) -> dict[int, list[int]]:
-        """Return who of these server processes waits, and for which others."""
+        """Return which of these server processes wait, and for which others."""
         listed = "{" + ",".join(map(str, pids)) + "}"
-        # Asked at nearly every wait: without a cursor, which takes longer than the server does.
+        # Called at nearly every wait, so without a cursor, which takes longer than the server.
         result = self._driver.pgconn.exec_prepared(BLOCKED, [listed.encode()])
         if result.status != ExecStatus.TUPLES_OK:
-            raise ExplorerError(f"The server did not say who waits: {result.error_message.decode()}")
+            raise ExplorerError(f"The server did not say which sessions wait: {result.error_message.decode()}")
         rows = ((result.get_value(row, 0), result.get_value(row, 1)) for row in range(result.ntuples))
         return {int(pid or 0): _numbers(blockers) for pid, blockers in rows if _numbers(blockers)}
 
     def cancel(self, pid: int) -> None:
-        """Cancel what the server process is doing."""
+        """Cancel the server process's statement."""
         self._query("SELECT pg_cancel_backend(%s)", pid)
 
     def terminate(self, pid: int) -> None:
         """End the server process."""
         self._query("SELECT pg_terminate_backend(%s)", pid)
 
-    def session(self, pid: int) -> str:
-        """Describe a session that is no actor."""
+    def describe_session(self, pid: int) -> str:
+        """Describe a session that is not an actor's."""
         rows = self._query("SELECT application_name, state, left(query, 80) FROM pg_stat_activity WHERE pid = %s", pid)
         return f"session {pid} ({', '.join(str(value) for value in rows[0])})" if rows else f"session {pid}"
 
-    def waited_for(self, pid: int) -> str:
-        """Say in short on which lock, and on which row of which table, the process waits."""
+    def describe_lock(self, pid: int) -> str:
+        """Return in a few words for which lock, and for which row of which table, the process waits."""
         for _, locktype, mode, relation, page, item in self._query(_WAITED_FOR, pid):
             if relation is None:
                 return f"{locktype} {mode}"
@@ -138,8 +138,8 @@ class Server:
             self._save(name)
 
     def save_all(self) -> None:
-        """Copy everything: a statement that is about to be sent may write anything."""
-        self.save(self.catalog.ordinary())
+        """Copy all tables, because a statement may write anything."""
+        self.save(self.catalog.ordinary_tables())
         self._save_sequences(self.catalog.sequences)
 
     def _save_sequences(self, names: Iterable[str]) -> None:
@@ -170,7 +170,7 @@ class Server:
         """Put every saved table back."""
         if not self._saved:
             return
-        # One round trip: it is asked how the run has left the tables, and they are put back.
+        # One round trip: the query on the tables' use runs before they are put back.
         asked = self._storage.usage_query()
         found = self._send(self._empty_sql + self._fill_sql, before=asked)
         if self._storage.needs_vacuum(found.fetchall() if asked else ()):
@@ -187,14 +187,14 @@ class Server:
                 self._driver.rollback()
             tables = ", ".join(f"{copy.name} ({copy.rows} rows before the race)" for copy in self._saved.values())
             raise ExplorerError(
-                f"These tables could not be put back, so that rows of the race may be left in them: {tables}: {error}"
+                f"These tables could not be put back, and may still contain rows of the race: {tables}: {error}"
             ) from error
 
-    def content(self) -> dict[str, list[Row]]:
-        """Return the rows by which the tables differ from what they held, sorted; of those removed apart.
+    def changed_rows(self) -> dict[str, list[Row]]:
+        """Return the rows by which the tables differ from before, sorted; removed rows under a name with `REMOVED`.
 
-        Without generated keys, times and UUIDs, which differ between runs that come to the same. Numbers with a point
-        are text, exactly as they are.
+        Without generated keys, times and UUIDs, which differ between equivalent runs. Decimal numbers are text, so that
+        they stay exact.
         """
         if not self._saved:
             return {}

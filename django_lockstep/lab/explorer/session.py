@@ -1,4 +1,4 @@
-"""The surroundings of a run: the database as it was, the scenario's set-up on it, and what the end is worth."""
+"""An exploration session: runs a scenario on a database that is put back each time, and judges how it ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from django_lockstep.lab.explorer.schedules import Follow, write_schedule
 from django_lockstep.lab.explorer.search import Move
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.setup_monitor import SetupMonitor
-from django_lockstep.lab.explorer.steps import raised_by, steps_of
+from django_lockstep.lab.explorer.steps import build_raised, build_steps
 from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.scenario import Scenario
 
@@ -34,7 +34,7 @@ __all__ = ["STEP_TIMEOUT", "ExplorationSession", "exploration_session"]
 
 _Result = TypeVar("_Result")
 _OTHERS = 3
-"""Connections beside the actors': that of the thread that explores, the server's view, and a snapshot."""
+"""Connections beside the actors': the exploring thread's, and the two of the explorer."""
 STEP_TIMEOUT = 10.0
 """Seconds that one step may take without waiting for another actor."""
 
@@ -42,8 +42,8 @@ STEP_TIMEOUT = 10.0
 class ExplorationSession:
     """Runs a scenario under one schedule after another; fixture by `exploration_session`.
 
-    ``ignore`` are columns that do not count, ``no_deadlock`` says that a run with a deadlock ends wrong,
-    ``virtual_sleep`` that actors do not really sleep.
+    ``ignore`` names columns that are not compared; with ``no_deadlock`` a run with a deadlock counts as wrong; with
+    ``virtual_sleep`` actors do not really sleep.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ExplorationSession:
         virtual_sleep: bool = False,
     ) -> None:
         self.scenario = scenario
-        self.oracle = Oracle(scenario, ignore=ignore, alone=self._run_serially)
+        self.oracle = Oracle(scenario, ignore=ignore, run_serially=self._run_serially)
         self._no_deadlock = no_deadlock
         self.caches: RowCaches | None = None
         self._database = database
@@ -78,7 +78,7 @@ class ExplorationSession:
         self._foreign_connections: list[str] = []
 
     def connected(self, sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-        """Put hooks into a connection that was just opened; note one whose statements cannot be scheduled."""
+        """Install hooks on a connection that was just opened; note one whose statements cannot be scheduled."""
         thread = threading.current_thread()
         if connection.vendor != "postgresql":
             return
@@ -89,13 +89,13 @@ class ExplorationSession:
             self._actors[thread].connected(connection)
         elif thread not in self._known or thread in self._actors:
             self._foreign_connections.append(
-                f"Thread {thread.name!r} opened a connection to {connection.alias!r} of its own"
+                f"Thread {thread.name!r} opened its own connection to {connection.alias!r}"
             )
         elif thread is self._thread and own and self.monitor is not None:
             self.monitor.connected(connection)
 
     def server(self, alias: str) -> Server:
-        """Return the view of the alias's database from outside; aliases of one database share it."""
+        """Return the explorer's `Server` for the alias; aliases of one database share it."""
         if alias not in self._by_alias:
             identity = _identity(connections[alias])
             if identity not in self._servers:
@@ -111,13 +111,13 @@ class ExplorationSession:
         record: Callable[[Move], None] = lambda move: None,
         in_turn: bool = False,
     ) -> tuple[Any, Trace]:
-        """Put everything back, set up, and run the actors; return what the set-up fixture, and what happened.
+        """Put everything back, set up, and run the actors; return what ``set_up`` returned, and the trace.
 
         Raises as `Controller.run` does.
         """
         rekeyed = self.rekeyed
         if expected is not None and expected.rekeyed != rekeyed:
-            expected = None  # its steps were said to touch less than they do
+            expected = None  # the footprints of its steps were incomplete
         fixture = self.set_up()
         functions = list(self.scenario.actors.values())
         trace = self.controller.run(
@@ -132,7 +132,7 @@ class ExplorationSession:
         return fixture, trace
 
     def run_until_stable(self, attempt: Callable[[], _Result]) -> _Result:
-        """Try again until nothing is learned that changes what runs mean: which columns count, which loops poll."""
+        """Call ``attempt`` again as long as it raises `RestartSearch`, and return its result."""
         while True:
             try:
                 return attempt()
@@ -140,7 +140,7 @@ class ExplorationSession:
                 self.controller.abandon()
 
     def set_up(self) -> Any:
-        """Put everything back, and return what the scenario's set-up makes."""
+        """Put everything back, and return what the scenario's ``set_up`` returns."""
         self.reset()
         if self.caches is not None:
             self.caches.restore()
@@ -148,23 +148,23 @@ class ExplorationSession:
         return self.scenario.set_up()
 
     def warm_up(self) -> tuple[RunResult, Trace]:
-        """Run the actors one after the other, so that caches are filled as they are after a while."""
+        """Run the actors one after the other, to fill caches as in a process that has run for a while."""
         fixture, trace = self.play(Follow(()))
         return self.result(fixture, trace), trace
 
     def untracked_sessions(self) -> tuple[int, int]:
-        """Return how many sessions that nobody steers are open, and how many seem to have been."""
+        """Return how many sessions outside of Django are open, and how many seem to have been."""
         found = [server.sessions.untracked() for server in self._servers.values()]
         return sum(now for now, _ in found), sum(gone for _, gone in found)
 
     def mark_sessions_known(self) -> None:
-        """Take the sessions that there are for known."""
+        """Take all current sessions as known."""
         for server in self._servers.values():
             server.sessions.mark_known()
 
     @property
     def rekeyed(self) -> int:
-        """How many tables are known by now whose keys a statement changes."""
+        """How many tables are known whose keys a statement changes."""
         return sum(len(server.catalog.rekeyed) for server in self._servers.values())
 
     def reset(self) -> None:
@@ -173,7 +173,7 @@ class ExplorationSession:
             server.reset()
 
     def result(self, fixture: Any, trace: Trace) -> RunResult:
-        """Return how the run ended that was just played."""
+        """Return the result of the run that was just played."""
         actors = self.controller.actors
         return RunResult(
             fixture=fixture,
@@ -184,31 +184,31 @@ class ExplorationSession:
         )
 
     def judge(self, end: RunResult, trace: Trace) -> Run:
-        """Return the ended run with its end compared with what has to hold."""
+        """Return the run as a `Run`, with the verdict on its result."""
         reason = self.oracle.objection(end) or self._deadlocked(trace)
         masker = Masker()
-        told = bool(reason) or self._detailed
-        steps = steps_of(trace, self.names, masker) if told else ()
-        state = masker.state(self.oracle.kept(end.state))
+        detailed = bool(reason) or self._detailed
+        steps = build_steps(trace, self.names, masker) if detailed else ()
+        state = masker.mask_state(self.oracle.comparable_state(end.state))
         return Run(
             schedule=write_schedule(trace.actors),
             preemptions=trace.preemptions,
             steps=steps,
             errors={name: error_name(error) for name, error in end.errors.items()},
-            results={name: masker.text(text) for name, text in self.oracle.results(end).items()},
+            results={name: masker.mask(text) for name, text in self.oracle.results(end).items()},
             state=state,
             holds=not reason,
-            reason=masker.text(reason),
+            reason=masker.mask(reason),
             deadlocks=tuple(
                 Deadlock(actors=tuple(self.names[i] for i in sorted(cycle)), victim=self.names[victim], detail=detail)
                 for cycle, victim, detail in trace.cycles
             ),
             unsteerable=trace.unsteerable,
-            raised=raised_by(end.errors, masker) if told else {},
+            raised=build_raised(end.errors, masker) if detailed else {},
         )
 
     def _deadlocked(self, trace: Trace) -> str:
-        """Return what is wrong with a deadlock where none is allowed."""
+        """Return what is wrong if deadlocks are not allowed and there was one; otherwise nothing."""
         if not (self._no_deadlock and trace.cycles):
             return ""
         cycle, victim, _ = trace.cycles[0]
@@ -216,13 +216,13 @@ class ExplorationSession:
         return f"Deadlock of {who}, in which the server ended the transaction of {self.names[victim]}"
 
     def keep_values(self) -> None:
-        """Keep from now on what statements return, on which rows they wait, and the steps of runs that end right."""
+        """From now on keep the values read, the rows waited for, and the steps of runs that end right."""
         self._detailed = True
         for actor in self.controller.actors:
             actor.detailed = True
 
     def _run_to_end(self, functions: Sequence[Callable[[Any], Any]], fixture: Any) -> Trace:
-        """Run the functions to their end whatever time it is."""
+        """Run the functions to their end, without the time limit."""
         limits = self.controller.limits
         self.controller.limits = replace(limits, deadline=None)
         try:
@@ -236,7 +236,7 @@ class ExplorationSession:
         return {
             table if alias == self._database else f"{alias}.{table}": rows
             for alias, server in self._first_aliases().items()
-            for table, rows in server.content().items()
+            for table, rows in server.changed_rows().items()
         }
 
     def _first_aliases(self) -> dict[str, Server]:
@@ -272,17 +272,17 @@ class ExplorationSession:
 def exploration_session(
     scenario: Scenario, *, database: str, step_timeout: float, victim: str, database_is_mine: bool, **terms: Any
 ) -> Iterator[ExplorationSession]:
-    """Open what runs need, and leave nothing behind: no lock and no row; ``terms`` are those of `ExplorationSession`.
+    """Open an `ExplorationSession` with these ``terms``; at its end no lock and no row is left.
 
-    Raises `NotExplorable` inside a transaction, on other databases than PostgreSQL, on one whose rows somebody may
-    need, where another explorer is at work, and for a pool too small.
+    Raises `NotExplorable` inside a transaction, on databases other than PostgreSQL, on one whose rows may be needed,
+    while another explorer is running, and for a pool that is too small.
     """
     _require_committed_data(connections[database])
     if not database_is_mine:
         require_disposable(database)
     _require_connections(connections[database], actors=len(scenario.actors))
     with ExitStack() as stack:
-        # A step's step_timeout is not for connecting, which is no step and comes before any verdict.
+        # Connecting is not a step, and may take longer than one; it comes before any verdict.
         session = ExplorationSession(
             scenario, database=database, step_timeout=max(step_timeout, STEP_TIMEOUT), victim=victim, **terms
         )
@@ -297,7 +297,7 @@ def exploration_session(
         stack.callback(session.monitor.close)
         await_actors()
         session.mark_sessions_known()
-        session.controller.step_timeout = step_timeout
+        session.controller.set_step_timeout(step_timeout)
         session.caches = RowCaches(database, session.server(database).catalog)
         stack.callback(session.caches.close)
         if session.virtual_sleep:
@@ -326,7 +326,7 @@ def _require_committed_data(connection: BaseDatabaseWrapper) -> None:
 
 
 def _require_connections(connection: BaseDatabaseWrapper, *, actors: int) -> None:
-    """Raise `NotExplorable` where the database's pool cannot hold a connection for everyone."""
+    """Raise `NotExplorable` if the database's pool has too few connections."""
     pool = connection.settings_dict.get("OPTIONS", {}).get("pool")
     if not pool:
         return
@@ -341,4 +341,4 @@ def _require_connections(connection: BaseDatabaseWrapper, *, actors: int) -> Non
 
 
 def _idle(fixture: Any) -> None:
-    """Do nothing, in session of an actor that does not take part."""
+    """Do nothing, instead of an actor that does not take part."""

@@ -1,8 +1,8 @@
-"""Notices sessions that nobody steers: of a driver without Django, an asynchronous one, another process.
+"""Finds sessions that the explorer does not control: of the driver without Django, asynchronous ones, other processes.
 
-Asked once an exploration, not in every run. A session that is open is in ``pg_stat_activity``. One that has ended is
-counted in ``pg_stat_database``, to which a session reports before it leaves ``pg_stat_activity`` (PostgreSQL 15 and
-later: shared memory, no messages), so that of the two, asked in this order, one knows of it.
+Checked once in an exploration, not in every run. A session that is open is in ``pg_stat_activity``. One that has ended
+is counted in ``pg_stat_database``, to which a session reports before it leaves ``pg_stat_activity`` (PostgreSQL 15 and
+later: shared memory, no messages), so that one of the two, asked in this order, knows it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ WHERE datname = current_database() AND usesysid IS NOT NULL AND leader_pid IS NU
   AND coalesce(backend_type, 'client backend') = 'client backend'
   AND (client_addr = inet_client_addr()) IS NOT FALSE
 """
-"""Client sessions from this host, as far as the address tells: sessions through a socket have none. No parallel workers."""
+"""Client sessions from this host, as far as the address tells: sessions through a socket have none. No parallel
+workers."""
 _COUNTED = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
 _SINCE = 150_000
-"""The server's version before which the counter is behind by half a second."""
+"""The server's version before which the counter is up to half a second late."""
 
 
 class SessionTracker:
-    """The sessions of one database, seen through one cursor of the driver."""
+    """Tells sessions that Django has opened from others, on one database."""
 
     def __init__(self, cursor: Any, *, pooled: bool) -> None:
         self._cursor = cursor
@@ -33,22 +34,22 @@ class SessionTracker:
         self.mark_known()
 
     def mark_known(self) -> None:
-        """Take the sessions that there are for known."""
+        """Take all current sessions as known."""
         self._known, self._begun = self._look()
         self._opened = 0
 
     def note_opened(self, pid: int) -> None:
-        """Note a session that Django has opened, whoever asked it to."""
+        """Note a session that Django has opened, in any thread."""
         self._known.add(pid)
         self._opened += 1
 
     def untracked(self) -> tuple[int, int]:
-        """Return how many sessions of nobody's are open, and how many have ended; of the latter it is not certain.
+        """Return how many unknown sessions are open, and how many have ended; the latter is not certain.
 
-        A session that had too much to do to report when it began is counted later than it was opened.
+        A session that was too busy to report its start is counted later than it was opened.
         """
         if self._pooled:
-            return 0, 0  # a pool opens sessions without being asked
+            return 0, 0  # a pool opens sessions by itself
         found, count = self._look()
         return len(found - self._known), max(0, count - self._begun - self._opened)
 

@@ -1,4 +1,4 @@
-"""Watches what the thread that explores does to the databases itself: it sets up, and looks at the end."""
+"""Monitors the exploring thread's own connections, which ``set_up``, invariant and ``observe`` use."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["SetupMonitor"]
 
 
 class SetupMonitor:
-    """Has tables copied before this thread writes them, and lets it not wait for the disk, until `close`."""
+    """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`."""
 
     def __init__(self, server: Callable[[str], Server]) -> None:
         self._server = server
         self._watched: dict[str, tuple[Hooks, str]] = {}
-        # No connection is opened here: Django's tests refuse databases that they were not told of.
+        # No connection is opened here: Django's tests refuse databases that a test does not declare.
         for wrapper in connections.all(initialized_only=True):
             if wrapper.connection is not None and wrapper.vendor == "postgresql":
                 self.connected(wrapper)
 
     def connected(self, wrapper: BaseDatabaseWrapper) -> None:
-        """SetupMonitor a connection that this thread has just opened, perhaps again."""
+        """Monitor a connection that this thread has just opened, perhaps again."""
         if wrapper.alias in self._watched:
             self._watched[wrapper.alias][0].remove()
         hooks = Hooks(wrapper, _CopyingGate(self._server(wrapper.alias)))
@@ -35,14 +35,14 @@ class SetupMonitor:
         hooks.send_out_of_band("SET synchronous_commit = off")
 
     def close(self) -> None:
-        """Leave the connections as they were."""
+        """Remove the hooks, and restore the connections' setting."""
         for hooks, before in self._watched.values():
             hooks.remove()
             hooks.send_out_of_band(f"SET synchronous_commit = {before}")
 
 
 class _CopyingGate:
-    """A gate that stops nobody."""
+    """A gate that stops nothing, and copies tables before they are written."""
 
     detailed = False
 
@@ -58,4 +58,4 @@ class _CopyingGate:
         self._server.save(table for table, _ in statement.writes)
 
     def after(self, operation: Operation) -> None:
-        """Do nothing."""
+        """Nothing to do: no actor waits for this thread."""

@@ -1,4 +1,4 @@
-"""A run's steps and errors as results, with their secrets masked."""
+"""Converts a run's steps and errors to results, with secrets masked."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from django_lockstep.lab.explorer.results import Raised, Step
 from django_lockstep.lab.explorer.summaries import columns_of
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 
-__all__ = ["raised_by", "steps_of"]
+__all__ = ["build_raised", "build_steps"]
 
 
-def raised_by(errors: Mapping[str, BaseException], masker: Masker) -> dict[str, Raised]:
-    """Return what actors raised; of a message with details the first line."""
+def build_raised(errors: Mapping[str, BaseException], masker: Masker) -> dict[str, Raised]:
+    """Return what actors raised, with the first line of each message."""
     return {
         name: Raised(
             type=type(error).__name__,
-            message=masker.text(str(error).strip().partition("\n")[0]),
+            message=masker.mask(str(error).strip().partition("\n")[0]),
             source=line_of(raised_at(error)),
         )
         for name, error in errors.items()
     }
 
 
-def steps_of(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[Step, ...]:
-    """Return every statement; of what it sent and read, secrets are masked in all of them."""
+def build_steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[Step, ...]:
+    """Return every statement; a secret that one of them sent or read is masked in all."""
     for step in trace.steps:
         _note_secrets(step.operation, masker)
     return tuple(_steps(trace, names, masker))
@@ -69,22 +69,22 @@ def _step(step: StepRecord, names: tuple[str, ...], masker: Masker, *, transacti
         actor=names[step.actor],
         begun=step.number,
         ended=ended,
-        sql=masker.text(operation.template),
-        params="" if operation.params in (None, (), []) else masker.text(str(operation.params)),
-        arguments=tuple(map(masker.text, operation.arguments)),
+        sql=masker.mask(operation.template),
+        params="" if operation.params in (None, (), []) else masker.mask(str(operation.params)),
+        arguments=tuple(map(masker.mask, operation.arguments)),
         transaction=transaction,
         waited_for=tuple(names[index] for index in step.waited_for),
-        waited_on=masker.text(step.waited_on),
+        waited_on=masker.mask(step.waited_on),
         woken_by=None if step.woken_by is None else names[step.woken_by],
         sqlstate=None if operation.error is None else error_name(operation.error),
         rows=operation.rows,
-        values=tuple(map(masker.row, operation.values)),
+        values=tuple(map(masker.mask_row, operation.values)),
         source=line_of(operation.origin),
         constraint=_constraint(operation.error),
     )
 
 
 def _constraint(error: Any) -> str:
-    """Return the name of the constraint that the server refused the statement for."""
+    """Return the name of the constraint that the error is about."""
     diagnosis = getattr(error, "diag", None) or getattr(getattr(error, "__cause__", None), "diag", None)
     return getattr(diagnosis, "constraint_name", None) or ""

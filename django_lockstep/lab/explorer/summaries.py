@@ -1,7 +1,7 @@
-"""What a statement says, for people: its verb, its table, which rows, and what it sets.
+"""Summaries of statements for people: verb, table, rows, and what is set.
 
-A reader of Django's own SQL that gives up politely: what it does not recognise stays empty. Nothing is decided by it
-but words; what depends on what is `django_lockstep.lab.explorer.sql`'s to say.
+Reads the SQL that Django generates; what it does not recognise stays empty. Summaries are for timelines and
+explanations only; which steps depend on each other is decided by `django_lockstep.lab.explorer.sql`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from django_lockstep.lab.explorer.parts import Part, parts_of
+from django_lockstep.lab.explorer.parts import Part, split_parts
 from django_lockstep.lab.explorer.results import Run, Step
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 _MOST = 6
 """Columns shown of a row."""
 _FEW = 2
-"""Columns shown of a row in which nobody changes anything."""
+"""Columns shown of a row in which no actor changes anything."""
 _NAME = re.compile(r'"(\w+)"')
 _PREFIX = re.compile(r'"\w+"\.(?=")')
 _TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(?:ONLY\s+)?(\w+)", re.IGNORECASE)
@@ -53,36 +53,36 @@ class StatementSummary:
     table: str = ""
     """The first table that it names."""
     where: str = ""
-    """Which rows, as its text says; the whole rest of a statement without a table."""
+    """The text of its WHERE clause; of a statement without a table all after the verb."""
     keys: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The values that columns have in those rows, where the text fixes them."""
+    """The values that WHERE compares columns with."""
     sets: Mapping[str, str] = field(default_factory=dict)
     """What columns are set to: a value, or an expression."""
     plain: frozenset[str] = frozenset()
-    """Columns that are set to a value which the program sent."""
+    """Columns that are set to a parameter."""
     locking: str = ""
     """The row lock that a SELECT asks for, such as ``FOR UPDATE``."""
 
     def may_touch(self, other: StatementSummary) -> bool:
-        """Whether both can be about one row, as far as their texts tell."""
+        """Whether both may be about the same row, as far as their texts tell."""
         return self.table == other.table and all(self.keys[name] & other.keys[name] for name in self._fixed(other))
 
     def same_row(self, other: StatementSummary) -> bool:
-        """Whether both fix a column to the same value, and none to different ones."""
+        """Whether both compare a column with the same value, and none with different values."""
         return bool(self._fixed(other)) and self.may_touch(other)
 
     def _fixed(self, other: StatementSummary) -> set[str]:
-        """Return the columns that tell rows apart: both fix them, and neither sets them, as guarded writes do."""
+        """Return the columns that both compare and neither sets, as a write with a version guard does."""
         return (self.keys.keys() & other.keys.keys()) - self.sets.keys() - other.sets.keys()
 
 
 @functools.lru_cache(maxsize=4096)
 def _summarize(sql: str, arguments: tuple[str, ...]) -> tuple[StatementSummary, ...]:
-    """Return what the statement says; of a WITH statement what each part says that is about a table."""
+    """Return the summary of a statement; of a WITH statement, of each part that is about a table."""
     numbers = iter(range(sql.count("%s")))
     marked = re.sub("%s|%%", lambda found: f"\ue000{next(numbers)}\ue001" if found[0] == "%s" else "%", sql)
     text = _NAME.sub(r"\1", _PREFIX.sub("", marked))
-    parts = parts_of(text) if text.upper().startswith("WITH ") else [Part(name="", text=text)]
+    parts = split_parts(text) if text.upper().startswith("WITH ") else [Part(name="", text=text)]
     summary = [_summarize_part(part.text, arguments) for part in parts]
     of_tables = tuple(each for each in summary if each.table and each.table not in {part.name for part in parts})
     return of_tables or (summary[-1],)
@@ -108,7 +108,7 @@ def _summarize_part(text: str, arguments: tuple[str, ...]) -> StatementSummary:
 
 
 def summarize(step: Step) -> StatementSummary:
-    """Return what the step's statement says; of several parts what the first one says that writes."""
+    """Return the summary of the step's statement; of several parts the first one that writes."""
     summary = _summarize(step.sql, step.arguments)
     return next((part for part in summary if part.verb != "SELECT"), summary[0])
 
@@ -122,7 +122,7 @@ def _filled(text: str, arguments: tuple[str, ...], *, empty: str = "''") -> str:
 
 
 def _flat(text: str) -> str:
-    """Return the text with what stands in parentheses or quotes blanked out."""
+    """Return the text with the contents of parentheses and quotes blanked out."""
     depth, quoted, kept = 0, False, []
     for letter in text:
         quoted ^= letter == "'"
@@ -133,7 +133,7 @@ def _flat(text: str) -> str:
 
 
 def _clauses(text: str) -> dict[str, str]:
-    """Return the statement's parts by the word that each begins with."""
+    """Return the statement's clauses by their first word."""
     found = [*_CLAUSE.finditer(_flat(text))]
     ends = [match.start() for match in found[1:]] + [len(text)]
     parts = {match[1].upper(): text[match.end() : end].strip() for match, end in zip(found, ends, strict=False)}
@@ -141,7 +141,7 @@ def _clauses(text: str) -> dict[str, str]:
 
 
 def _split(text: str) -> list[str]:
-    """Return what commas separate, outside of parentheses."""
+    """Split the text at commas outside of parentheses."""
     cuts = [index for index, letter in enumerate(_flat(text)) if letter == ","]
     return [text[start:end].strip() for start, end in zip([0, *(i + 1 for i in cuts)], [*cuts, None], strict=True)]
 
@@ -178,33 +178,33 @@ def _keys(where: str, arguments: tuple[str, ...]) -> dict[str, frozenset[str]]:
 
 
 def is_time(value: str | None) -> bool:
-    """Whether the value is a date with a time, which tells a reader little."""
+    """Whether the value is a date with a time, which summaries leave out."""
     return value is not None and bool(_TIME.match(value))
 
 
 def columns_of(sql: str, arguments: tuple[str, ...]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the columns that a statement compares or sets, with the values that were sent for them."""
+    """Yield the columns that a statement compares or sets, with their values."""
     for summary in _summarize(sql, arguments):
         yield from summary.keys.items()
         yield from ((name, frozenset({summary.sets[name]})) for name in summary.plain)
 
 
 def describe_step(step: Step, run: Run | None = None) -> str:
-    """Return in a few words what was asked for."""
+    """Return the step's statement in a few words."""
     return "; ".join(describe_parts(step, run))
 
 
 def describe_parts(step: Step, run: Run | None = None) -> list[str]:
-    """Return in a few words what each part of it asks for: verb, table, rows, lock or new values.
+    """Return each part of the step's statement in a few words: verb, table, rows, lock or new values.
 
-    Of an UPDATE in a run the columns are left out that are written as they were read.
+    If a run is given, columns that an UPDATE writes back as they were read are left out.
     """
     unchanged = _unchanged(step, run) if run else frozenset()
     return [_in_short(summary, unchanged) for summary in _summarize(step.sql, step.arguments)]
 
 
 def _unchanged(step: Step, run: Run) -> frozenset[str]:
-    """Return the columns that the step writes back as its actor last read them; none where that is all of them."""
+    """Return the columns that the step writes back as its actor last read them; none if these are all."""
     summary = summarize(step)
     if summary.verb != "UPDATE":
         return frozenset()
@@ -239,7 +239,7 @@ def _in_short(summary: StatementSummary, unchanged: frozenset[str]) -> str:
 
 
 def describe_result(step: Step, run: Run | None = None) -> str:
-    """Return what came of it: the error, the values read, or how many rows; of long rows what the run changes."""
+    """Return the step's result: the error, the values read, or the number of rows."""
     if step.sqlstate is not None:
         return f"error {step.sqlstate}"
     verb = summarize(step).verb
@@ -257,7 +257,7 @@ def _rows(number: int | None) -> str:
 
 
 def relevant_columns(row: Mapping[str, str | None], step: Step, run: Run | None) -> dict[str, str | None]:
-    """Return the columns of a row read that matter in the run: what somebody writes, and by what it is found."""
+    """Return the columns of a row that matter in the run: those that an actor writes or searches by."""
     columns = {name: value for name, value in row.items() if not is_time(value)}
     fixed = {name for name, values in summarize(step).keys.items() if len(values) == 1}
     relevant = {name: value for name, value in columns.items() if name in _written(step, run) - fixed}
@@ -265,7 +265,7 @@ def relevant_columns(row: Mapping[str, str | None], step: Step, run: Run | None)
 
 
 def _written(step: Step, run: Run | None) -> set[str]:
-    """Return the columns that writes of the read table set or are restricted to."""
+    """Return the columns that writes to the same table set or compare."""
     if run is None:
         return set()
     writes = [other for other in run.steps if summarize(other).sets and summarize(other).table == summarize(step).table]

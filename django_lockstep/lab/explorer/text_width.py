@@ -1,4 +1,4 @@
-"""How wide text is in a fixed-width font, cut to fit and freed of what cannot be shown."""
+"""Text in a fixed-width font: its width, truncated or wrapped to fit, without characters that cannot be shown."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import unicodedata
 __all__ = ["clean", "counted", "display_width", "truncate", "wrap"]
 
 _ONE_COLUMN = 0x0530
-"""Latin, Greek and Cyrillic end here; fonts of other scripts may be as wide as two columns."""
+"""The end of Latin, Greek and Cyrillic; letters of other scripts may be two columns wide."""
 _LINES = {"\u2190", "\u2192", "\u25b2", "\u2026", "\u2502", "\u2506", "\u250c", "\u2514"}
-_MISREAD = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", "\ufffe", "\uffff"}
-"""Turns of the writing direction, which would let text stand for another one, and what is no character."""
+_MISLEADING = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", "\ufffe", "\uffff"}
+"""Bidirectional controls, with which text could pretend to be another one, and noncharacters."""
 
 
 def counted(number: int, what: str) -> str:
-    """Return the number with the noun, which gets an s unless it is one."""
+    """Return the number with the noun, in the plural where it needs one."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
@@ -24,7 +24,7 @@ def clean(text: str) -> str:
 
 
 def _shown(letter: str) -> str:
-    return "\ufffd" if letter in _MISREAD or unicodedata.category(letter) in {"Cc", "Cs"} else letter
+    return "\ufffd" if letter in _MISLEADING or unicodedata.category(letter) in {"Cc", "Cs"} else letter
 
 
 def _columns(letter: str) -> int:
@@ -34,12 +34,12 @@ def _columns(letter: str) -> int:
 
 
 def display_width(text: str) -> int:
-    """Return the text's width in columns, rather too large than too small."""
+    """Return the text's width in columns; too large rather than too small."""
     return sum(map(_columns, text))
 
 
 def truncate(text: str, columns: int) -> str:
-    """Return the text on one line, with an ellipsis at its end where it is wider than that many columns."""
+    """Return the text on one line, ending with an ellipsis if it is wider than ``columns``."""
     text = clean(text)
     if display_width(text) <= columns:
         return text
@@ -53,7 +53,7 @@ def truncate(text: str, columns: int) -> str:
 
 
 def wrap(text: str, columns: int, *, most: int | None = None) -> list[str]:
-    """Return the text broken at spaces into lines of at most that many columns; what exceeds ``most`` lines is cut."""
+    """Return the text broken at spaces into lines of at most ``columns``; the last of ``most`` lines is truncated."""
     lines: list[str] = [""]
     words = clean(text).split(" ")
     for index, word in enumerate(words):

@@ -1,4 +1,4 @@
-"""What one run did, as the controller notes it."""
+"""The trace of one run, as the controller records it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["StepRecord", "Trace"]
 
 @dataclass(slots=True, kw_only=True)
 class StepRecord:
-    """One step on its way."""
+    """One step, from when it is sent."""
 
     actor: int
     number: int
@@ -26,27 +26,27 @@ class StepRecord:
 
 @dataclass(slots=True)
 class Trace:
-    """What one run did."""
+    """The moves and steps of one run."""
 
     moves: list[Move] = field(default_factory=list)
     enabled: list[tuple[int, ...]] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
-    """The statements that the ready actors stood before, at each move."""
+    """The next statements of the ready actors, before each move."""
     steps: list[StepRecord] = field(default_factory=list)
     cycles: list[tuple[frozenset[int], int, str]] = field(default_factory=list)
-    """Deadlocks: actors, victim, the server's words."""
+    """Deadlocks: actors, victim, the server's description."""
     unsteerable: int = 0
     yields: int = 0
-    """How often an actor that would have got the same answer again had to let somebody else go first."""
+    """How often an actor had to yield because it would have got the same answer again."""
     rekeyed: int = 0
-    """How many tables were known to have changing keys when it began."""
+    """How many tables were known to have changing keys when the run began."""
     complete: bool = True
     out_of_time: bool = False
-    """Whether it was given up because the time was over."""
+    """Whether it was abandoned because the time was over."""
 
     @property
     def actors(self) -> list[int]:
-        """Who moved at each step."""
+        """The actor of each move."""
         return [move.actor for move in self.moves]
 
     @property

@@ -1,4 +1,4 @@
-"""Whether anything was raced at all: code that never ran holds in every schedule."""
+"""Vacuous races: code that never ran holds in every schedule."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from django_lockstep.lab.explorer.trace import StepRecord
 __all__ = ["Vacuity"]
 
 _CONFLICTS = ("40", "23", "55P03", "57014")
-"""How SQLSTATEs begin of what other transactions cause: rollbacks, constraints, NOWAIT, time-outs."""
+"""First characters of SQLSTATEs of conflicts with other transactions: rollbacks, constraints, NOWAIT, time-outs."""
 
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
 class Vacuity:
-    """Notes what every actor did, in all runs; ``raises`` are errors that are meant to come."""
+    """Notes what every actor did in all runs; ``raises`` are errors that are expected."""
 
     def __init__(self, names: Sequence[str], *, raises: Errors = ()) -> None:
         self._names = names
@@ -30,12 +30,12 @@ class Vacuity:
         self._first: dict[str, BaseException] = {}
 
     def note_steps(self, steps: Sequence[StepRecord]) -> None:
-        """Note what was sent."""
+        """Note the steps of a run."""
         self._active.update(step.actor for step in steps)
         self._changed = self._changed or any(map(_may_change, steps))
 
     def note_end(self, errors: Mapping[str, BaseException]) -> None:
-        """Note an ended run, and what it raised."""
+        """Note the end of a run, and the errors of its actors."""
         self._ended += 1
         for name, error in errors.items():
             if not (isinstance(error, self._raises) or _is_conflict(error)):
@@ -44,7 +44,7 @@ class Vacuity:
 
     @property
     def reason(self) -> str:
-        """Why nothing was raced, in a sentence; empty where something was."""
+        """Why the race is vacuous, in a sentence; empty if it is not."""
         schedules = counted(self._ended, "schedule")
         for index, name in enumerate(self._names):
             error = self._first.get(name)

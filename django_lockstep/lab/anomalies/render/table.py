@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from django_lockstep.lab.anomalies.render.wording import HOW, MEANS, TITLES, headline, how, objections, sections
 from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Kind, Named
-from django_lockstep.lab.tables import bold, drawn, plain_table, require_rich
+from django_lockstep.lab.tables import bold, plain_table, render, require_rich
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,7 +23,7 @@ def as_table(report: AnomalyReport, *, width: int = 80, colour: bool = False) ->
     Raises ``ImportError`` where rich is not installed.
     """
     require_rich()
-    return drawn(_blocks(report), width=width, colour=colour)
+    return render(_blocks(report), width=width, colour=colour)
 
 
 def _blocks(report: AnomalyReport) -> Iterable[RenderableType]:

@@ -15,10 +15,10 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
 from django_lockstep.lab.explorer.databases import is_test_database, other_sessions
-from django_lockstep.lab.explorer.reports import FORMATS, Chapter, as_text, chosen_runs
+from django_lockstep.lab.explorer.reports import FORMATS, RaceReport, as_text, runs_to_draw
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.management.output import require_writable, write_atomically
-from django_lockstep.lab.races import Race, race_at, registered
+from django_lockstep.lab.races import Race, load_race, registered_races
 
 _DRAWN = {"svg": 1, "html": 4}
 """How many runs of a race a format shows."""
@@ -66,27 +66,25 @@ class Command(BaseCommand):
         """Explore what is named, or everything ready-made; exit 1 if something is not as expected."""
         with _wrong_usage(ImportError, TypeError, ValueError):
             if options["list"]:
-                self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in registered().values()))
+                self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in registered_races().values()))
                 return
             races = _races(options)
             _check(races, options)
         with _wrong_usage(ExplorerError), self._database(options) as where:
             common = {"victim": options["victim"], **where}
-            chapters = [
-                self._chapter(race, options, f"{number}/{len(races)} {race.name}", **common)
+            reports = [
+                self._report(race, options, f"{number}/{len(races)} {race.name}", **common)
                 for number, race in enumerate(races, start=1)
             ]
-            spec = _spec(races[0], chapters[0], **common) if options["spec"] else ""
-        self._show(chapters, options)
+            spec = _spec(races[0], reports[0], **common) if options["spec"] else ""
+        self._show(reports, options)
         if options["spec"]:
             write_atomically(options["spec"], spec)
-        surprises = [chapter for chapter in chapters if not chapter.as_expected]
+        surprises = [report for report in reports if not report.as_expected]
         if surprises and options["schedule"] is not None:
-            raise CommandError(
-                f"{surprises[0].name}: schedule {chapters[0].runs[0].schedule} ended wrong", returncode=1
-            )
+            raise CommandError(f"{surprises[0].name}: schedule {reports[0].runs[0].schedule} ended wrong", returncode=1)
         if surprises:
-            listed = "\n".join(f"{chapter.name}: {_reason(chapter)}" for chapter in surprises)
+            listed = "\n".join(f"{report.name}: {_reason(report)}" for report in surprises)
             raise CommandError(f"Not as expected: {listed}", returncode=1)
 
     @contextmanager
@@ -104,15 +102,15 @@ class Command(BaseCommand):
             )
         yield {"database": alias, "database_is_mine": options["yes_this_database_is_mine"]}
 
-    def _chapter(self, race: Race, options: dict[str, Any], progress: str, **common: Any) -> Chapter:
+    def _report(self, race: Race, options: dict[str, Any], progress: str, **common: Any) -> RaceReport:
         facts: dict[str, Any] = {"name": race.name, "text": race.text}
         if options["schedule"] is not None:
             run = replay(race.scenario, options["schedule"], **common)
-            return Chapter(**facts, runs=(run,), as_expected=run.holds or not race.holds)
+            return RaceReport(**facts, runs=(run,), as_expected=run.holds or not race.holds)
         with self._progress(progress, shown=options["progress"]):
             found = explore(race.scenario, **common, **{name: options[name] for name in _LIMITS})
-            runs = chosen_runs(race.scenario, found, most=_DRAWN.get(options["format"], 0), **common)
-            return Chapter(**facts, exploration=found, runs=tuple(runs), as_expected=race.as_expected(found))
+            runs = runs_to_draw(race.scenario, found, most=_DRAWN.get(options["format"], 0), **common)
+            return RaceReport(**facts, exploration=found, runs=tuple(runs), as_expected=race.as_expected(found))
 
     @contextmanager
     def _progress(self, line: str, *, shown: bool) -> Iterator[None]:
@@ -126,19 +124,19 @@ class Command(BaseCommand):
             if terminal:
                 self.stderr.write(" " * len(line), style_func=str, ending="\r")
 
-    def _show(self, chapters: Sequence[Chapter], options: dict[str, Any]) -> None:
+    def _show(self, reports: Sequence[RaceReport], options: dict[str, Any]) -> None:
         form, path = options["format"], options["output"]
         if form == "text" and path is None and self.stdout.isatty():
-            self._write(as_text(chapters, columns=shutil.get_terminal_size().columns), path)
+            self._write(as_text(reports, columns=shutil.get_terminal_size().columns), path)
             return
         if form != "svg":
-            self._write(FORMATS[form](chapters), path)
+            self._write(FORMATS[form](reports), path)
             return
-        for chapter in chapters:
-            if not chapter.runs:
-                raise CommandError(f"{chapter.name} has no run to draw: {_reason(chapter)}", returncode=1)
-            inside = path / _file_of(chapter) if path and path.is_dir() else path
-            self._write(svg(chapter.runs[0]), inside)
+        for report in reports:
+            if not report.runs:
+                raise CommandError(f"{report.name} has no run to draw: {_reason(report)}", returncode=1)
+            inside = path / _file_of(report) if path and path.is_dir() else path
+            self._write(svg(report.runs[0]), inside)
 
     def _write(self, text: str, path: Path | None) -> None:
         if path is None:
@@ -147,15 +145,15 @@ class Command(BaseCommand):
             write_atomically(path, text)
 
 
-def _spec(race: Race, chapter: Chapter, **common: Any) -> str:
+def _spec(race: Race, report: RaceReport, **common: Any) -> str:
     """Return the spec of the schedule asked for, or of the simplest wrong one, or of the one without preemption."""
-    failure = chapter.exploration.failure if chapter.exploration else chapter.runs[0]
+    failure = report.exploration.failure if report.exploration else report.runs[0]
     schedule = failure.schedule if failure else ""
     return write_spec(race.scenario, schedule, **common).text
 
 
-def _file_of(chapter: Chapter) -> str:
-    return re.sub(r"[^\w.-]+", "-", chapter.name) + ".svg"
+def _file_of(report: RaceReport) -> str:
+    return re.sub(r"[^\w.-]+", "-", report.name) + ".svg"
 
 
 @contextmanager
@@ -167,16 +165,16 @@ def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
 
 
 def _races(options: dict[str, Any]) -> list[Race]:
-    races = [_race(name) for name in options["scenarios"]] or list(registered().values())
+    races = [_race(name) for name in options["scenarios"]] or list(registered_races().values())
     return races if options["actors"] is None else [race.with_actors(options["actors"]) for race in races]
 
 
 def _race(name: str) -> Race:
     """Return the ready-made race, or the user's own scenario as one that has to hold."""
-    if name in (known := registered()):
+    if name in (known := registered_races()):
         return known[name]
     try:
-        return race_at(name)
+        return load_race(name)
     except ImportError as error:
         raise ValueError(f"{name!r} is no ready-made scenario (--list) and no dotted path: {error}") from error
 
@@ -204,5 +202,5 @@ def _check(races: Sequence[Race], options: dict[str, Any]) -> None:
         require_writable(path / "race.svg" if folder else path)
 
 
-def _reason(chapter: Chapter) -> str:
-    return chapter.exploration.reason if chapter.exploration else ""
+def _reason(report: RaceReport) -> str:
+    return report.exploration.reason if report.exploration else ""

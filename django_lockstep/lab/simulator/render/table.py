@@ -39,7 +39,7 @@ def as_table(report: Report, *, width: int = 80, colour: bool = False) -> str:
     Raises `SimulationError` where rich is not installed.
     """
     require_rich()
-    return tables.drawn(_blocks(report), width=width, colour=colour)
+    return tables.render(_blocks(report), width=width, colour=colour)
 
 
 def _blocks(report: Report) -> Iterable[RenderableType]:

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Scenario, explain, explore, replay, timeline
-from django_lockstep.lab.explorer.explanations import explanation
+from django_lockstep.lab.explorer.explanations import find_explanation
 from django_lockstep.locking.transactions import transaction as isolated
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
@@ -235,7 +235,7 @@ def test_a_failed_attempt_that_was_run_again_lost_nothing() -> None:
 
 def test_the_step_that_breaks_is_named() -> None:
     run = replay(race(stories.naive, stories.naive), "AABBAB")
-    step = explanation(run).step
+    step = find_explanation(run).step
 
     assert step is not None
     assert (step.actor, step.sql.split()[0]) == ("B", "UPDATE")
@@ -249,7 +249,7 @@ NAMELESS = {"lease-takeover:looked-at"}
 def test_right_ends_are_never_called_an_anomaly(name: str) -> None:
     for outcome in explore(RACES[name].scenario, max_schedules=40).outcomes:
         run = replay(RACES[name].scenario, outcome.schedule)
-        assert explanation(run).kind in {"", "deadlock"}
+        assert find_explanation(run).kind in {"", "deadlock"}
 
 
 @pytest.mark.parametrize("name", [name for name, race in RACES.items() if race.holds])
@@ -257,7 +257,8 @@ def test_safe_code_is_not_explained_even_where_somebody_calls_its_end_wrong(name
     known = RACES[name].scenario
     doubted = Scenario(set_up=known.set_up, actors=known.actors, observe=known.observe, invariant=never)
     kinds = {
-        explanation(replay(doubted, outcome.schedule)).kind for outcome in explore(doubted, max_schedules=20).outcomes
+        find_explanation(replay(doubted, outcome.schedule)).kind
+        for outcome in explore(doubted, max_schedules=20).outcomes
     }
 
     assert kinds <= {"unexplained", "constraint violation", "deadlock"}

@@ -2,7 +2,13 @@
 
 import pytest
 
-from django_lockstep.lab.explorer.final_state import FinalState, as_text, difference, differing_columns, without_columns
+from django_lockstep.lab.explorer.final_state import (
+    FinalState,
+    describe_difference,
+    describe_state,
+    differing_columns,
+    without_columns,
+)
 
 ADA = {"name": "Ada", "price": 1, "token": "x"}
 BOB = {"name": "Bob", "price": 2, "token": "y"}
@@ -43,7 +49,7 @@ def test_other_tables_or_numbers_of_rows_are_no_columns(other: FinalState) -> No
     ],
 )
 def test_a_difference_names_the_columns(found: FinalState, expected: FinalState, words: list[str]) -> None:
-    assert difference(found, expected) == words
+    assert describe_difference(found, expected) == words
 
 
 @pytest.mark.parametrize(
@@ -56,4 +62,4 @@ def test_a_difference_names_the_columns(found: FinalState, expected: FinalState,
     ],
 )
 def test_a_state_in_a_line(state: FinalState, words: str) -> None:
-    assert as_text(state) == words
+    assert describe_state(state) == words

@@ -13,9 +13,9 @@ from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.actors import Actor
-from django_lockstep.lab.explorer.controller import Controller
 from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.wait_monitor import WaitMonitor
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
@@ -203,16 +203,16 @@ def test_who_is_interrupted_while_its_session_is_closed_ends_it_and_plays_on(mon
 
 
 def test_connecting_may_take_longer_than_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    connected, is_blocked, missed = Actor.connected, Controller._still_blocked, threading.Event()
+    connected, is_blocked, missed = Actor.connected, WaitMonitor._still_blocked, threading.Event()
 
     def connected_late(self: Actor, wrapper: Any) -> None:
         missed.wait(PATIENCE)
         connected(self, wrapper)
 
-    def missing(self: Controller, unsettled: set[int]) -> bool:
+    def missing(self: WaitMonitor, unsettled: set[int]) -> bool:
         missed.set()
         return is_blocked(self, unsettled)
 
     monkeypatch.setattr(Actor, "connected", connected_late)
-    monkeypatch.setattr(Controller, "_still_blocked", missing)
+    monkeypatch.setattr(WaitMonitor, "_still_blocked", missing)
     assert explore(beside(goes_on_for_ever), step_timeout=1e-9).verdict == "stuck"
