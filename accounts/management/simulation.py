@@ -183,11 +183,11 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
     unknown = [name for name in names if name not in NAMES]
     if unknown or not names:
-        raise ValueError(f"--strategies: there is no {', '.join(unknown) or 'name'}; there are {', '.join(NAMES)}")
+        raise ValueError(f"--strategies must be some of {', '.join(NAMES)}, not {', '.join(unknown) or 'none'}")
     model = account_model(options["model"])
     using = options["database"] or default_database(model)
     if using not in connections:
-        raise ValueError(f"--database {using}: there is no such database; there are {', '.join(connections)}")
+        raise ValueError(f"--database must be one of {', '.join(connections)}, not {using!r}")
     chosen = options["engine"] or engine
     if chosen == "both" != engine:
         raise ValueError("--engine both is for a load; a --sweep or a --scenario runs one engine: plain or compiled")

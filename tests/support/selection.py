@@ -52,7 +52,7 @@ PLACES = {
         "tests/django_lockstep/editing/test_races.py",
         "tests/django_lockstep/editing/test_writes.py",
         "tests/django_lockstep/lab/anomalies/test_command.py",
-        "tests/django_lockstep/lab/anomalies/test_ground.py",
+        "tests/django_lockstep/lab/anomalies/test_scratch_table.py",
         "tests/django_lockstep/lab/anomalies/test_tables.py",
         "tests/django_lockstep/lab/explorer/test_agreement.py",
         "tests/django_lockstep/lab/explorer/test_blocking.py",

@@ -97,7 +97,7 @@ def _scratch(aliases: Sequence[str]) -> Iterator[None]:
             _require_right(cursor)
             name = _create_copy(cursor, aliases)
         except DatabaseError as error:
-            raise NotExplorable(f"No scratch database could be made for {aliases[0]!r}: {error}") from error
+            raise NotExplorable(f"No scratch database could be created for {aliases[0]!r}: {error}") from error
         stack.callback(_drop, cursor, name)
         stack.enter_context(_redirected(aliases, name))
         yield

@@ -174,7 +174,7 @@ def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
         ("AXB", "has &#x27;X&#x27; at step 2", 400),
         ("<script>", "has &#x27;&lt;&#x27; at step 1", 400),
         ("A" * 501, "501 moves is too long", 400),
-        ("AAAA", "who waits or is done", 409),
+        ("AAAA", "which waits or is done", 409),
     ],
 )
 def test_a_schedule_that_the_race_has_not_is_refused(staff: Client, schedule: str, complaint: str, status: int) -> None:

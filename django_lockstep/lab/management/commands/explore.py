@@ -26,50 +26,59 @@ _LIMITS = ("reduction", "preemptions", "max_schedules", "timeout")
 
 
 class Command(BaseCommand):
-    """Explore scenarios; a thin shell over `explore` and `replay`."""
+    """Explores scenarios; a thin shell over `explore` and `replay`."""
 
     help = (
-        "Runs scenarios through every interleaving of their SQL statements, and shows the simplest one that breaks: on "
-        "a scratch database, which it makes from the project's migrations and drops at the end, unless another one is "
-        "named and confirmed. Exit status: 0; 1 if a race did not come out as it says (one that has to break and does "
-        "not, too); 2 for wrong usage."
+        "Run scenarios through every interleaving of their SQL statements, and show the simplest one that ends wrong. "
+        "It runs on a scratch database, which it creates from the project's migrations and drops at the end, unless "
+        "another one is named and confirmed. Exit status: 0; 1 if the result of a race is not the expected one; 2 for "
+        "wrong usage."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Say what can be asked for."""
         add = parser.add_argument
-        add("scenarios", nargs="*", help="names of --list, or dotted paths of your own Scenario objects")
-        add("--list", action="store_true", help="list the ready-made scenarios")
-        add("--schedule", help="run this schedule only, such as AABBAB")
+        add("scenarios", nargs="*", help="names from --list, or dotted paths of your own Scenario objects")
+        add("--list", action="store_true", help="list the registered scenarios")
+        add("--schedule", help="run only this schedule, such as AABBAB")
         add(
             "--spec",
             type=Path,
             help="also write the schedule, or the simplest wrong one, as a spec for isolationtester",
         )
-        add("--actors", type=int, metavar="N", help="race so many actors, where the scenario can have more than it has")
+        add("--actors", type=int, metavar="N", help="run the scenario with N actors, if it can have more than it has")
         add("--reduction", choices=["dpor", "none"], default="dpor")
-        add("--preemptions", type=int, help="interrupt an actor that could go on at most so often")
+        add("--preemptions", type=int, help="interrupt actors that could go on at most so many times")
         add("--max-schedules", type=int)
-        add("--timeout", type=float, help="seconds after which no further schedule is begun")
-        add("--victim", choices=["last", "first"], default="last", help="who loses a deadlock")
-        add("--format", choices=[*FORMATS, "svg"], default="text", help="svg draws one race, or each into a folder")
-        add("--output", type=Path, help="write there instead of to the standard output; with svg also a folder")
-        add("--progress", action=BooleanOptionalAction, default=True, help="say on a terminal which race is on")
+        add("--timeout", type=float, help="seconds after which no further schedule is started")
+        add(
+            "--victim",
+            choices=["last", "first"],
+            default="last",
+            help="the actor that loses a deadlock: the last to wait, or the first (default: %(default)s)",
+        )
+        add(
+            "--format",
+            choices=[*FORMATS, "svg"],
+            default="text",
+            help="svg draws one race, or each one into a folder (default: %(default)s)",
+        )
+        add("--output", type=Path, help="write to this file instead of standard output; with svg also a folder")
+        add("--progress", action=BooleanOptionalAction, default=True, help="show on a terminal which race is running")
         add("--database", metavar="ALIAS", help="run on this database of the project instead of a scratch database")
         add(
             "--yes-this-database-is-mine",
             action="store_true",
-            help="confirm that nobody needs the rows of --database: those that others commit during the run are lost",
+            help="confirm that the rows of --database are not needed: what others commit during the run is lost",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Explore what is named, or everything ready-made; exit 1 if something is not as expected."""
+        """Explore the named scenarios, or all registered ones. Raises ``CommandError`` with the exit status."""
         with _wrong_usage(ImportError, TypeError, ValueError):
             if options["list"]:
                 self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in registered_races().values()))
                 return
             races = _races(options)
-            _check(races, options)
+            _require_consistent(races, options)
         with _wrong_usage(ExplorerError), self._database(options) as where:
             common = {"victim": options["victim"], **where}
             reports = [
@@ -80,16 +89,18 @@ class Command(BaseCommand):
         self._show(reports, options)
         if options["spec"]:
             write_atomically(options["spec"], spec)
-        surprises = [report for report in reports if not report.as_expected]
-        if surprises and options["schedule"] is not None:
-            raise CommandError(f"{surprises[0].name}: schedule {reports[0].runs[0].schedule} ended wrong", returncode=1)
-        if surprises:
-            listed = "\n".join(f"{report.name}: {_reason(report)}" for report in surprises)
+        unexpected = [report for report in reports if not report.as_expected]
+        if unexpected and options["schedule"] is not None:
+            raise CommandError(
+                f"{unexpected[0].name}: schedule {reports[0].runs[0].schedule} ended wrong", returncode=1
+            )
+        if unexpected:
+            listed = "\n".join(f"{report.name}: {_reason(report)}" for report in unexpected)
             raise CommandError(f"Not as expected: {listed}", returncode=1)
 
     @contextmanager
     def _database(self, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Have a database to run on, and yield it as options of `explore`."""
+        """Provide the database to run on; yields it as options of `explore`."""
         alias = options["database"] or DEFAULT_DB_ALIAS
         if options["database"] is None and not is_test_database(connections[alias]):
             with scratch_databases():
@@ -97,8 +108,8 @@ class Command(BaseCommand):
             return
         if options["yes_this_database_is_mine"] and (others := other_sessions(alias)):
             self.stderr.write(
-                f"Also connected to database {alias!r}: {', '.join(others)}. What they commit into tables of a race "
-                "is lost."
+                f"Also connected to database {alias!r}: {', '.join(others)}. What these sessions commit into tables "
+                "of a race is lost."
             )
         yield {"database": alias, "database_is_mine": options["yes_this_database_is_mine"]}
 
@@ -114,7 +125,7 @@ class Command(BaseCommand):
 
     @contextmanager
     def _progress(self, line: str, *, shown: bool) -> Iterator[None]:
-        """Say on the terminal, and only there, what is on; the line goes again."""
+        """Show what is running in a line on the terminal, and erase it afterwards."""
         terminal = shown and self.stderr.isatty()
         if terminal:
             self.stderr.write(line, style_func=str, ending="\r")
@@ -135,7 +146,7 @@ class Command(BaseCommand):
         for report in reports:
             if not report.runs:
                 raise CommandError(f"{report.name} has no run to draw: {_reason(report)}", returncode=1)
-            inside = path / _file_of(report) if path and path.is_dir() else path
+            inside = path / _file_name(report) if path and path.is_dir() else path
             self._write(svg(report.runs[0]), inside)
 
     def _write(self, text: str, path: Path | None) -> None:
@@ -146,13 +157,13 @@ class Command(BaseCommand):
 
 
 def _spec(race: Race, report: RaceReport, **common: Any) -> str:
-    """Return the spec of the schedule asked for, or of the simplest wrong one, or of the one without preemption."""
+    """Return the spec of the given schedule, of the simplest wrong one, or of the one without preemption."""
     failure = report.exploration.failure if report.exploration else report.runs[0]
     schedule = failure.schedule if failure else ""
     return write_spec(race.scenario, schedule, **common).text
 
 
-def _file_of(report: RaceReport) -> str:
+def _file_name(report: RaceReport) -> str:
     return re.sub(r"[^\w.-]+", "-", report.name) + ".svg"
 
 
@@ -170,17 +181,19 @@ def _races(options: dict[str, Any]) -> list[Race]:
 
 
 def _race(name: str) -> Race:
-    """Return the ready-made race, or the user's own scenario as one that has to hold."""
+    """Return the registered race, or the scenario at the dotted path as a race that must hold."""
     if name in (known := registered_races()):
         return known[name]
     try:
         return load_race(name)
     except ImportError as error:
-        raise ValueError(f"{name!r} is no ready-made scenario (--list) and no dotted path: {error}") from error
+        raise ValueError(
+            f"{name!r} is neither a registered scenario (see --list) nor a dotted path: {error}"
+        ) from error
 
 
-def _check(races: Sequence[Race], options: dict[str, Any]) -> None:
-    """Raise ``ValueError`` for what cannot go together, before anything is run."""
+def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
+    """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
     folder = path is not None and path.is_dir() and options["format"] == "svg"
     if options["schedule"] is not None and len(races) != 1:
@@ -191,13 +204,13 @@ def _check(races: Sequence[Race], options: dict[str, Any]) -> None:
         require_writable(options["spec"])
     if options["format"] == "svg" and len(races) != 1 and not folder:
         raise ValueError(
-            f"--format svg draws one race, not {len(races)}: name one, or give --output a folder that is there, which "
-            "gets a file for each"
+            f"--format svg draws one race, not {len(races)}: name one, or give an existing folder as --output "
+            "for one file each"
         )
     if database is None and options["yes_this_database_is_mine"]:
-        raise ValueError("--yes-this-database-is-mine needs --database, which says of which database that is true")
+        raise ValueError("--yes-this-database-is-mine needs --database")
     if database is not None and database not in connections:
-        raise ValueError(f"--database {database}: there is no such database; there are {', '.join(connections)}")
+        raise ValueError(f"--database must be one of {', '.join(connections)}, not {database!r}")
     if path is not None:
         require_writable(path / "race.svg" if folder else path)
 

@@ -123,7 +123,7 @@ def test_another_state_of_the_migrations_has_another_template(project: str, sett
 
 def test_no_template_is_kept_where_migrations_fail(project: str) -> None:
     failing = patch.object(DatabaseCreation, "create_test_db", side_effect=DatabaseError("no such extension"))
-    reason = "No scratch database could be made for 'default': no such extension"
+    reason = "No scratch database could be created for 'default': no such extension"
     with failing, pytest.raises(NotExplorable, match=reason):
         scratch_databases().__enter__()
     assert not names(project)

@@ -136,7 +136,7 @@ def test_who_waits_for_something_else_is_reported_and_loses_its_session(actor: s
     until(lambda: sessions() <= before, "the server to end the sessions")
     assert found.verdict == "stuck"
     assert line in found.reason
-    assert "The sessions of A were ended, the threads still wait." in found.reason
+    assert "The sessions of A were ended; their threads still wait." in found.reason
     news.set()
     until(lambda: "race actor A" not in {thread.name for thread in threading.enumerate()}, "the thread to end")
     news.clear()

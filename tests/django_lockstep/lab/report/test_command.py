@@ -20,7 +20,7 @@ from tests.testapps.shop.models import Ticket
 def test_nobody_waits(db: None) -> None:
     assert waits() == []
     out = run()
-    assert out.endswith(f' UTC, database "{connection.settings_dict["NAME"]}": nobody waits for a lock.\n')
+    assert out.endswith(f' UTC, database "{connection.settings_dict["NAME"]}": no session waits for a lock.\n')
     assert out.count("\n") == 1
 
 
@@ -55,7 +55,7 @@ def test_a_role_without_rights_sees_that_somebody_waits(group: Group, scene: Sce
     assert (wait.waiter.hidden, wait.waiter.statement, wait.waiter.application) == (True, None, "b")
     assert facts(wait, "model", "pk_unknown") == ("auth.Group", "this role may not read the table")
     assert [blocker.pid for blocker in wait.blockers] == [holder.pid]
-    assert "waits for nobody; what it does is hidden from this role" in out
+    assert "does not wait; its state is hidden from this role" in out
     assert out.endswith("members of pg_read_all_stats see them.\n")
 
 
@@ -76,7 +76,7 @@ def test_the_text_begins_with_the_one_to_look_at(group: Group, scene: Scene) -> 
     assert re.search(r'": 2 sessions wait, the longest for \d+\.\d s', lines[0])
     assert lines[2].startswith(f'pid {holder.pid} "web-1" (role ')
     assert lines[2].endswith("): 2 wait behind it")
-    assert lines[3].startswith("    LOOK HERE: waits for nobody and is idle in transaction since ")
+    assert lines[3].startswith("    LOOK HERE: does not wait and is idle in transaction since ")
     assert lines[5].endswith(f"SELECT pg_terminate_backend({holder.pid});")
     assert lines[6].startswith("    <- pid ")
     assert lines[6].endswith(f"for auth.Group pk={group.pk} (FOR NO KEY UPDATE); 1 waits behind it")
@@ -117,13 +117,13 @@ def test_on_a_terminal_only_as_much_is_shown_as_fits() -> None:
     assert command._fitting(["a", "b", "c", "d"], rows=3) == [
         "a",
         "b",
-        "... and 2 lines more: see them without --watch",
+        "... and 2 more lines, which are shown without --watch",
     ]
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "inf"])
 def test_an_interval_is_a_time(seconds: str) -> None:
-    with pytest.raises(CommandError, match="is no number of seconds greater than zero"):
+    with pytest.raises(CommandError, match="must be a positive number of seconds"):
         call_command("lock_report", "--watch", seconds)
 
 

@@ -74,7 +74,7 @@ def report_of(*waits: Wait) -> LockReport:
 
 def test_a_circle_is_called_a_deadlock() -> None:
     out = text(report_of(waiting(1, 2), waiting(2, 1)))
-    assert '    waits 1.0 s for table t, also waits for pid 2 "2", in a circle: a deadlock' in out
+    assert '    waits 1.0 s for table t, also waits for pid 2 "2", in a cycle: a deadlock' in out
     assert "LOOK HERE" not in out
 
 
@@ -82,13 +82,13 @@ def test_who_is_at_work_is_not_to_be_ended() -> None:
     busy = party(7, state="active", since=datetime(2026, 1, 1, tzinfo=UTC), seconds=3.0, transaction_seconds=65.0)
     wait = Wait(waiter=party(8), blockers=(busy,), kind="table", lock="t", mode="SHARE", seconds=1.0)
     out = text(report_of(wait))
-    assert "waits for nobody and is active since 2026-01-01 00:00:00 UTC (3.0 s); its transaction: 1 min 5 s" in out
+    assert "does not wait and is active since 2026-01-01 00:00:00 UTC (3.0 s); its transaction: 1 min 5 s" in out
     assert "to end it" not in out
     assert remedy(busy) is None
 
 
 def test_a_holder_that_has_gone_is_said_to_be_gone() -> None:
-    assert "has ended meanwhile" in text(report_of(waiting(1, 2)))
+    assert "has ended in the meantime" in text(report_of(waiting(1, 2)))
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:

@@ -1,4 +1,4 @@
-"""The one table that the anomalies are played on: made for it, and dropped after it."""
+"""The scratch table that the anomalies run on, created for them and dropped afterwards."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.lab.anomalies.errors import AnomaliesError
 
-__all__ = ["START", "Item", "X", "Y", "ground"]
+__all__ = ["START", "Item", "X", "Y", "scratch_table"]
 
 X, Y = 1, 2
-"""Primary keys of the two rows that are there from the start."""
+"""Primary keys of the two initial rows."""
 START = {X: 10, Y: 20}
 """Their values."""
 
@@ -28,14 +28,14 @@ WHERE relation = to_regclass('{table}') AND pid <> pg_backend_pid()
 
 
 class Item(models.Model):
-    """A row with a value and a version, outside of the project's models as Django's own table of migrations is."""
+    """A row with a value and a version; like Django's table of migrations it is outside of the project's models."""
 
     id = models.IntegerField(primary_key=True)
     value = models.IntegerField()
     version = models.IntegerField(default=1)
 
     class Meta:
-        """A registry of its own: neither makemigrations nor a router hears of it."""
+        """A registry of its own, so that neither makemigrations nor database routers see the model."""
 
         apps = Apps()
         app_label = "lockstep_lab"
@@ -44,43 +44,43 @@ class Item(models.Model):
 
 
 @contextmanager
-def ground(using: str) -> Iterator[Callable[[], None]]:
-    """Make the table, and drop it at the end whatever happens; what a killed process left is removed first.
+def scratch_table(using: str) -> Iterator[Callable[[], None]]:
+    """Create the table, and drop it at the end in any case; a table left by a killed process is removed first.
 
-    Yields what to call between two explorations: it removes the dead rows of the last one.
+    Yields a function to call between two explorations, which removes the dead rows of the last one.
 
-    Raises `AnomaliesError` where the command is running on this database already, where a table of the name is not its
-    own, and where the role may not make one.
+    Raises `AnomaliesError` if the command is running on this database already, if a table with this name is not its
+    own, and if the role may not create one.
     """
-    # A connection of its own: it has to be able to drop the table whatever became of the others.
+    # A separate connection, which can drop the table whatever happens to the others.
     wrapper = connections[using].copy()
     try:
-        with _refusal_explained(using):
+        with _explain_refusal(using):
             _claim(wrapper)
         try:
-            with _refusal_explained(using):
-                _make(wrapper)
+            with _explain_refusal(using):
+                _create(wrapper)
             yield lambda: _run(wrapper, f"VACUUM {Item._meta.db_table}")
         finally:
-            with _refusal_explained(using):
+            with _explain_refusal(using):
                 _drop_at_the_end(wrapper)
     finally:
         wrapper.close()
 
 
 @contextmanager
-def _refusal_explained(using: str) -> Iterator[None]:
+def _explain_refusal(using: str) -> Iterator[None]:
     try:
         yield
     except DatabaseError as error:
-        raise AnomaliesError(f"Database {using!r} does not let a table be made and dropped: {error}") from error
+        raise AnomaliesError(f"Database {using!r} does not allow creating and dropping a table: {error}") from error
 
 
-def _make(wrapper: BaseDatabaseWrapper) -> None:
+def _create(wrapper: BaseDatabaseWrapper) -> None:
     _drop(wrapper)
     with wrapper.schema_editor() as editor:
         editor.create_model(Item)
-    # The server's plans, and with them what SERIALIZABLE notices, are not to change while schedules run.
+    # Autovacuum would change plans, and with them what SERIALIZABLE locks, while schedules run.
     _run(wrapper, f"ALTER TABLE {Item._meta.db_table} SET (autovacuum_enabled = false)")
 
 
@@ -90,17 +90,17 @@ def _run(wrapper: BaseDatabaseWrapper, sql: str) -> None:
 
 
 def _claim(wrapper: BaseDatabaseWrapper) -> None:
-    """Take the advisory lock that says whose table it is, until the connection is closed."""
+    """Take an exclusive advisory lock on the table's name, until the connection is closed."""
     table = Item._meta.db_table
     with wrapper.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0)), to_regclass(%s)", [table, table])
         claimed, found = cursor.fetchone()
         if not claimed:
-            raise AnomaliesError(f"Another process plays anomalies on database {wrapper.alias!r}")
+            raise AnomaliesError(f"Another process is running anomalies on database {wrapper.alias!r}")
         cursor.execute("SELECT obj_description(to_regclass(%s), 'pg_class')", [table])
         if found and cursor.fetchone()[0] != _MARK:
             raise AnomaliesError(
-                f"Database {wrapper.alias!r} has a table {table} that is not this command's: rename it"
+                f"Database {wrapper.alias!r} has a table {table} that this command has not created: rename it"
             )
 
 
@@ -108,7 +108,7 @@ def _drop_at_the_end(wrapper: BaseDatabaseWrapper) -> None:
     try:
         _drop(wrapper)
     except OperationalError:
-        # The table is this process's alone: who still has it is an actor whose end an interrupt has prevented.
+        # Only this process uses the table: a session that still does is an actor that was interrupted.
         _run(wrapper, _END_SESSIONS.format(table=Item._meta.db_table))
         _drop(wrapper)
 

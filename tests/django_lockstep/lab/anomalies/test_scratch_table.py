@@ -9,9 +9,9 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from django_lockstep.lab.anomalies import AnomaliesError, AnomalyReport, find_anomalies, questions, run
-from django_lockstep.lab.anomalies.ground import Item, ground
-from django_lockstep.lab.anomalies.ways import STRATEGIES
+from django_lockstep.lab.anomalies import AnomaliesError, AnomalyReport, find_anomalies, run, select_cases
+from django_lockstep.lab.anomalies.access_patterns import STRATEGIES
+from django_lockstep.lab.anomalies.scratch_table import Item, scratch_table
 from tests.accounts.races.commands import ROOT, environment
 from tests.support.factories import AccountFactory
 from tests.support.sessions import Session, query, until
@@ -31,7 +31,7 @@ def sessions() -> int:
 
 
 def found(*anomalies: str, **columns: Any) -> AnomalyReport:
-    return find_anomalies(questions(anomalies, **{"levels": (), "strategies": (), **columns}))
+    return find_anomalies(select_cases(anomalies, **{"levels": (), "strategies": (), **columns}))
 
 
 def execute(sql: str) -> None:
@@ -67,7 +67,7 @@ def test_a_failure_leaves_nothing_either(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_a_killed_process_left_is_taken_over() -> None:
-    with ground("default"):
+    with scratch_table("default"):
         comment = query("SELECT obj_description(to_regclass(%s), 'pg_class')", TABLE)
     execute(f"CREATE TABLE {TABLE} (other int)")
     execute(f"COMMENT ON TABLE {TABLE} IS '{comment}'")
@@ -78,7 +78,7 @@ def test_what_a_killed_process_left_is_taken_over() -> None:
 def test_a_table_of_somebody_else_is_left_alone() -> None:
     execute(f"CREATE TABLE {TABLE} (theirs int)")
     try:
-        with pytest.raises(AnomaliesError, match="not this command's"), ground("default"):
+        with pytest.raises(AnomaliesError, match="this command has not created"), scratch_table("default"):
             pass
         assert there()
     finally:
@@ -88,22 +88,22 @@ def test_a_table_of_somebody_else_is_left_alone() -> None:
 def test_a_session_that_an_interrupt_left_open_does_not_keep_the_table(
     other: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_lockstep.lab.anomalies.ground._PATIENCE", "50ms")
+    monkeypatch.setattr("django_lockstep.lab.anomalies.scratch_table._PATIENCE", "50ms")
     other.begin()
-    with ground("default"):
+    with scratch_table("default"):
         other.run(execute, f"SELECT FROM {TABLE}")
     assert not there()
 
 
 def test_two_do_not_share_the_table(other: Session) -> None:
-    with ground("default"), pytest.raises(AnomaliesError, match="Another process"):
-        other.run(lambda: ground("default").__enter__())
+    with scratch_table("default"), pytest.raises(AnomaliesError, match="Another process"):
+        other.run(lambda: scratch_table("default").__enter__())
 
 
 def test_a_role_that_may_not_make_tables_is_told_so() -> None:
     execute("ALTER ROLE CURRENT_USER SET default_transaction_read_only = on")
     try:
-        with pytest.raises(AnomaliesError, match="does not let a table be made"), ground("default"):
+        with pytest.raises(AnomaliesError, match="does not allow creating"), scratch_table("default"):
             pass
     finally:
         execute("ALTER ROLE CURRENT_USER RESET default_transaction_read_only")

@@ -1,4 +1,4 @@
-"""Asks the server, in one short transaction that is rolled back."""
+"""Collects the report from the server, in one short transaction that is rolled back."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections, transact
 
 from django_lockstep.lab.report.facts import AdvisoryLock, LockReport, Session, Wait
 from django_lockstep.lab.report.modes import advisory_key, mode_in_sql
-from django_lockstep.lab.report.parties import Parties
 from django_lockstep.lab.report.queries import ADVISORY, FRESH, LIMITS, WAITING, Row, fetch
 from django_lockstep.lab.report.rows import PrimaryKeys
-from django_lockstep.lab.report.tables import Table, tables_of
+from django_lockstep.lab.report.sessions import Sessions
+from django_lockstep.lab.report.tables import LockedTable, tables_of
 
 __all__ = ["lock_report", "waits"]
 
@@ -24,37 +24,37 @@ _KINDS = {"transactionid": "row", "tuple": "row", "relation": "table", "virtualx
 
 
 def waits(using: str = DEFAULT_DB_ALIAS) -> list[Wait]:
-    """Return who waits for whom in the database, the longest wait first; see `lock_report`."""
+    """Return the waits in the database, the longest first; see `lock_report`."""
     return list(lock_report(using).waits)
 
 
 def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
-    """Look at the database's locks once.
+    """Return the database's current locks and waits.
 
-    Takes no lock that could be in anybody's way, and waits for none: what is locked itself stays unknown. Inside a
-    transaction it works in a savepoint. A role that is no member of pg_read_all_stats gets less, not an error. Raises
-    `django.db.NotSupportedError` if the database is not PostgreSQL.
+    Takes no lock that could block another session for long, and waits for none: what is locked itself is reported as
+    unknown. Inside a transaction it uses a savepoint. A role that is not a member of pg_read_all_stats gets less, not
+    an error. Raises `django.db.NotSupportedError` if the database is not PostgreSQL.
     """
     if connections[using].vendor != "postgresql":
-        raise NotSupportedError(f"Database {using!r} is not PostgreSQL: who waits there cannot be told.")
-    with _looking(using) as cursor:
+        raise NotSupportedError(f"Database {using!r} is not PostgreSQL, so its waits cannot be reported.")
+    with _read_only_cursor(using) as cursor:
         (now,) = fetch(cursor, LIMITS)
         waiting, advisory = fetch(cursor, WAITING), fetch(cursor, ADVISORY)
         mentioned = [pid for row in waiting for pid in (row["session"], *row["blockers"])]
-        parties = Parties(cursor, mentioned + [row["pid"] for row in advisory])
+        sessions = Sessions(cursor, mentioned + [row["pid"] for row in advisory])
         tables = tables_of(cursor, (row["relation"] for row in waiting if row["relation"]), using=using)
         keys = PrimaryKeys(waiting, tables, using=using)
         return LockReport(
             database=now["database"],
             taken_at=now["taken_at"],
-            waits=tuple(_wait(row, parties, tables, keys) for row in waiting),
-            advisory_locks=tuple(_advisory_locks(advisory, parties)),
+            waits=tuple(_wait(row, sessions, tables, keys) for row in waiting),
+            advisory_locks=tuple(_advisory_locks(advisory, sessions)),
         )
 
 
 @contextmanager
-def _looking(using: str) -> Iterator[Any]:
-    """Give a cursor in a transaction, or in a savepoint if there is one, whose settings and locks go with it."""
+def _read_only_cursor(using: str) -> Iterator[Any]:
+    """Yield a cursor in a transaction, or in a savepoint; its settings and locks end with it."""
     outermost = connections[using].get_autocommit()
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         if outermost:
@@ -63,11 +63,11 @@ def _looking(using: str) -> Iterator[Any]:
         transaction.set_rollback(True, using=using)
 
 
-def _wait(row: Row, parties: Parties, tables: dict[int, Table], keys: PrimaryKeys) -> Wait:
+def _wait(row: Row, sessions: Sessions, tables: dict[int, LockedTable], keys: PrimaryKeys) -> Wait:
     table, is_row = tables.get(row["relation"]), row["locktype"] in _ROWS
     return Wait(
-        waiter=parties.session(row["session"]),
-        blockers=parties.blockers(row),
+        waiter=sessions.session(row["session"]),
+        blockers=sessions.blockers(row),
         kind=_KINDS.get(str(row["locktype"]), str(row["locktype"])),
         lock=row["lock"],
         mode=mode_in_sql(row["mode"], row=is_row),
@@ -75,19 +75,19 @@ def _wait(row: Row, parties: Parties, tables: dict[int, Table], keys: PrimaryKey
         table=table.name if table else None,
         model=table.model if table else None,
         key=_key(row) if row["locktype"] == "advisory" else None,
-        **(keys.facts(row) if is_row else {}),
+        **(keys.wait_facts(row) if is_row else {}),
     )
 
 
-def _advisory_locks(rows: list[Row], parties: Parties) -> Iterator[AdvisoryLock]:
+def _advisory_locks(rows: list[Row], sessions: Sessions) -> Iterator[AdvisoryLock]:
     for _, group in groupby(rows, key=itemgetter("lock")):
         same = list(group)
         held = [row for row in same if row["granted"]]
         yield AdvisoryLock(
             key=_key(same[0]),
             mode="EXCLUSIVE" if any(row["mode"] == "ExclusiveLock" for row in held) else "SHARE",
-            holders=_each_once(session for row in held for session in parties.holder(row)),
-            waiters=_each_once(parties.session(row["pid"]) for row in same if not row["granted"]),
+            holders=_each_once(session for row in held for session in sessions.holders(row)),
+            waiters=_each_once(sessions.session(row["pid"]) for row in same if not row["granted"]),
         )
 
 
