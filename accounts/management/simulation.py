@@ -29,7 +29,7 @@ from django_lockstep.lab.management.output import require_writable
 from django_lockstep.lab.simulator.load_plan import LoadPlan, positive_int
 from django_lockstep.lab.simulator.render import FORMATS, Report
 from django_lockstep.lab.simulator.sweep import Sweep
-from django_lockstep.lab.simulator.wording import counted
+from django_lockstep.lab.wording import counted
 
 __all__ = ["Run", "add_arguments", "build_config", "run_of"]
 

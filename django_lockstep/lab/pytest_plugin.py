@@ -67,7 +67,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """List the races that hold, with ``--race-verbose``; the numbers are also properties of the tests in reports."""
     if not config.getoption("--race-verbose"):
         return
-    from django_lockstep.lab.explorer.text_width import counted
+    from django_lockstep.lab.wording import counted
 
     terminalreporter.section("races that hold")
     for report in terminalreporter.stats.get("passed", ()):

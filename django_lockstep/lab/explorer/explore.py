@@ -20,10 +20,10 @@ from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verd
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
 from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
-from django_lockstep.lab.explorer.text_width import counted
 from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
 from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.wording import counted
 
 __all__ = ["explore", "replay"]
 

@@ -18,9 +18,10 @@ from django_lockstep.lab.explorer.errors import ExplorerError
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import replay
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run
-from django_lockstep.lab.explorer.text_width import counted, truncate
+from django_lockstep.lab.explorer.text_width import truncate
 from django_lockstep.lab.explorer.timelines import fitting_width, timeline
 from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.wording import counted
 
 __all__ = ["FORMATS", "RaceReport", "as_html", "as_json", "as_text", "run_data", "runs_to_draw", "summary_lines"]
 

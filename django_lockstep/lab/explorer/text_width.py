@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["clean", "counted", "display_width", "truncate", "wrap"]
+__all__ = ["clean", "display_width", "truncate", "wrap"]
 
 _ONE_COLUMN = 0x0530
 """The end of Latin, Greek and Cyrillic; letters of other scripts may be two columns wide."""
 _LINES = {"\u2190", "\u2192", "\u25b2", "\u2026", "\u2502", "\u2506", "\u250c", "\u2514"}
 _MISLEADING = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", "\ufffe", "\uffff"}
 """Bidirectional controls, with which text could pretend to be another one, and noncharacters."""
-
-
-def counted(number: int, what: str) -> str:
-    """Return the number with the noun, in the plural where it needs one."""
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def clean(text: str) -> str:

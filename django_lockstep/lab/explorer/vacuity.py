@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
-from django_lockstep.lab.explorer.text_width import counted
 from django_lockstep.lab.explorer.trace import StepRecord
+from django_lockstep.lab.wording import counted
 
 __all__ = ["Vacuity"]
 

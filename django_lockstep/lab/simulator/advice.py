@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from django_lockstep.lab.simulator.report import LoadRow, speedup
 from django_lockstep.lab.simulator.stories import StoryRow
-from django_lockstep.lab.simulator.wording import listed, loss
+from django_lockstep.lab.simulator.wording import loss
+from django_lockstep.lab.wording import listed
 
 __all__ = ["advice_on_load", "advice_on_story", "best_of", "figures"]
 

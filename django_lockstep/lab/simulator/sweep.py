@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from django_lockstep.lab.simulator.advice import best_of, figures
 from django_lockstep.lab.simulator.load_plan import LoadPlan, positive_int
 from django_lockstep.lab.simulator.report import LoadRow
-from django_lockstep.lab.simulator.wording import counted, listed
+from django_lockstep.lab.wording import counted, listed
 
 __all__ = ["Axis", "SizeResult", "Sweep", "SweepReport", "advice_on_sweep"]
 

@@ -18,7 +18,7 @@ from django_lockstep.lab.simulator.advice import figures
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.report import LoadRow
 from django_lockstep.lab.simulator.sweep import SweepReport
-from django_lockstep.lab.simulator.wording import counted
+from django_lockstep.lab.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,9 @@ from django_lockstep.lab.simulator.render.data import Report
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow, speedup
 from django_lockstep.lab.simulator.stories import PASSED, REFUSED, Ending, StoryReport, StoryRow
 from django_lockstep.lab.simulator.sweep import SweepReport
-from django_lockstep.lab.simulator.wording import counted, listed, loss
+from django_lockstep.lab.simulator.wording import loss
 from django_lockstep.lab.tables import bold, plain_table
+from django_lockstep.lab.wording import counted, listed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
