@@ -119,7 +119,7 @@ def dependent(one: Footprint, other: Footprint) -> bool:
 def _meet_in_conflict_graph(one: Footprint, other: Footprint) -> bool:
     """Whether the steps may change each other's place among the read-write conflicts that SERIALIZABLE watches.
 
-    A transaction that has written nothing has no incoming conflict, so that it is no pivot, and no read can make it
+    A transaction that has written nothing has no incoming conflict, so that it is not a pivot, and no read can make it
     one (D. Ports, K. Grittner, "Serializable Snapshot Isolation in PostgreSQL", VLDB 2012). Two reads of such
     transactions only add a conflict each from themselves to writers.
     """

@@ -13,7 +13,7 @@ from django_lockstep.lab.explorer.trace import Trace
 __all__ = ["MAX_STEPS", "Limits"]
 
 MAX_STEPS = 1000
-"""Steps that one run may have, unless told otherwise."""
+"""Steps that one run may have by default."""
 
 
 @dataclass(slots=True, kw_only=True)

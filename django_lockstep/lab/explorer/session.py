@@ -212,8 +212,8 @@ class ExplorationSession:
         if not (self._no_deadlock and trace.cycles):
             return ""
         cycle, victim, _ = trace.cycles[0]
-        who = ", ".join(self.names[index] for index in sorted(cycle))
-        return f"Deadlock of {who}, in which the server ended the transaction of {self.names[victim]}"
+        actors = ", ".join(self.names[index] for index in sorted(cycle))
+        return f"Deadlock of {actors}, in which the server ended the transaction of {self.names[victim]}"
 
     def keep_values(self) -> None:
         """From now on keep the values read, the rows waited for, and the steps of runs that end right."""

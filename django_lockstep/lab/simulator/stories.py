@@ -69,7 +69,7 @@ class StoryRow:
     endings: tuple[Ending, ...]
     """All endings, the most frequent first."""
     worker_failures: tuple[str, ...]
-    """Workers that did not come to an end, and why."""
+    """Workers that did not finish, and why."""
     cut_short: bool
     """Whether the run was interrupted while this strategy played."""
 

@@ -91,7 +91,7 @@ class Trial:
         failures = [failure for result in self.results for failure in result.worker_failures]
         if not (tallies or failures):
             return None
-        # A worker that died, or lost its connection at COMMIT, leaves changes of which nobody knows the outcome.
+        # A worker that died, or lost its connection at COMMIT, leaves changes whose outcome is unknown.
         known = not failures and not any(tally.in_doubt for tally in tallies)
         return build_row(
             rounds,

@@ -223,7 +223,7 @@ def _story_blocks(report: StoryReport) -> Iterable[RenderableType]:
 
 
 def _endings(rows: Sequence[StoryRow]) -> Table:
-    table = plain_table("Strategy", "Verdict", "Ended wrong", "Rounds x balance at the end, who passed")
+    table = plain_table("Strategy", "Verdict", "Ended wrong", "Rounds x balance at the end, which actors passed")
     for row in rows:
         wrong = f"{row.broken:,} of {row.runs:,}"
         table.add_row(row.strategy, _verdict(row.status), wrong, "\n".join(map(_ending, row.endings)))
