@@ -93,6 +93,7 @@ def _claim(wrapper: BaseDatabaseWrapper) -> None:
     """Take an exclusive advisory lock on the table's name, until the connection is closed."""
     table = Item._meta.db_table
     with wrapper.cursor() as cursor:
+        # A lock of the session, because the table is created and dropped in transactions of their own.
         cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0)), to_regclass(%s)", [table, table])
         claimed, found = cursor.fetchone()
         if not claimed:

@@ -47,6 +47,7 @@ class ControlSession:
 
     def __init__(self, alias: str, key: Hashable) -> None:
         self.key = key
+        # A copy: the thread's own connection may be inside a transaction, closed, or replaced by the code under test.
         self._wrapper: BaseDatabaseWrapper = connections[alias].copy()
         self._snapshot_holder: BaseDatabaseWrapper | None = None
         self._wrapper.inc_thread_sharing()  # it may be closed by a timer
@@ -58,6 +59,7 @@ class ControlSession:
             self._wrapper.close()
             raise
         self.pooled = "pool" in self._wrapper.settings_dict["OPTIONS"]
+        # Prepared by hand: it is executed without a cursor, at nearly every wait.
         self.driver.pgconn.prepare(BLOCKED, _BLOCKED.encode())
 
     def _rights(self) -> tuple[bool, bool]:

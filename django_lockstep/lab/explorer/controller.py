@@ -57,6 +57,7 @@ class Controller:
         self.events: SimpleQueue[Event] = SimpleQueue()
         self._deadlock_policy = DeadlockPolicy(last_loses=victim == "last")
         timeout = self._deadlock_policy.initial_timeout
+        # Nothing that actors commit has to survive a crash.
         settings = f"SET deadlock_timeout = '{timeout}'; SET synchronous_commit = off; {_ONE_PLAN}"
         self.actors = [
             acquire_actor(index, name, database=database, events=self.events, settings=settings)
@@ -127,6 +128,8 @@ class Controller:
         for actor, function in zip(self.actors, functions, strict=True):
             actor.start(function, argument)
             self._state.running.add(actor.index)
+            # One after the other: code before the first statement runs without concurrency, in the same order each
+            # time.
             self._monitor.wait_until_settled()
         while self._state.ready:
             enabled, over = self._fairness.enabled(self._state.ready), self.limits.is_over(self._trace, self._names)
@@ -169,6 +172,7 @@ class Controller:
     def _move(self, chosen: int) -> Move:
         operation = self._state.ready[chosen]
         transaction = self._transaction(chosen, operation)
+        # While the actor still stands at its gate, so that the copy has the rows from before its write.
         self._save_tables(chosen, operation, transaction)
         del self._state.ready[chosen]
         transaction.begin(operation)
@@ -176,6 +180,7 @@ class Controller:
         step = StepRecord(actor=chosen, number=number, operation=operation)
         self._trace.steps.append(step)
         self._state.current[chosen] = step
+        # A copy: the move is described by how it changed the waits.
         waiting = dict(self._state.waiting)
         self._state.running.add(chosen)
         pause = _AT_ONCE if self._expects_wait(chosen, operation) else QUICK
@@ -189,6 +194,7 @@ class Controller:
         statement = transaction.statement(operation)
         if statement.kind == "UNKNOWN":
             self.actors[chosen].session_changed = True
+            # What an unknown statement writes is not known, so everything is copied once.
             server.save_all()
         else:
             server.save(table for table, _ in statement.writes)

@@ -64,6 +64,7 @@ class TableCopy:
         # The count costs less than the anti-join, which most schedules do not need.
         gone = f" AND {self._gone}" if self.partial else ""
         return (
+            # OVERRIDING SYSTEM VALUE: identity columns GENERATED ALWAYS get their old values too.
             f"INSERT INTO {self._table} ({stored}) OVERRIDING SYSTEM VALUE SELECT {stored} FROM {self._copy} AS c "
             f"WHERE (SELECT count(*) FROM {self._table}) < {self.rows}{gone}; "
         )
@@ -82,6 +83,7 @@ class TableCopy:
             untouched = f"(SELECT count(*) FROM {self._table} AS t WHERE NOT {self._written})"
             before += f" WHERE {untouched} < {self.rows} AND {self._gone}"
         yield (
+            # MATERIALIZED, because each is used twice; EXCEPT ALL, because equal rows count as often as they occur.
             f"SELECT * FROM (WITH now (held) AS MATERIALIZED ({now}), before (held) AS MATERIALIZED ({before}) "
             f"{_aggregated(self.name, 'TABLE now EXCEPT ALL TABLE before')} UNION ALL "
             f"{_aggregated(self.name + REMOVED, 'TABLE before EXCEPT ALL TABLE now')}) AS differences"

@@ -25,6 +25,7 @@ __all__ = [
 SCRATCH_PREFIX = "lockstep_scratch_"
 """Prefix of the names of the databases that the explorer creates and drops."""
 
+# A lock of the session, not of a transaction: an exploration has many transactions.
 _KEY = "hashtextextended('lockstep.lab.explorer', 0)"
 _CLAIM = f"SELECT pg_try_advisory_lock({_KEY}), current_database()"
 _RELEASE = f"SELECT pg_advisory_unlock({_KEY})"

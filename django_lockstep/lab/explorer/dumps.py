@@ -103,6 +103,7 @@ class Dump:
             for constraint, definition, foreign in self._query(_CONSTRAINTS, quote_name(name)):
                 if foreign:
                     yield f"ALTER TABLE {quote_name(name)} ADD CONSTRAINT {constraint} {definition}"
+            # Triggers last, so that they do not fire for the rows inserted above.
             for function, trigger, _ in self._query(_TRIGGERS, quote_name(name)):
                 yield function.strip()
                 yield trigger

@@ -68,11 +68,13 @@ def insert(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
     new = Statement(
         kind="INSERT",
         reads=others,
+        # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
         locks=frozenset({(whole, Mode.INSERT)}) | _parent_locks(table) | _shared_sequence_locks(table, catalog),
         writes=frozenset({whole}),
         key_conflicts=frozenset({(whole, Mode.SHARE)}),
         deferred=_deferred_locks(table),
     )
+    # ON CONFLICT also waits for and locks the existing row; DO UPDATE changes it.
     parts = [new, _side_effects(table, "INSERT", catalog=catalog)]
     if re.search(r"\bON CONFLICT\b", text, re.IGNORECASE):
         parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
@@ -87,6 +89,7 @@ def update(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
     if EVERY_COLUMN in columns or columns & table.unique or takes_default:
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
         return _update_keys(table, catalog, rows=rows, others=others, changes_pk=changes_pk)
+    # Other columns than keys: the weaker lock, which foreign keys of other tables do not conflict with.
     locks = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows) | _parent_locks(table)
     reasons = table.opaque.get("UPDATE", frozenset())
     plain = Statement(kind="UPDATE", reads=rows | others, locks=locks, writes=rows)
@@ -98,6 +101,7 @@ def _update_keys(table: Table, catalog: Catalog, *, rows: Rows, others: Rows, ch
     whole: Key = (table.name, None)
     side_effects = _side_effects(table, "UPDATE", catalog=catalog)
     if changes_pk:
+        # From now on a key does not identify a row of this table, so the statement may be about any of them.
         catalog.note_rekeyed({table.name})
         rows = frozenset({whole})
     locks = (
@@ -121,6 +125,7 @@ def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
     own = Statement(
         kind="DELETE",
         reads=rows | others,
+        # The strongest lock: it conflicts with FOR KEY SHARE of rows that refer to this one.
         locks=frozenset((key, Mode.UPDATE) for key in rows),
         writes=rows,
     )

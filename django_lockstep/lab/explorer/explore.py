@@ -186,6 +186,7 @@ def _search(
         fixture, before = _play_next(session, search, before)
         if before.out_of_time:
             break
+        # Footprints of earlier moves took keys for constant that have changed now.
         if session.rekeyed > before.rekeyed:
             search.start_over()
             first = before = None
@@ -248,6 +249,8 @@ def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[A
             return play(turn < _TURNS)
         except (Nondeterminism, ScheduleError) as error:
             others += not isinstance(error, Overtaken)
+            # Where actors waited for one row, the server may have chosen another order; only then is it worth another
+            # try.
             if not session.controller.contended or others == _ATTEMPTS:
                 raise
             trouble = error

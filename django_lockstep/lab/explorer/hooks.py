@@ -57,6 +57,7 @@ class Hooks:
         self._inside = False
         self.pid: int = self._driver.info.backend_pid
         self._wait: Callable[..., Any] = self._driver.wait
+        # On the instance: other connections of the process keep the class's method.
         self._driver.wait = self._waited
         # The level of transactions that do not set one, from the server or Django's settings.
         self.isolation = self.setting("default_transaction_isolation")
@@ -93,6 +94,7 @@ class Hooks:
         """Send a statement past the gate, and return whether the server took it."""
         if self._driver.closed:
             return False
+        # Not through the driver's methods, which would pass the gate and could begin a transaction.
         result = self._driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
 
@@ -128,7 +130,9 @@ class Hooks:
 
     def _waited(self, generator: GeneratorType[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
         name = generator.gi_code.co_name
+        # Django calls commit() and rollback() outside of transactions too, and the driver then sends nothing.
         idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
+        # What is sent while a step passes the gate belongs to that step; _set_* generators only set attributes.
         if self._inside or idle_end or name.startswith("_set_"):
             return self._wait(generator, *args, **kwargs)
         if name == "_execute_gen":  # not that of executemany(), which is a pipeline by itself
@@ -169,9 +173,12 @@ class Hooks:
             raise
         finally:
             self._inside = False
+            # Read before the gate: while the actor holds there, the controller needs to know whether locks were
+            # released.
             operation.ends_idle = self.status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
             if cursor is not None and operation.error is None and not cursor.closed:
                 self._keep(operation, cursor)
+            # In any case: an actor that waited and failed must hold like one that succeeded.
             self._gate.after(operation)
 
     def _keep(self, operation: Operation, cursor: Any) -> None:

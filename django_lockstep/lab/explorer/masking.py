@@ -48,6 +48,7 @@ class Masker:
         """Return the text with its secrets masked."""
         if text in self._known:
             return MASK
+        # Longer ones first: a secret may contain another one.
         for secret in sorted(self._known, key=len, reverse=True):
             if len(secret) >= _LONG:
                 text = text.replace(secret, MASK)

@@ -107,6 +107,7 @@ class Oracle:
         found = differing_columns(self.comparable_state(one.state), self.comparable_state(other.state))
         found |= {_RESULT.format(name) for name in mine if mine[name] != theirs.get(name)}
         self._ignored |= found
+        # Serial results were compared with the columns that are ignored from now on.
         self._serial.clear()
         return bool(found)
 

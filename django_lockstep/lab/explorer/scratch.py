@@ -105,6 +105,7 @@ def _scratch(aliases: Sequence[str]) -> Iterator[None]:
 
 def _drop(cursor: Any, name: str) -> None:
     with suppress(Error):  # if the server is gone, the next run drops it
+        # FORCE: sessions of actors that were interrupted may still be open.
         cursor.execute(f"DROP DATABASE IF EXISTS {quote_name(name)} WITH (FORCE)")
 
 
@@ -171,6 +172,7 @@ def _redirected(aliases: Sequence[str], name: str) -> Iterator[None]:
     given: list[tuple[dict[str, Any], Any]] = []
     for alias in aliases:
         _disconnect(connections[alias])
+        # Both names: create_test_db() takes the one below TEST, connections take the other.
         values: dict[str, Any] = connections[alias].settings_dict
         given += [(values, values["NAME"]), (values["TEST"], values["TEST"]["NAME"])]
     try:

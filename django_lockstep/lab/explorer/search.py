@@ -116,6 +116,7 @@ class Search:
 
     def finish(self) -> None:
         """Derive from the run which branches have to be taken, and choose the next."""
+        # Under a bound on preemptions every branch within it is taken, and no race has to be looked for.
         if self._reduce:
             _Races(self._path).add_backtracks(self._fresh)
         while self._path:
@@ -126,6 +127,7 @@ class Search:
             self._count_cut(node)
             if candidates:
                 node.chosen, node.move = self._preferred(node, candidates), None
+                # Races of the moves before were looked for after earlier runs.
                 self._fresh = len(self._path) - 1
                 return
             self._path.pop()
@@ -138,6 +140,7 @@ class Search:
         awake = [actor for actor in ready if actor not in sleep]
         if not awake:
             return None
+        # Without preemption as long as possible, so that wrong schedules are found in a simple form first.
         chosen = previous if previous is not None and previous in awake else awake[0]
         node = _Node(
             enabled=ready,
@@ -166,6 +169,7 @@ class Search:
 
     @staticmethod
     def _preferred(node: _Node, candidates: list[int]) -> int:
+        # Fewest preemptions first: explanations of simple schedules are short.
         return min(candidates, key=lambda actor: (node.cost(actor), actor))
 
 
@@ -229,6 +233,7 @@ class _Races:
     def _add_backtrack(self, earlier: int, later: int) -> None:
         node = self._nodes[earlier]
         initials = self._initials(earlier, later)
+        # One of the initials suffices (source sets); a sleeping one has been explored already.
         if initials & (node.backtrack | node.sleep.keys()):
             return
         possible = sorted(initials & set(node.enabled))
@@ -238,6 +243,7 @@ class _Races:
         elif possible:
             node.backtrack.add(possible[0])
         else:
+            # None of the initials can move here, so all actors are tried.
             node.backtrack |= set(node.enabled)
 
     def _initials(self, earlier: int, later: int) -> set[int]:

@@ -59,12 +59,16 @@ class Server:
         self._empty_sql = ""
         self._fill_sql = ""
         try:
+            # Before anything is read: another explorer would put tables back in the meantime.
             claim(self._cursor())
+            # Rows of transactions from this one on may belong to the exploration.
             self._since: int = self._query(_NEXT_TRANSACTION)[0][0]
             self.catalog = catalog_of(self._session)
         except BaseException:
             self._session.close()
             raise
+        # As a replica the session fires no triggers and checks no foreign keys, so that the order of tables does not
+        # matter.
         self._replica = "SET LOCAL session_replication_role = replica; " if self._session.skips_triggers else ""
         self.sessions = SessionTracker(self._cursor(), pooled=self._session.pooled)
         self._storage = Storage(self._session)
@@ -82,6 +86,7 @@ class Server:
         try:
             self._storage.close()
             if self._saved:
+                # One statement for all copies; the session has no other temporary tables.
                 self._driver.execute("DISCARD TEMP")
             release(self._cursor())
         except OperationalError:  # the server may be gone, and the session with its lock
@@ -145,12 +150,14 @@ class Server:
     def _save_sequences(self, names: Iterable[str]) -> None:
         for sequence in sorted(set(names) - self._sequences):
             self._sequences.add(sequence)
+            # Sequences are not transactional: nextval() of a run stays, whatever its transaction did.
             ((last, called),) = self._query(f"SELECT last_value, is_called FROM {sequence}")
             self._fill_sql += f"SELECT setval('{sequence}', {last}, {str(called).lower()}); "
 
     def _save(self, name: str) -> None:
         asked = _TABLE.format(table=quote_name(name), name=quote_literal(quote_name(name)), most=MOST_ROWS)
         ((count, facts),) = self._cursor().execute(asked.encode()).fetchall()
+        # Refused here rather than slowly: each schedule would read the whole table.
         if count > MOST_ROWS:
             raise NotExplorable(f"Table {name} has more than {MOST_ROWS} rows, too many to put back for every schedule")
         known = self.catalog.get(name)
@@ -179,8 +186,11 @@ class Server:
             self._send(self._fill_sql)
 
     def _send(self, sql: str, *, before: str = "") -> Any:
+        # LOCAL, because the session is kept; a lock_timeout, because a session beside the actors may hold a lock on a
+        # table.
         settings = f"{self._replica}SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '{_TIMEOUT}'; "
         try:
+            # Several statements in one round trip: without parameters psycopg sends them as one simple query.
             return self._cursor().execute(f"{before}BEGIN; {settings}{sql}COMMIT".encode())
         except DriverError as error:
             with suppress(OperationalError):  # the server may be gone

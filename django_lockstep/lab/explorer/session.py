@@ -286,16 +286,20 @@ def exploration_session(
         session = ExplorationSession(
             scenario, database=database, step_timeout=max(step_timeout, STEP_TIMEOUT), victim=victim, **terms
         )
+        # The order matters: callbacks run in reverse, so actors are unwound, then tables are put back, then sessions
+        # closed.
         stack.callback(_close_servers, session)
         connection_created.connect(session.connected, weak=False)
         stack.callback(connection_created.disconnect, session.connected)
         stack.callback(session.reset)
         stack.callback(session.controller.close)
+        # The server's own sessions are opened while the actors connect.
         await_actors = session.controller.connect(database)
         session.server(database)
         session.monitor = SetupMonitor(session.server)
         stack.callback(session.monitor.close)
         await_actors()
+        # From here on every session that Django did not open counts as untracked.
         session.mark_sessions_known()
         session.controller.set_step_timeout(step_timeout)
         session.caches = RowCaches(database, session.server(database).catalog)

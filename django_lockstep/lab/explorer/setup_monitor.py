@@ -32,6 +32,7 @@ class SetupMonitor:
             self._watched[wrapper.alias][0].remove()
         hooks = Hooks(wrapper, _CopyingGate(self._server(wrapper.alias)))
         self._watched[wrapper.alias] = hooks, hooks.setting("synchronous_commit")
+        # set_up commits before every schedule, and nothing of it has to survive a crash.
         hooks.send_out_of_band("SET synchronous_commit = off")
 
     def close(self) -> None:

@@ -76,8 +76,10 @@ class Transaction:
         """Return the footprint of a step that ended, with what the end of its transaction published and released."""
         statement = self.statement(operation)
         touched = LOCAL if self._failed else self._own(statement, operation)
+        # The statement found the key of another transaction, which must have been committed before.
         if operation.error is not None and sqlstate_of(operation.error) in _KEY_EXISTS:
             touched = touched | Footprint(locks=statement.key_conflicts)
+        # A blind INSERT commutes with most steps, which saves nearly all orders of it.
         if touched.serializable and (insert := self._blind_insert(statement, operation)):
             touched = replace(touched, serializable=False, blind=frozenset({insert}))
         self._note(statement, operation)
@@ -133,9 +135,11 @@ class Transaction:
         self._deferred = self._deferred | self._deferred_checks(statement)
         self._session_changed = self._session_changed or statement.changes_session
         self._writes |= statement.writes
+        # Only if every named row was changed is it certain that this transaction holds them.
         if statement.kind == "UPDATE" and operation.rows == len(statement.writes):
             self._held |= {key for key in statement.writes if key[1] is not None}
         self._opaque = self._opaque or statement.kind == "UNKNOWN"
+        # The level is fixed by the statement that begins the transaction.
         self._level = self._level or (operation.isolation if operation.in_transaction is False else None)
         if statement.isolation:
             self._level = statement.isolation
@@ -148,5 +152,6 @@ class Transaction:
             return OPAQUE
         committed = operation.error is None and statement.kind not in {"ROLLBACK", "ROLLBACK TO"}
         if committed and self._is_serializable(operation):
+            # After the commit other transactions may be doomed by what this one has written.
             self._overlap.note_commit(self, self._writes)
         return Footprint(publishes=self._writes if committed else frozenset(), releases=self._locks)

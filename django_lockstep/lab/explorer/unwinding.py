@@ -46,6 +46,7 @@ class Unwinding:
                 self._force(unfinished)
                 continue
             if kind == "done":
+                # An interrupt that comes late would hit the next run.
                 self._actors[index].spare()
                 unfinished.discard(index)
         self._lost += [self._actors[index].name for index in sorted(unfinished)]
@@ -54,6 +55,7 @@ class Unwinding:
         """Cancel the actors' statements in the server, and interrupt their threads."""
         for index in unfinished:
             for alias, hooks in list(self._actors[index].hooks.items()):
+                # Both: the actor may be in a statement, or in code that sends nothing.
                 self._server(alias).cancel(hooks.pid)
                 self._cancelled.add((alias, hooks.pid))
             self._actors[index].interrupt()

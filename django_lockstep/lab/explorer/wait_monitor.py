@@ -141,6 +141,7 @@ class WaitMonitor:
             return True
         last = step.operation
         statement = self._statement(index, last)
+        # Only a statement in the same transaction as the next one is known to have released nothing.
         same = (following.alias, following.pid) == (last.alias, last.pid) and following.in_transaction
         return last.error is not None or not same or statement.kind not in _KEEPING
 
@@ -155,6 +156,7 @@ class WaitMonitor:
     def _all_blocked(self, unsettled: set[int]) -> bool:
         """Whether according to the server all of these wait for other actors, without a cycle."""
         pids = {step.operation.pid: index for index, step in self.state.current.items() if index in unsettled}
+        # The server is asked about processes, and an actor without a statement has none.
         if len(pids) < len(unsettled):
             return False  # one has sent nothing yet
         aliases = {self.state.current[index].operation.alias for index in unsettled}
@@ -162,6 +164,7 @@ class WaitMonitor:
         if len(blocked) < len(pids):
             return False
         owners = {hooks.pid: actor.index for actor in self._actors for hooks in actor.hooks.values()}
+        # Blocked by a session beside the actors: that is stuck, if it lasts, and not a wait of the race.
         if any(pid not in owners for blockers in blocked.values() for pid in blockers):
             return False
         waits = {pids[pid]: frozenset(owners[blocker] for blocker in blockers) for pid, blockers in blocked.items()}

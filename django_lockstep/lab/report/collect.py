@@ -58,8 +58,10 @@ def _read_only_cursor(using: str) -> Iterator[Any]:
     outermost = connections[using].get_autocommit()
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         if outermost:
+            # Only in a transaction of our own: inside another one the level is fixed already.
             cursor.execute(FRESH)
         yield cursor
+        # Rolled back, so that SET LOCAL and the locks on catalogs end at once.
         transaction.set_rollback(True, using=using)
 
 

@@ -170,6 +170,7 @@ class UpdateReplay:
         # An UPDATE without an entry is not counted, but it has raised the version.
         self.contained.extend([self.contained[-1]] * min(seen - self.version, _HORIZON))
         self.version = max(self.version, seen)
+        # An update that is older than the horizon counts as based on the oldest version still known.
         back = min(self.version - seen, len(self.contained) - 1)
         self.contained.append(self.contained[-1 - back] + 1)
         self.version += 1

@@ -43,6 +43,7 @@ def require_connections(alias: str, number: int) -> None:
         cursor.execute(_CONNECTIONS)
         pid, allowed, reserved, taken = cursor.fetchone()
     free = max(0, allowed - reserved - taken)
+    # A pooler shows the backend's own pid only to SQL; the connection reports another one.
     behind_a_pooler = connections[alias].connection.info.backend_pid != pid
     if number > free and not behind_a_pooler:
         raise SimulationError(
@@ -114,6 +115,7 @@ def end_sessions(alias: str, prefixes: Sequence[str]) -> None:
     if prefixes:
         with connections[alias].cursor() as cursor:
             cursor.execute(
+                # By prefix, since workers number their sessions; with a timeout, as a statement may still be running.
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
                 "WHERE EXISTS (SELECT FROM unnest(%s::text[]) AS prefix WHERE starts_with(application_name, prefix))",
                 [list(prefixes)],

@@ -62,6 +62,7 @@ class LoadTask:
 
     def __call__(self, channel: WorkerChannel) -> Tally:
         """Wait for the other workers, perform the operations, and return the counts."""
+        # Set up before the barrier, so that imports and connecting are not measured.
         with self.load.client(self.worker) as client:
             channel.wait_at_barrier()
             tally = self._work(client, channel)
@@ -80,6 +81,7 @@ class LoadTask:
             succeeded = self._perform(operation, client=client, tally=tally)
             tally.ended = clock()
             done.append((operation if succeeded else None, tally.ended - before))
+            # Counted in batches, outside of the measured time of an operation.
             if len(done) == _BATCH:
                 tally.record(done)
                 done.clear()

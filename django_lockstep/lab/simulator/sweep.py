@@ -36,6 +36,7 @@ class Sweep:
         words = [word.strip() for word in listing.split(",")]
         if axis not in get_args(Axis) or not all(word.isdecimal() for word in words):
             raise ValueError(f"--sweep must be workers=N,N,... or accounts=N,N,..., not {text!r}")
+        # Ascending, since the advice compares the last size with the best one.
         values = sorted({positive_int(int(word), name=f"--sweep {axis}") for word in words})
         return cls(axis=axis, values=tuple(values))  # type: ignore[arg-type]
 

@@ -53,6 +53,7 @@ def connected(config: WorkerConfig) -> Iterator[None]:
     if not apps.ready:
         django.setup()
     connection = connections[config.alias]
+    # Spawned processes read the settings, in which a test runner has not replaced the name.
     connection.settings_dict["NAME"] = config.database
     options = connection.settings_dict.get("OPTIONS") or {}
     connection.settings_dict["OPTIONS"] = {**options, "application_name": config.session}
