@@ -127,7 +127,7 @@ def test_an_interrupted_sweep_shows_what_it_has() -> None:
 def test_json_has_the_figures_by_size() -> None:
     data = json.loads(as_json(REPORT))
     assert (data["schema_version"], data["kind"], data["sweep"]) == (
-        1,
+        2,
         "sweep",
         {"axis": "workers", "values": [1, 2, 8]},
     )

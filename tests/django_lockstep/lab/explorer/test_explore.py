@@ -191,9 +191,9 @@ def test_actors_are_named_by_the_mapping() -> None:
 def test_results_are_json_with_a_schema_version() -> None:
     found = json.loads(explore(stories.raising(stories.naive)).to_json())
 
-    assert found["schema_version"] == 2
+    assert found["schema_version"] == 3
     assert found["failure"]["steps"][0]["actor"] == "A"
-    assert json.loads(replay(stories.raising(stories.naive), "").to_json())["schema_version"] == 2
+    assert json.loads(replay(stories.raising(stories.naive), "").to_json())["schema_version"] == 3
 
 
 # What goes wrong
