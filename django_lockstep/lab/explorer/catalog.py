@@ -106,7 +106,7 @@ class Catalog:
         """Names of functions of the database's own that may do anything."""
         self.rekeyed: set[str] = set()
         """Tables whose keys a statement changes: a waiter for a row may then get it under another key."""
-        self.parsed: dict[Any, Any] = {}
+        self.parsed: dict[tuple[object, ...], Any] = {}
         """Statements that were parsed with these tables; see `sql.parse_cached`."""
 
     @classmethod

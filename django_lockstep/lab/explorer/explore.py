@@ -292,7 +292,8 @@ class _Tally:
         self.yields += trace.yields
         self.vacuity.note_steps(trace.steps)
         for step in trace.steps:
-            self.opaque |= step.operation.statement.reasons
+            if step.operation.statement is not None:
+                self.opaque |= step.operation.statement.reasons
             if step.waited_for:
                 self.waits[step.operation.template.split()[0].upper()] += 1
             if step.operation.error is not None:

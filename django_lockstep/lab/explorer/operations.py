@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from django_lockstep.lab.explorer.effects import Statement
 from django_lockstep.lab.explorer.origins import Origin
 
 __all__ = ["ASLEEP", "Operation"]
@@ -39,7 +40,7 @@ class Operation:
     """The isolation level that a transaction begun by it would have."""
     read_only: bool = False
     """Whether that transaction would be read-only."""
-    statement: Any = None
+    statement: Statement | None = None
     """Its parsed `Statement`, once it was parsed."""
     signature: str | None = None
     """What is compared from run to run, once it was computed."""

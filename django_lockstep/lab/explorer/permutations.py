@@ -13,6 +13,7 @@ from django_lockstep.lab.explorer.copies import quote_name
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.literals import escape_braces, literal_sql
 from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.trace import StepRecord, Trace
 
 __all__ = ["SCHEMA", "Permutation", "block"]
 
@@ -33,7 +34,7 @@ class _Session:
 class Permutation:
     """The sessions and steps of a spec, in the order of the moves."""
 
-    def __init__(self, trace: Any, actors: tuple[str, ...], *, connection: Any) -> None:
+    def __init__(self, trace: Trace, actors: tuple[str, ...], *, connection: Any) -> None:
         self.names: list[str] = []
         self._actors = actors
         self._connection = connection
@@ -49,7 +50,7 @@ class Permutation:
                     self._await_end(victim, trace.steps.index(victim))
         self._mark_waits(trace.steps)
 
-    def _add(self, step: Any) -> None:
+    def _add(self, step: StepRecord) -> None:
         operation: Operation = step.operation
         number = 1 + sum(name.startswith(ascii_lowercase[step.actor]) for name in self.names)
         try:
@@ -68,7 +69,7 @@ class Permutation:
         self.names.append(f"{label}_{word[0].lower() if word else 'step'}")
         self._step(session, self.names[-1], sql)
 
-    def _await_end(self, victim: Any, number: int) -> None:
+    def _await_end(self, victim: StepRecord, number: int) -> None:
         """Add an empty step, which a session runs only when its last step has ended.
 
         No other session's step begins before, so that all find the victim's locks released, as in the run.
@@ -92,7 +93,7 @@ class Permutation:
         session.steps.append((name, sql))
         self._order.append(name)
 
-    def _mark_waits(self, steps: list[Any]) -> None:
+    def _mark_waits(self, steps: list[StepRecord]) -> None:
         """Mark each step that waits with the step after which it may be reported as complete."""
         by_move = {step.number: name for step, name in zip(steps, self.names, strict=True)}
         marks: dict[str, str] = {}

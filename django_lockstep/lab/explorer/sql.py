@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from django_lockstep.lab.explorer.catalog import Catalog, Table
 from django_lockstep.lab.explorer.clauses import conditions, key_condition, lists_tables, plain_text
@@ -145,7 +145,7 @@ def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
     """Return the operation's statement, parsed once."""
     if operation.statement is None:
         operation.statement = _parse_remembered(operation, catalog)
-    return cast("Statement", operation.statement)
+    return operation.statement
 
 
 def _parse_remembered(operation: Operation, catalog: Catalog) -> Statement:
@@ -154,13 +154,13 @@ def _parse_remembered(operation: Operation, catalog: Catalog) -> Statement:
     # Other values, such as times, differ each time; only those that may be keys or names of settings matter.
     matters = _is_named if "set_config" in operation.sql.lower() else _may_be_key
     key = (operation.sql, tuple(value if matters(value) else None for value in given), operation.many)
-    known = catalog.parsed.get(key)
+    known: Statement | None = catalog.parsed.get(key)
     if known is None:
         if len(catalog.parsed) >= _MOST_REMEMBERED:
             catalog.parsed.clear()
         known = parse(operation.sql, operation.params, catalog=catalog, many=operation.many)
         catalog.parsed[key] = known
-    return cast("Statement", known)
+    return known
 
 
 def _may_be_key(value: object) -> bool:
@@ -178,9 +178,8 @@ def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Sta
     """Return what the statement touches; `UNKNOWN` unless it is certainly understood."""
     text = plain_text(sql)
     word = (text or sql).strip().partition(" ")[0].upper()
-    if (
-        text and word == "FETCH"
-    ):  # the hooks append the cursor's query to FETCH; a FETCH in the code under test stays unknown
+    # The hooks append the cursor's query to FETCH; a FETCH in the code under test has none, and stays unknown.
+    if text and word == "FETCH":
         return parse(text.partition(" ")[2], None, catalog=catalog)
     if text and ";" not in text and (statement := _parse_session_statement(text, sql)):
         return statement
