@@ -112,7 +112,7 @@ def test_other_ways_of_being_wrong() -> None:
         assert f"x claims to be safe, but {words}: do not use it." in advice_on_load([row("x", verdict=verdict)])
 
 
-def test_a_story_sorts_those_who_kept_the_promise_from_those_who_did_not() -> None:
+def test_a_story_separates_strategies_that_keep_the_promise_from_others() -> None:
     wrong = story_row("naive", ending("70.00", runs=190, broken=True), ending(runs=10), safe=False)
     assert advice_on_story([wrong, story_row("a", ending()), story_row("b", ending())]) == (
         "a and b kept the promise in every run: use one of these.",

@@ -6,7 +6,7 @@ from accounts.races.mix import Mix
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 
 
-def test_with_a_duration_nobody_has_a_number() -> None:
+def test_with_a_duration_no_worker_has_a_number_of_operations() -> None:
     assert LoadPlan(duration=2.0).operations_of(0) is None
 
 

@@ -39,7 +39,7 @@ def test_settings_stand_above_it() -> None:
     assert "deposit:withdraw:transfer 1:1:0 · 3 s each" in settings
 
 
-def test_screen_readers_are_told_what_it_shows() -> None:
+def test_screen_readers_get_a_description() -> None:
     svg = drawn()
     title, description = svg.find(f"{SVG}title"), svg.find(f"{SVG}desc")
     assert title is not None

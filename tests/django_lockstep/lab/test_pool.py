@@ -59,7 +59,7 @@ def test_workers_share_no_random_numbers() -> None:
     assert len(set(drawn)) == 3
 
 
-def test_nobody_starts_before_all_have_come() -> None:
+def test_no_worker_starts_before_all_have_arrived() -> None:
     with worker_pool(4) as four:
         came, left = zip(*four.run([tasks.start] * 4).results, strict=True)
     assert max(came) < min(left)
@@ -75,7 +75,7 @@ def test_a_dead_worker_is_reported_and_replaced() -> None:
     assert again.worker_failures == ()
 
 
-def test_nobody_waits_at_the_barrier_for_the_dead() -> None:
+def test_the_barrier_does_not_wait_for_dead_workers() -> None:
     with worker_pool() as two:
         result = two.run([tasks.Die(number=0, before=True)] * 2)
     assert result.results == (None, "alive")

@@ -124,7 +124,7 @@ def test_a_table_shows_endings() -> None:
     assert "200 x  120.00, both" in text
 
 
-def test_who_passed_and_what_failed_is_told() -> None:
+def test_passed_and_failed_actors_are_reported() -> None:
     only = ending("-200.00", outcomes={"withdraw 30": "refused"})
     failed = ending("50.00", outcomes={"withdraw 30": "OperationalError (40P01)", "deposit 50": "refused"})
     text = as_table(story_report(story_row("a", only, failed)))

@@ -68,13 +68,13 @@ def test_a_row_sums_up_its_rounds_and_leaves_out_the_time_between() -> None:
     assert made.fairness == pytest.approx(jain_index([100 / 2, 20 / 2]))
 
 
-def test_a_row_of_nobody_has_no_figures() -> None:
+def test_a_row_without_tallies_has_no_figures() -> None:
     made = made_row()
     assert (made.operations, made.operations_per_second, made.fairness, made.latency_ms.p99) == (0, 0.0, None, None)
     assert made.latency_ms.max is None
 
 
-def test_what_was_told_is_summed_by_account() -> None:
+def test_acknowledged_changes_are_summed_by_account() -> None:
     one, two = Tally(), Tally()
     one.succeed(Operation(perform=int, changes=(("a", Decimal(-5)), ("b", Decimal(5)))))
     two.succeed(Operation(perform=int, changes=(("b", Decimal(2)),)))

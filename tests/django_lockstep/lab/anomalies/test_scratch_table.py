@@ -75,7 +75,7 @@ def test_what_a_killed_process_left_is_taken_over() -> None:
     assert not there()
 
 
-def test_a_table_of_somebody_else_is_left_alone() -> None:
+def test_a_table_that_the_command_has_not_created_is_left_alone() -> None:
     execute(f"CREATE TABLE {TABLE} (theirs int)")
     try:
         with pytest.raises(AnomaliesError, match="this command has not created"), scratch_table("default"):
@@ -100,7 +100,7 @@ def test_two_do_not_share_the_table(other: Session) -> None:
         other.run(lambda: scratch_table("default").__enter__())
 
 
-def test_a_role_that_may_not_make_tables_is_told_so() -> None:
+def test_a_role_that_may_not_make_tables_is_reported() -> None:
     execute("ALTER ROLE CURRENT_USER SET default_transaction_read_only = on")
     try:
         with pytest.raises(AnomaliesError, match="does not allow creating"), scratch_table("default"):

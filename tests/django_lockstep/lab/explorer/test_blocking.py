@@ -247,7 +247,7 @@ def upgraded(pk: int) -> None:
         Seat.objects.filter(pk=pk).update(price=F("price") + 1)
 
 
-def test_two_who_share_a_lock_and_both_want_it_alone_deadlock() -> None:
+def test_two_actors_that_share_a_lock_and_both_want_it_exclusively_deadlock() -> None:
     found = explore(race(upgraded, upgraded))
 
     assert found.deadlocks > 0

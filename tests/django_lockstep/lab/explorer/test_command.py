@@ -150,7 +150,7 @@ def test_it_runs_on_a_scratch_database(seat: Seat) -> None:
     assert list(Seat.objects.all()) == [seat]
 
 
-def test_it_does_not_matter_who_the_projects_users_are(no_tests: None) -> None:
+def test_any_user_model_will_do(no_tests: None) -> None:
     User.objects.create_user("ada")
     assert "get-or-create:unique: holds (6 schedules" in run("get-or-create:unique")
 

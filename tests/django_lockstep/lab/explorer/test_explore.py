@@ -92,7 +92,7 @@ def test_without_an_invariant_a_serial_order_has_to_reach_the_end() -> None:
     assert explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)).verdict == "holds"
 
 
-def test_deadlocks_are_reported_with_their_cycle_and_end_for_the_one_who_closed_it() -> None:
+def test_deadlocks_are_reported_with_their_cycle_and_the_last_to_wait_loses() -> None:
     found = explore(stories.opposite_transfers())
 
     assert found.verdict == "holds"  # the victim raised, the other one is a serial order of its own
@@ -117,7 +117,7 @@ def test_the_first_to_wait_can_be_the_victim_as_in_production() -> None:
     assert run.errors == {"A": "40P01"}
 
 
-def test_a_wait_says_for_whom_and_on_which_row_and_who_ended_it() -> None:
+def test_a_wait_names_the_actor_the_row_and_what_ended_it() -> None:
     run = replay(stories.raising(stories.locked), "ABAA")
 
     waited = next(step for step in run.steps if step.waited_for)
@@ -231,7 +231,7 @@ def lock(pk: int) -> None:
         list(Seat.objects.select_for_update().filter(pk=pk))
 
 
-def test_a_lock_of_somebody_else_is_reported_with_the_session(taken: int, other: Session) -> None:
+def test_a_lock_of_another_session_is_reported_with_the_session(taken: int, other: Session) -> None:
     found = explore(Scenario(set_up=lambda: taken, actors=[lock], invariant=bool), step_timeout=1.0)
 
     assert found.verdict == "stuck"

@@ -61,7 +61,7 @@ def test_isolationtester_sees_the_lost_update() -> None:
     assert "110.00" in shown.rows[0]
 
 
-def test_a_deadlock_ends_for_the_one_who_closed_it() -> None:
+def test_the_actor_that_closes_a_deadlock_loses() -> None:
     spec = write_spec(stories.opposite_transfers(), "ABAB")
 
     theirs = seen(printed(spec.text))

@@ -247,7 +247,7 @@ def test_advisory_locks_are_noticed_wherever_they_are_taken() -> None:
 
 
 @pytest.mark.parametrize("sql", ["SAVEPOINT s1", "RELEASE SAVEPOINT s1", "SET LOCAL lock_timeout = 1"])
-def test_what_nobody_else_can_notice_is_local(sql: str) -> None:
+def test_what_no_other_actor_can_notice_is_local(sql: str) -> None:
     assert read(sql).kind == "LOCAL"
 
 

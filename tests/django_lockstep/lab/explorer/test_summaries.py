@@ -136,7 +136,7 @@ def test_steps_are_numbered_by_their_transaction() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_parameters_are_told_one_by_one_unless_there_are_several_sets() -> None:
+def test_parameters_are_reported_one_by_one_unless_there_are_several_sets() -> None:
     def write(pk: int) -> None:
         with connection.cursor() as cursor:
             cursor.execute("UPDATE shop_seat SET guest = coalesce(%s, guest), price = %s WHERE id = %s", [None, 5, pk])

@@ -35,7 +35,7 @@ def test_the_step_that_breaks_is_marked_in_its_actors_column() -> None:
     assert marked.index("▲") > 44, "B's column is to the right of A's"
 
 
-def test_waits_say_for_whom_and_who_ended_them() -> None:
+def test_waits_name_the_actors_waited_for_and_what_ended_them() -> None:
     drawn = timeline(replay(stories.raising(stories.locked), "ABAA"))
 
     assert "┆ waits for A on shop_seat id=" in drawn
@@ -70,7 +70,7 @@ def test_a_deadlock_is_drawn_with_its_error() -> None:
     assert "▲ deadlock, ended here" in drawn
 
 
-def test_what_was_raised_is_told_with_its_message_and_line() -> None:
+def test_what_was_raised_is_reported_with_its_message_and_line() -> None:
     def sold_out(pk: int) -> None:
         Seat.objects.filter(pk=pk).update(price=1)
         raise LookupError("no seat left")

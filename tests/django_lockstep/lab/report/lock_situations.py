@@ -27,8 +27,8 @@ def lock(model: type[Model], pk: Any) -> None:
     list(model._default_manager.select_for_update(no_key=True).filter(pk=pk))
 
 
-class Scene:
-    """Sessions by application name, each in a transaction of its own until the scene ends."""
+class LockSituation:
+    """Sessions by application name, each in a transaction of its own until the situation ends."""
 
     def __init__(self, open_session: Callable[[], Session]) -> None:
         self._open_session = open_session
@@ -49,7 +49,7 @@ class Scene:
         return self.go_on(self.hold(name, lambda: None, begin=begin), function, *args)
 
     def go_on(self, session: Session, function: Callable[..., Any], *args: Any) -> "Future[Any]":
-        """Run the function in a session of the scene that has to wait for it."""
+        """Run the function in a session of the situation that has to wait for it."""
         future = session.start(function, *args)
         session.wait_until_blocked()
         return future
