@@ -57,6 +57,8 @@ class Strategy:
     """What in the SQL keeps concurrent changes apart."""
     safe: ClassVar[bool] = True
     """Whether it claims to lose no update."""
+    needs_all_writers: ClassVar[bool] = False
+    """Whether that holds only while every writer of an account uses it, because the others do not meet its lock."""
 
     def __post_init__(self) -> None:
         if self.account_model is not None and parents_of(self.account_model):

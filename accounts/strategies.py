@@ -283,6 +283,7 @@ class Advisory(Naive):
     summary = "Takes a transaction-level advisory lock on the account's key before it reads the balance."
     guarantee = "pg_advisory_xact_lock: held until COMMIT, but only those wait who take the same lock."
     safe = True
+    needs_all_writers = True
 
     @compiled_by("accounts.engine.compiled.strategies.advisory")
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
