@@ -11,7 +11,7 @@ from django.db import connection
 from accounts.amounts import TOO_LARGE
 from accounts.models import Account, Entry
 
-__all__ = ["BATCH", "ENTRY", "LOCK", "ONE_STATEMENT", "UPDATE", "WRITE", "filled"]
+__all__ = ["BATCH", "ENTRY", "LOCK", "ONE_STATEMENT", "UNCOUNTED", "UPDATE", "WRITE", "filled"]
 
 UPDATE = """
 UPDATE {account_table}
@@ -29,6 +29,8 @@ SELECT id, {{amount}}::numeric, balance, version FROM changed
 RETURNING balance_after, version_after, id
 """
 """The same with the entry: a deposit in one round trip, and the yardstick."""
+UNCOUNTED = ONE_STATEMENT.replace(" entry_count = entry_count + 1,", "")
+"""The same without counting the entry: what it costs that reconciliation finds entries that are gone."""
 
 LOCK = "SELECT balance, version FROM {account_table} WHERE id = {account}::bigint FOR NO KEY UPDATE"
 """First of three statements in a transaction."""
