@@ -22,7 +22,7 @@ _SENTENCES: dict[Kind, str] = {
     "entry": "entry {entry} has {found}, expected {expected}",
     "version": "entry {entry} has version {found}, expected {expected}",
     "balance": "after its last entry {entry} the balance is {found}, expected {expected}",
-    "count": "there are {found} entries, {expected} were written",
+    "count": "the number of entries is {found}, expected {expected}",
 }
 
 

@@ -159,7 +159,7 @@ def test_an_account_without_entries_has_the_balance_that_it_was_opened_with(acco
 def test_it_says_how_many_entries_are_gone(entries: list[Entry]) -> None:
     past_the_models("DELETE FROM accounts_entry WHERE id >= %s", entries[2].pk)
     (found,) = chain_breaks(Account)
-    assert str(found) == f"account {found.account}: there are 2 entries, 4 were written"
+    assert str(found) == f"account {found.account}: the number of entries is 2, expected 4"
 
 
 def test_an_account_whose_opening_is_not_known_is_not_accused(entries: list[Entry]) -> None:
