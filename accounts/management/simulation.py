@@ -25,6 +25,7 @@ from accounts.races.run import (
     stops_of,
 )
 from accounts.races.stories import STORIES
+from accounts.strategies import STRATEGIES
 from django_lockstep.lab.management.output import require_writable
 from django_lockstep.lab.simulator.plan import Plan, whole_number
 from django_lockstep.lab.simulator.render import FORMATS, Report
@@ -35,13 +36,26 @@ __all__ = ["Run", "add_arguments", "run_of", "scene_of"]
 
 _DURATION = 3.0
 _LAPS = 3
+_PAIR_DURATION = 1.0
+"""Seconds for each pair of strategies: there are many, and a loss shows at once."""
 _ROUNDS = 200
 _ENGINES: dict[str, tuple[EngineName, ...]] = {
     "plain": ("plain",),
     "compiled": ("compiled",),
     "both": ("plain", "compiled"),
 }
-_LOAD_ONLY = ("workers", "accounts", "duration", "operations", "mix", "think_time", "seed", "laps", "sweep")
+_LOAD_ONLY = (
+    "workers",
+    "accounts",
+    "duration",
+    "operations",
+    "mix",
+    "think_time",
+    "seed",
+    "laps",
+    "sweep",
+    "mix_strategies",
+)
 _START, _WORKER, _LAP = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each lap."""
 
@@ -59,13 +73,20 @@ def add_arguments(parser: CommandParser) -> None:
     """Declare what to run; `run_of` checks the values."""
     add = parser.add_argument
     add("--strategies", nargs="+", metavar="NAME", help=f"default: all, which are {', '.join(NAMES)}")
+    add(
+        "--mix-strategies",
+        action="store_true",
+        default=None,
+        help="race pairs of strategies on shared accounts, half of the workers with either: which of them lose each "
+        "other's changes (default: every pair of the strategies that claim to be safe)",
+    )
     add("--scenario", choices=list(STORIES), help="instead of a load, play this story of two workers many times")
     add("--rounds", type=int, metavar="N", help=f"how often a --scenario is played (default: {_ROUNDS})")
     add(
         "--engine",
         choices=["plain", "compiled", "both"],
         help="plain runs the strategies as they are written, compiled their compiled counterparts, both one beside the "
-        "other (default: both for a load, plain for a --sweep or a --scenario)",
+        "other (default: both for a load, plain for a --sweep, a --scenario or --mix-strategies)",
     )
     _add_load_arguments(parser)
     _add_sweep_arguments(parser)
@@ -121,11 +142,26 @@ def _require_plottable(options: dict[str, Any]) -> None:
 
 
 def _load(options: dict[str, Any]) -> Run:
+    if options["mix_strategies"]:
+        return _mixtures(options)
     plan, field = _plan(options), _field(options)
     return Run(functools.partial(run_load, scene_of(options, engine="both"), plan=plan, field=field))
 
 
+def _mixtures(options: dict[str, Any]) -> Run:
+    plan, field, scene = _plan(options, seconds=_PAIR_DURATION, laps=1), _field(options), scene_of(options)
+    if plan.workers < 2 or len(scene.strategies) < 2:
+        raise ValueError(
+            "--mix-strategies needs at least two strategies and two workers, not "
+            f"{counted(len(scene.strategies), 'strategy', 'strategies')} and {counted(plan.workers, 'worker')}"
+        )
+    announcement = _announced([plan], contenders=len(scene.names), what=counted(len(scene.names), "pair"))
+    return Run(functools.partial(run_load, scene, plan=plan, field=field), announcement)
+
+
 def _sweep(options: dict[str, Any]) -> Run:
+    if options["mix_strategies"]:
+        raise ValueError("--mix-strategies is for a load at one size, not for a --sweep")
     sweep = Sweep.parse(options["sweep"])
     if options[sweep.axis] is not None:
         raise ValueError(f"--{sweep.axis} is what --sweep varies: name its values there only")
@@ -134,29 +170,31 @@ def _sweep(options: dict[str, Any]) -> Run:
     field = _field({**options, **sizes}, smallest=min(sweep.values) if sweep.axis == "accounts" else None)
     stops = stops_of(sweep, plan=_plan({**options, **sizes}), field=field)
     scene = scene_of(options)
-    announcement = _announced([stop.plan for stop in stops], strategies=len(scene.strategies))
+    number = len(scene.strategies)
+    what = f"{counted(len(stops), 'size')} x {counted(number, 'strategy', 'strategies')}"
+    announcement = _announced([stop.plan for stop in stops], contenders=number, what=what)
     return Run(functools.partial(run_sweep, scene, sweep=sweep, stops=stops), announcement)
 
 
-def _announced(plans: list[Plan], *, strategies: int) -> str:
+def _announced(plans: list[Plan], *, contenders: int, what: str) -> str:
     """Say how much it is, and about how long it takes where that is known."""
-    what = f"{counted(len(plans), 'size')} x {counted(strategies, 'strategy', 'strategies')} x {plans[-1].extent}"
+    what = f"{what} x {plans[-1].extent}"
     if plans[-1].duration is None:
         return f"{what}."
-    measured = sum(plan.duration or 0 for plan in plans) * strategies
+    measured = sum(plan.duration or 0 for plan in plans) * contenders
     seconds = (
         measured
         + _START
         + _WORKER * max(plan.workers for plan in plans)
-        + _LAP * strategies * sum(plan.laps for plan in plans)
+        + _LAP * contenders * sum(plan.laps for plan in plans)
     )
     return f"{what}: about {seconds:.0f} s." if seconds < 100 else f"{what}: about {seconds / 60:.1f} minutes."
 
 
-def _plan(options: dict[str, Any]) -> Plan:
+def _plan(options: dict[str, Any], *, seconds: float = _DURATION, laps: int = _LAPS) -> Plan:
     names = ("workers", "duration", "operations", "think_time", "laps")
     given = {name: options[name] for name in names if options[name] is not None}
-    by_time = {"duration": _DURATION, "laps": _LAPS} if options["operations"] is None else {"duration": None}
+    by_time = {"duration": seconds, "laps": laps} if options["operations"] is None else {"duration": None}
     return Plan(**{**by_time, **given})
 
 
@@ -179,7 +217,9 @@ def _story(options: dict[str, Any]) -> Run:
 
 def scene_of(options: dict[str, Any], *, engine: str = "plain") -> Scene:
     """Return who races, and where, by this engine unless told otherwise. Raises ``ValueError`` as `run_of` does."""
-    words = [word for part in options["strategies"] or NAMES for word in part.split(",")]
+    mixed = bool(options["mix_strategies"])
+    by_default = [name for name in NAMES if STRATEGIES[name].safe] if mixed else NAMES
+    words = [word for part in options["strategies"] or by_default for word in part.split(",")]
     names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
     unknown = [name for name in names if name not in NAMES]
     if unknown or not names:
@@ -190,6 +230,6 @@ def scene_of(options: dict[str, Any], *, engine: str = "plain") -> Scene:
         raise ValueError(f"--database {using}: there is no such database; there are {', '.join(connections)}")
     chosen = options["engine"] or engine
     if chosen == "both" != engine:
-        raise ValueError("--engine both is for a load; a --sweep or a --scenario runs one engine: plain or compiled")
+        raise ValueError("--engine both is for a load without --mix-strategies; all else runs plain or compiled")
     engines = _ENGINES[chosen]
-    return Scene(strategies=names, model=model, using=using, keep=options["keep"], engines=engines)
+    return Scene(strategies=names, model=model, using=using, keep=options["keep"], engines=engines, mixed=mixed)

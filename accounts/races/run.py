@@ -17,6 +17,7 @@ from accounts.models import AbstractAccount
 from accounts.races.ground import Ground, PurgeError
 from accounts.races.load import LoadContender, described
 from accounts.races.mix import Mix
+from accounts.races.mixtures import Mixture, advice_on_mixtures, pairs_of
 from accounts.races.remains import held, new_name
 from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES, Strategy
@@ -60,6 +61,8 @@ class Scene:
     """Whether the accounts stay when all is over."""
     engines: tuple[EngineName, ...] = ("plain",)
     """What runs them; those without a compiled counterpart run once."""
+    mixed: bool = False
+    """Whether all pairs of them race, each on accounts that the two share; by the first of the engines."""
 
     @property
     def bound(self) -> list[Strategy]:
@@ -71,6 +74,16 @@ class Scene:
             for strategy in chosen
             for engine in (first, *(other for other in others if strategy.has_counterpart))
         ]
+
+    @property
+    def contenders(self) -> Sequence[Strategy | Mixture]:
+        """What races under a load."""
+        return pairs_of(replace(self, engines=self.engines[:1]).bound) if self.mixed else self.bound
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the rows of the report are called, each once."""
+        return tuple(dict.fromkeys(contender.name for contender in self.contenders))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +113,7 @@ class Stop:
     label: str = ""
     """What the progress says of it."""
 
-    def course(self, strategy: Strategy, *, ground: Ground) -> Course:
+    def course(self, strategy: Strategy | Mixture, *, ground: Ground) -> Course:
         """Return this strategy's way through the race."""
         accounts, mix, seed = self.field.accounts, self.field.mix, self.field.seed
         contender = LoadContender(strategy=strategy, ground=ground, accounts=accounts, mix=mix, seed=seed)
@@ -124,9 +137,9 @@ def run_load(scene: Scene, *, plan: Plan, field: Field, interrupt: Interrupt, te
         environment=ran_on,
         plan=plan,
         load=described(accounts=field.accounts, mix=field.mix, seed=field.seed),
-        planned=scene.strategies,
+        planned=scene.names,
         rows=rows,
-        advice=advice_on_load(rows, counterparts),
+        advice=advice_on_mixtures(rows) if scene.mixed else advice_on_load(rows, counterparts),
         counterparts=counterparts,
         interrupted=interrupt.name,
         notes=tuple(notes),
@@ -182,8 +195,9 @@ def _raced(
     patience = PATIENCE + max(stop.plan.think_time for stop in stops)
     with _ground(scene, notes) as (ground, post):
         # At each stop another strategy begins: where one stands in the order is not to matter.
+        contenders = scene.contenders
         courses = [
-            [stop.course(strategy, ground=ground) for strategy in turned(scene.bound, number % len(scene.bound))]
+            [stop.course(contender, ground=ground) for contender in turned(contenders, number % len(contenders))]
             for number, stop in enumerate(stops)
         ]
         flat = [course for group in courses for course in group]
@@ -195,7 +209,8 @@ def _raced(
 
 
 def _sorted(scene: Scene, rows: Sequence[Row]) -> tuple[Row, ...]:
-    return tuple(sorted(rows, key=lambda row: (scene.strategies.index(row.strategy), row.engine != scene.engines[0])))
+    names = scene.names
+    return tuple(sorted(rows, key=lambda row: (names.index(row.strategy), row.engine != scene.engines[0])))
 
 
 def run_story(scene: Scene, *, story: Story, rounds: int, interrupt: Interrupt, terminal: TextIO | None) -> StoryReport:

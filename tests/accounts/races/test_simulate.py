@@ -141,6 +141,22 @@ def test_one_account_among_the_sizes_keeps_transfers_out_of_all(reported: dict[s
     assert {str(stop.field.mix) for stop in reported["stops"]} == {"1:1:0"}
 
 
+def test_mixing_races_every_pair_of_the_safe_strategies_for_a_second(reported: dict[str, Any]) -> None:
+    run(mix_strategies=True)
+    scene, plan = reported["scene"], reported["plan"]
+    assert (len(scene.names), scene.names[0]) == (28, "pessimistic+pessimistic_nowait")
+    assert not any("naive" in name for name in scene.names)
+    assert (plan.duration, plan.laps, scene.engines) == (1.0, 1, ("plain",))
+
+
+def test_mixing_takes_the_strategies_that_are_named(reported: dict[str, Any]) -> None:
+    run(mix_strategies=True, strategies=["advisory", "optimistic", "naive"], engine="compiled", laps=2, duration=4)
+    scene, plan = reported["scene"], reported["plan"]
+    assert scene.names == ("advisory+optimistic", "advisory+naive", "optimistic+naive")
+    assert [contender.safe for contender in scene.contenders] == [False] * 3
+    assert (plan.duration, plan.laps, scene.engines) == (4, 2, ("compiled",))
+
+
 def test_a_scenario_has_rounds(reported: dict[str, Any]) -> None:
     run(scenario="overdraft")
     assert (reported["story"].name, reported["rounds"]) == ("overdraft", 200)
@@ -178,6 +194,11 @@ def test_a_scenario_has_rounds(reported: dict[str, Any]) -> None:
         (["--sweep", "accounts=1,2", "--mix", "1:1:1"], "add --accounts 2 or more"),
         (["--sweep", "workers=1,9", "--operations", "5"], "not one for each of 9 workers"),
         (["--scenario", "overdraft", "--sweep", "workers=1,2"], "--sweep is for loads only"),
+        (["--scenario", "overdraft", "--mix-strategies"], "--mix-strategies is for loads only"),
+        (["--sweep", "workers=2,4", "--mix-strategies"], "not for a --sweep"),
+        (["--mix-strategies", "--engine", "both"], "--engine both is for a load without --mix-strategies"),
+        (["--mix-strategies", "--workers", "1"], "two strategies and two workers, not 8 strategies and 1 worker"),
+        (["--mix-strategies", "--strategies", "advisory"], "not 1 strategy and 8 workers"),
         (["--plot", "a.svg"], "--plot draws a sweep: add --sweep"),
         (["--plot", "a.gif", "--sweep", "workers=1"], "must end with .svg or .png"),
         (["--plot", "/nowhere/a.svg", "--sweep", "workers=1"], "--plot /nowhere/a.svg: there is no folder"),
