@@ -25,6 +25,7 @@ from accounts.races.run import (
     sweep_points,
 )
 from accounts.races.stories import STORIES
+from accounts.strategies import STRATEGIES
 from django_lockstep.lab.management.output import require_writable
 from django_lockstep.lab.simulator.load_plan import LoadPlan, positive_int
 from django_lockstep.lab.simulator.render import FORMATS, Report
@@ -35,13 +36,26 @@ __all__ = ["Run", "add_arguments", "build_config", "run_of"]
 
 _DURATION = 3.0
 _ROUNDS = 3
+_PAIR_DURATION = 1.0
+"""Seconds for each pair of strategies: there are many, and a loss shows at once."""
 _RUNS = 200
 _ENGINES: dict[str, tuple[EngineName, ...]] = {
     "plain": ("plain",),
     "compiled": ("compiled",),
     "both": ("plain", "compiled"),
 }
-_LOAD_ONLY = ("workers", "accounts", "duration", "operations", "mix", "think_time", "seed", "rounds", "sweep")
+_LOAD_ONLY = (
+    "workers",
+    "accounts",
+    "duration",
+    "operations",
+    "mix",
+    "think_time",
+    "seed",
+    "rounds",
+    "sweep",
+    "mix_strategies",
+)
 _START, _WORKER, _ROUND = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each round."""
 
@@ -59,13 +73,20 @@ def add_arguments(parser: CommandParser) -> None:
     """Declare what to run; `run_of` checks the values."""
     add = parser.add_argument
     add("--strategies", nargs="+", metavar="NAME", help=f"default: all, which are {', '.join(NAMES)}")
+    add(
+        "--mix-strategies",
+        action="store_true",
+        default=None,
+        help="measure pairs of strategies on shared accounts, half of the workers with either: which of them lose each "
+        "other's changes (default: every pair of the strategies that claim to be safe)",
+    )
     add("--scenario", choices=list(STORIES), help="instead of a load, run this story of two workers many times")
     add("--runs", type=int, metavar="N", help=f"how often a --scenario is run (default: {_RUNS})")
     add(
         "--engine",
         choices=["plain", "compiled", "both"],
         help="plain runs the strategies as they are written, compiled their compiled counterparts, both runs the two "
-        "in turn (default: both for a load, plain for a --sweep or a --scenario)",
+        "in turn (default: both for a load, plain for a --sweep, a --scenario or --mix-strategies)",
     )
     _add_load_arguments(parser)
     _add_sweep_arguments(parser)
@@ -121,11 +142,26 @@ def _require_plottable(options: dict[str, Any]) -> None:
 
 
 def _load(options: dict[str, Any]) -> Run:
+    if options["mix_strategies"]:
+        return _mixtures(options)
     plan, workload = _plan(options), _workload(options)
     return Run(functools.partial(run_load, build_config(options, engine="both"), plan=plan, workload=workload))
 
 
+def _mixtures(options: dict[str, Any]) -> Run:
+    plan, workload, config = _plan(options, seconds=_PAIR_DURATION, rounds=1), _workload(options), build_config(options)
+    if plan.workers < 2 or len(config.strategies) < 2:
+        raise ValueError(
+            "--mix-strategies needs at least two strategies and two workers, not "
+            f"{counted(len(config.strategies), 'strategy', 'strategies')} and {counted(plan.workers, 'worker')}"
+        )
+    announcement = _announced([plan], contenders=len(config.names), what=counted(len(config.names), "pair"))
+    return Run(functools.partial(run_load, config, plan=plan, workload=workload), announcement)
+
+
 def _sweep(options: dict[str, Any]) -> Run:
+    if options["mix_strategies"]:
+        raise ValueError("--mix-strategies is for a load at one size, not for a --sweep")
     sweep = Sweep.parse(options["sweep"])
     if options[sweep.axis] is not None:
         raise ValueError(f"--{sweep.axis} is what --sweep varies: name its values there only")
@@ -134,29 +170,31 @@ def _sweep(options: dict[str, Any]) -> Run:
     workload = _workload({**options, **sizes}, smallest=min(sweep.values) if sweep.axis == "accounts" else None)
     points = sweep_points(sweep, plan=_plan({**options, **sizes}), workload=workload)
     config = build_config(options)
-    announcement = _announced([point.plan for point in points], strategies=len(config.strategies))
+    number = len(config.strategies)
+    what = f"{counted(len(points), 'size')} x {counted(number, 'strategy', 'strategies')}"
+    announcement = _announced([point.plan for point in points], contenders=number, what=what)
     return Run(functools.partial(run_sweep, config, sweep=sweep, points=points), announcement)
 
 
-def _announced(plans: list[LoadPlan], *, strategies: int) -> str:
+def _announced(plans: list[LoadPlan], *, contenders: int, what: str) -> str:
     """Say how much it is, and about how long it takes where that is known."""
-    what = f"{counted(len(plans), 'size')} x {counted(strategies, 'strategy', 'strategies')} x {plans[-1].extent}"
+    what = f"{what} x {plans[-1].extent}"
     if plans[-1].duration is None:
         return f"{what}."
-    measured = sum(plan.duration or 0 for plan in plans) * strategies
+    measured = sum(plan.duration or 0 for plan in plans) * contenders
     seconds = (
         measured
         + _START
         + _WORKER * max(plan.workers for plan in plans)
-        + _ROUND * strategies * sum(plan.rounds for plan in plans)
+        + _ROUND * contenders * sum(plan.rounds for plan in plans)
     )
     return f"{what}: about {seconds:.0f} s." if seconds < 100 else f"{what}: about {seconds / 60:.1f} minutes."
 
 
-def _plan(options: dict[str, Any]) -> LoadPlan:
+def _plan(options: dict[str, Any], *, seconds: float = _DURATION, rounds: int = _ROUNDS) -> LoadPlan:
     names = ("workers", "duration", "operations", "think_time", "rounds")
     given = {name: options[name] for name in names if options[name] is not None}
-    by_time = {"duration": _DURATION, "rounds": _ROUNDS} if options["operations"] is None else {"duration": None}
+    by_time = {"duration": seconds, "rounds": rounds} if options["operations"] is None else {"duration": None}
     return LoadPlan(**{**by_time, **given})
 
 
@@ -179,7 +217,9 @@ def _story(options: dict[str, Any]) -> Run:
 
 def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig:
     """Return which strategies run and where, with this engine by default. Raises ``ValueError`` as `run_of` does."""
-    words = [word for part in options["strategies"] or NAMES for word in part.split(",")]
+    mixed = bool(options["mix_strategies"])
+    by_default = [name for name in NAMES if STRATEGIES[name].safe] if mixed else NAMES
+    words = [word for part in options["strategies"] or by_default for word in part.split(",")]
     names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
     unknown = [name for name in names if name not in NAMES]
     if unknown or not names:
@@ -190,6 +230,6 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
         raise ValueError(f"--database must be one of {', '.join(connections)}, not {using!r}")
     chosen = options["engine"] or engine
     if chosen == "both" != engine:
-        raise ValueError("--engine both is for a load; a --sweep or a --scenario runs one engine: plain or compiled")
+        raise ValueError("--engine both is for a load without --mix-strategies; all else runs plain or compiled")
     engines = _ENGINES[chosen]
-    return RunConfig(strategies=names, model=model, using=using, keep=options["keep"], engines=engines)
+    return RunConfig(strategies=names, model=model, using=using, keep=options["keep"], engines=engines, mixed=mixed)

@@ -20,7 +20,8 @@ from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
 from accounts.races.fixture import Fixture
 from accounts.races.mix import Mix
-from accounts.strategies import STRATEGIES, Strategy
+from accounts.races.mixtures import Mixture, strategies_of
+from accounts.strategies import Strategy
 from django_lockstep.errors import DeadlockDetected
 from django_lockstep.lab.simulator.audit import AuditedAccount, AuditedEntry
 from django_lockstep.lab.simulator.tally import Operation
@@ -40,7 +41,7 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountLoad:
-    """Random deposits, withdrawals and transfers by one strategy; picklable."""
+    """Random deposits, withdrawals and transfers by one strategy or a mixture; picklable."""
 
     strategy: str
     """Its name."""
@@ -62,7 +63,8 @@ class AccountLoad:
     @contextlib.contextmanager
     def client(self, worker: int) -> Iterator[AccountClient]:
         """Return this worker's part, which counts retries inside the block."""
-        strategy = STRATEGIES[self.strategy].bound(
+        strategies = strategies_of(self.strategy)
+        strategy = strategies[worker % len(strategies)].bound(
             model=apps.get_model(self.model), using=self.using, engine=self.engine
         )
         client = AccountClient(
@@ -134,9 +136,9 @@ class AccountClient:
 
 @dataclass(slots=True, kw_only=True)
 class LoadContender:
-    """A strategy with its accounts, as the simulator measures it."""
+    """A strategy, or a mixture, with its accounts, as the simulator measures it."""
 
-    strategy: Strategy
+    strategy: Strategy | Mixture
     """What is measured."""
     fixture: Fixture
     """Where its accounts are opened."""

@@ -18,6 +18,7 @@ from accounts.races.fixture import Fixture, PurgeError
 from accounts.races.leftovers import mark_running, new_name
 from accounts.races.load import LoadContender, describe_load
 from accounts.races.mix import Mix
+from accounts.races.mixtures import Mixture, advice_on_mixtures, pairs_of
 from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
@@ -70,6 +71,8 @@ class RunConfig:
     """Whether the accounts are left in the database."""
     engines: tuple[EngineName, ...] = ("plain",)
     """What runs them; those without a compiled counterpart run once."""
+    mixed: bool = False
+    """Whether all pairs of them race, each on accounts that the two share; by the first of the engines."""
 
     @property
     def bound(self) -> list[Strategy]:
@@ -81,6 +84,16 @@ class RunConfig:
             for strategy in chosen
             for engine in (first, *(other for other in others if strategy.has_counterpart))
         ]
+
+    @property
+    def contenders(self) -> Sequence[Strategy | Mixture]:
+        """What races under a load."""
+        return pairs_of(replace(self, engines=self.engines[:1]).bound) if self.mixed else self.bound
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the rows of the report are called, each once."""
+        return tuple(dict.fromkeys(contender.name for contender in self.contenders))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +123,8 @@ class SweepPoint:
     label: str = ""
     """What the progress says of it."""
 
-    def trial(self, strategy: Strategy, *, fixture: Fixture) -> Trial:
-        """Return the trial of this strategy."""
+    def trial(self, strategy: Strategy | Mixture, *, fixture: Fixture) -> Trial:
+        """Return this strategy's way through the race."""
         accounts, mix, seed = self.workload.accounts, self.workload.mix, self.workload.seed
         contender = LoadContender(strategy=strategy, fixture=fixture, accounts=accounts, mix=mix, seed=seed)
         engine = contender.engine if contender.engine != "plain" else ""
@@ -138,9 +151,9 @@ def run_load(
         environment=ran_on,
         plan=plan,
         load=describe_load(accounts=workload.accounts, mix=workload.mix, seed=workload.seed),
-        planned=config.strategies,
+        planned=config.names,
         rows=rows,
-        advice=advice_on_load(rows, counterparts),
+        advice=advice_on_mixtures(rows) if config.mixed else advice_on_load(rows, counterparts),
         counterparts=counterparts,
         interrupted=interrupt.name,
         notes=tuple(notes),
@@ -201,8 +214,9 @@ def _measure(
     stuck_after = STUCK_AFTER + max(point.plan.think_time for point in points)
     with _fixture(config, notes) as (fixture, worker_config):
         # Each point begins with another strategy, so that the place in the order does not matter.
+        contenders = config.contenders
         trials = [
-            [point.trial(strategy, fixture=fixture) for strategy in rotate(config.bound, number % len(config.bound))]
+            [point.trial(contender, fixture=fixture) for contender in rotate(contenders, number % len(contenders))]
             for number, point in enumerate(points)
         ]
         flat = [trial for group in trials for trial in group]
@@ -214,7 +228,8 @@ def _measure(
 
 
 def _sorted(config: RunConfig, rows: Sequence[LoadRow]) -> tuple[LoadRow, ...]:
-    return tuple(sorted(rows, key=lambda row: (config.strategies.index(row.strategy), row.engine != config.engines[0])))
+    names = config.names
+    return tuple(sorted(rows, key=lambda row: (names.index(row.strategy), row.engine != config.engines[0])))
 
 
 def run_story(

@@ -60,6 +60,7 @@ def test_the_names_stay() -> None:
         "update-or-create",
         "check-then-create",
         "deposit",
+        "mixed",
         "lease-takeover",
         "slotted",
         "queued",

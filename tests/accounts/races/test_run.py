@@ -32,17 +32,25 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SAFE = tuple(name for name in NAMES if STRATEGIES[name].safe)
 
 
-def run_config(*names: str, keep: bool = False) -> RunConfig:
-    return RunConfig(strategies=names or NAMES, model=Account, using="default", keep=keep)
+def run_config(*names: str, keep: bool = False, mixed: bool = False) -> RunConfig:
+    return RunConfig(strategies=names or NAMES, model=Account, using="default", keep=keep, mixed=mixed)
 
 
 def load(
-    *names: str, workers: int = 4, accounts: int = 1, operations: int = 120, rounds: int = 1, keep: bool = False
+    *names: str,
+    workers: int = 4,
+    accounts: int = 1,
+    operations: int = 120,
+    rounds: int = 1,
+    keep: bool = False,
+    mixed: bool = False,
 ) -> LoadReport:
     workload = Workload(accounts=accounts, mix=Mix.default(accounts=accounts), seed=11)
     plan = LoadPlan(workers=workers, duration=None, operations=operations, rounds=rounds)
     with Interrupt() as interrupt:
-        return run_load(run_config(*names, keep=keep), plan=plan, workload=workload, interrupt=interrupt, terminal=None)
+        return run_load(
+            run_config(*names, keep=keep, mixed=mixed), plan=plan, workload=workload, interrupt=interrupt, terminal=None
+        )
 
 
 def story(name: str, *names: str, runs: int = 40) -> StoryReport:
@@ -62,6 +70,22 @@ def test_on_a_hot_account_the_unprotected_lose_and_the_others_do_not() -> None:
     statuses = {row.strategy: row.status for row in report.rows}
     assert statuses == {**dict.fromkeys(SAFE, "correct"), "naive": "lost", "naive_atomic": "lost"}
     assert not any(row.breaks_promise for row in report.rows)
+    assert_nothing_is_left()
+
+
+def test_of_mixtures_those_with_advisory_lose() -> None:
+    report = load("pessimistic", "optimistic", "advisory", mixed=True)
+    status = {row.strategy: (row.status, row.safe) for row in report.rows}
+    assert status == {
+        "pessimistic+optimistic": ("correct", True),
+        "pessimistic+advisory": ("lost", False),
+        "optimistic+advisory": ("lost", False),
+    }
+    assert report.planned == tuple(status)
+    never, why, may = report.advice
+    assert never.endswith("they overwrite each other's changes: pessimistic+advisory and optimistic+advisory.")
+    assert why == "advisory meets only those who use it too: all writers of an account, or none."
+    assert may == "These may write the same account: pessimistic+optimistic."
     assert_nothing_is_left()
 
 

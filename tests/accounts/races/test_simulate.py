@@ -100,9 +100,9 @@ def test_a_sweep_and_a_scenario_run_what_is_written(reported: dict[str, Any]) ->
 
 def test_options_reach_the_plan(reported: dict[str, Any]) -> None:
     run(workers=3, operations=30, think_time=0.5, accounts=5, mix="1:2:3", seed=9)
-    plan, field = reported["plan"], reported["workload"]
+    plan, workload = reported["plan"], reported["workload"]
     assert (plan.workers, plan.duration, plan.operations, plan.think_time) == (3, None, 30, 0.5)
-    assert (field.accounts, str(field.mix), field.seed) == (5, "1:2:3", 9)
+    assert (workload.accounts, str(workload.mix), workload.seed) == (5, "1:2:3", 9)
 
 
 def test_more_accounts_have_transfers(reported: dict[str, Any]) -> None:
@@ -150,6 +150,22 @@ def test_one_account_among_the_sizes_keeps_transfers_out_of_all(reported: dict[s
     assert {str(point.workload.mix) for point in reported["points"]} == {"1:1:0"}
 
 
+def test_mixing_races_every_pair_of_the_safe_strategies_for_a_second(reported: dict[str, Any]) -> None:
+    run(mix_strategies=True)
+    config, plan = reported["config"], reported["plan"]
+    assert (len(config.names), config.names[0]) == (28, "pessimistic+pessimistic_nowait")
+    assert not any("naive" in name for name in config.names)
+    assert (plan.duration, plan.rounds, config.engines) == (1.0, 1, ("plain",))
+
+
+def test_mixing_takes_the_strategies_that_are_named(reported: dict[str, Any]) -> None:
+    run(mix_strategies=True, strategies=["advisory", "optimistic", "naive"], engine="compiled", rounds=2, duration=4)
+    config, plan = reported["config"], reported["plan"]
+    assert config.names == ("advisory+optimistic", "advisory+naive", "optimistic+naive")
+    assert [contender.safe for contender in config.contenders] == [False] * 3
+    assert (plan.duration, plan.rounds, config.engines) == (4, 2, ("compiled",))
+
+
 def test_a_scenario_has_runs(reported: dict[str, Any]) -> None:
     run(scenario="overdraft")
     assert (reported["story"].name, reported["runs"]) == ("overdraft", 200)
@@ -187,6 +203,11 @@ def test_a_scenario_has_runs(reported: dict[str, Any]) -> None:
         (["--sweep", "accounts=1,2", "--mix", "1:1:1"], "add --accounts 2 or more"),
         (["--sweep", "workers=1,9", "--operations", "5"], "one for each of 9 workers"),
         (["--scenario", "overdraft", "--sweep", "workers=1,2"], "--sweep is for loads only"),
+        (["--scenario", "overdraft", "--mix-strategies"], "--mix-strategies is for loads only"),
+        (["--sweep", "workers=2,4", "--mix-strategies"], "not for a --sweep"),
+        (["--mix-strategies", "--engine", "both"], "--engine both is for a load without --mix-strategies"),
+        (["--mix-strategies", "--workers", "1"], "two strategies and two workers, not 8 strategies and 1 worker"),
+        (["--mix-strategies", "--strategies", "advisory"], "not 1 strategy and 8 workers"),
         (["--plot", "a.svg"], "--plot draws a sweep: add --sweep"),
         (["--plot", "a.gif", "--sweep", "workers=1"], "must end with .svg or .png"),
         (["--plot", "/nowhere/a.svg", "--sweep", "workers=1"], "--plot /nowhere/a.svg: there is no folder"),
@@ -204,7 +225,7 @@ def test_wrong_usage_is_explained_and_ends_with_2(
         simulate.Command().run_from_argv(["manage.py", "simulate", "--skip-checks", *args])
     assert exit_info.value.code == 2
     assert words in capsys.readouterr().err
-    assert "scene" not in reported
+    assert "config" not in reported
 
 
 # What comes out.
