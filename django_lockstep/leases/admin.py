@@ -8,8 +8,8 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from django_lockstep.admin.read_only import ReadOnly
 from django_lockstep.leases.models import Lease
@@ -60,7 +60,10 @@ class LeaseAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
         leases = Lease.objects.using(queryset._db)  # type: ignore[attr-defined]
         for lease in queryset.order_by("pk"):
             if leases.filter(pk=lease.pk, token=lease.token).force_release():
-                self.log_change(request, lease, f"Force release: was held by {lease.owner}, token {lease.token}.")
+                facts = {"owner": lease.owner, "token": lease.token}
+                self.log_change(
+                    request, lease, gettext("Released by force; was held by %(owner)s, token %(token)s.") % facts
+                )
                 count += 1
         text = ngettext("%d lease was released.", "%d leases were released.", count) % count
         self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
