@@ -49,6 +49,7 @@ class DeletionMixin(_Base):
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete the object if it is unchanged since the confirmation; raise `StaleVersionError` otherwise."""
         if hasattr(request, _ATTRIBUTE) and not _covers(getattr(request, _ATTRIBUTE), obj):
+            # Compared with the object that Django is about to delete, in its transaction.
             raise StaleVersionError(model=self.model, pk=obj.pk, found=version_of(obj), target=obj)
         super().delete_model(request, obj)
 

@@ -146,6 +146,7 @@ class ListMixin(_Base):
         chosen = [tokens[text].pk if text in tokens else text for text in sent]
         data.setlist(ACTION_CHECKBOX_NAME, [pk for pk in dict.fromkeys(chosen) if _is_key(self.model, pk)])
         data.setlist(FIELD, [*data.getlist(FIELD), *tokens])
+        # Django's list code reads the selection from POST only.
         request.POST = data  # type: ignore[assignment]
 
     def _with_tokens(self, response: HttpResponseBase | None) -> HttpResponseBase | None:
@@ -194,5 +195,6 @@ def _locked(visible: models.QuerySet[Any], pks: Iterable[Any], *, using: str) ->
             rows = lock_rows(model._base_manager, keys.all(), using=using)
         except model.DoesNotExist:
             continue  # a row was deleted during the wait: lock the others
+        # Read again under the locks: during the wait a row may have left the user's query set.
         left = set(keys.all())
         return [row for row in rows if row.pk in left]

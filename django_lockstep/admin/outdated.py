@@ -44,6 +44,7 @@ class Outdated:
 
     def _differences(self, seen: Seen, obj: models.Model) -> Iterator[tuple[str, str | None, str]]:
         now = Seen.of(obj, seen.base)
+        # A token from a URL has digests only; comparing them still finds the changed fields.
         compared = now.without_values() if seen.digested else now
         for field in merged_fields(type(obj), seen.base):
             if seen.base[field.name] != compared.base[field.name]:

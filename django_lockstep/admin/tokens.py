@@ -86,6 +86,7 @@ class Seen:
         """Return the content of a token; None if it is not valid or is for another model."""
         try:
             seen = cls(**signing.loads(text, salt=_SALT))
+        # TypeError: a token of an older release may lack a field.
         except (signing.BadSignature, TypeError, ValueError):
             return None
         return seen if seen.label == _concrete(model)._meta.label else None

@@ -62,6 +62,7 @@ class SignedToken(HttpBearer):
         if user is not None and user.is_active:
             request.user = user
             return user
+        # After a failed token only, so that valid clients are not throttled.
         FailedLogins("30/m").count(request)
         return None
 
@@ -104,6 +105,7 @@ def _record(request: HttpRequest, name: str, pk: str, *, change: bool = False) -
 
 def _record_of(table: Target, pk: str) -> Target:
     found = record(table.model, pk)
+    # One URL for one record: "007" and "7" would be the same row with two names.
     if "\0" in pk or (found.key != pk and not isinstance(found.pk, tuple)):
         raise UnknownRecord(f"{pk!r} is not a primary key of {table.model._meta.label} in its canonical form")
     return found

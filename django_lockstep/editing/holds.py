@@ -148,6 +148,7 @@ def is_alive(lock: EditLock) -> bool:
 
 def in_the_way(locks: Iterable[EditLock], wanted: Iterable[Wanted]) -> list[EditLock]:
     """Return the locks that exclude what is wanted: all that overlap it, unless both are shared."""
+    # Iterated once for each lock.
     wanted = list(wanted)
     return [
         lock
@@ -186,6 +187,7 @@ def insert_locks(check_out: CheckOut, wanted: Sequence[Wanted], *, using: str) -
     values = [value for one in wanted for value in (one.target.table, one.target.key, str(one.status), one.shared)]
     with connection.cursor() as cursor:
         cursor.execute(_HOLD.format(locks=table, wanted=rows), [check_out.pk, *values])
+        # All or nothing: fewer rows mean that another check-out holds one of the targets.
         return bool(cursor.rowcount == len(wanted))
 
 

@@ -123,6 +123,7 @@ def _end_obstacles(plan: LockPlan, by: Any, *, allowed: bool) -> None:
     if not allowed and any(check_out.editor_id != by.pk for check_out in obstacles.values()):
         words = _("%(editor)s needs the permission %(permission)s to take over %(what)s from another user")
         facts = {"editor": by.get_username(), "permission": TAKE_OVER, "what": plan.target.name}
+        # Decided under the advisory locks, so that no other user's check-out can slip in after the check.
         raise TakeOverNotAllowed(words % facts)
     end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=plan.using)
 

@@ -146,6 +146,7 @@ class EditSession:
     def finish_refusal(self, response: TemplateResponse) -> TemplateResponse:
         """Set the status of a refused save, and check out again if the record has become free."""
         if self._refusal is not None:
+            # Outside the transaction of the save, so that the new check-out lasts.
             self._result = None if self._options.presence else self._check_out()
             free = self._result is not None and self._result.lock_result
             # 423 while another user has the record; 409 if only our own check-out had ended.

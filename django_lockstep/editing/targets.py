@@ -68,6 +68,7 @@ def record(model: type[models.Model], pk: Any) -> Target:
     if pk is None or pk == "":
         raise UnknownRecord(f"{model._meta.label} {pk!r} has no primary key and cannot be checked out")
     try:
+        # The key as the field's Python type: "5" and 5 are one target, with one advisory lock.
         return Target(_concrete(model), _python_key(model, pk))
     except (ValidationError, ValueError, TypeError) as error:
         raise UnknownRecord(f"{pk!r} cannot be a primary key of {model._meta.label}") from error

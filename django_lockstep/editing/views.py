@@ -17,6 +17,7 @@ __all__ = ["status_page"]
 @permission_required("lockstep_editing.view_editlock", raise_exception=True)
 def status_page(request: HttpRequest) -> HttpResponse:
     """Show all check-outs; htmx, which polls every two seconds, gets only their table."""
+    # Expired rows that no purge has ended yet are not shown.
     rows = CheckOut.objects.filter(ended_at=None, expires_at__gt=ClockTimestamp())
     context = {
         "check_outs": rows.select_related("editor").prefetch_related("locks").order_by("since"),

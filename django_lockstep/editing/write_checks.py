@@ -50,6 +50,7 @@ def require_editable(what: Any, pks: Iterable[Any] | None = None, *, using: str 
         rows = list(closure_of(target, depth=0, using=database).own)
     else:
         rows = own_records(target.model, pks, using=database)
+    # Without rows there is nothing to lock, and an empty array would still cost a statement.
     if rows:
         _check(rows, whole_tables=any(row.pk is None for row in rows), using=database)
 
@@ -106,6 +107,7 @@ def _check(targets: list[Target], *, whole_tables: bool, using: str) -> None:
         is_obstacle = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
         if is_obstacle and lock.status != Status.NORMAL and not _is_writers(lock, writer):
             raise refusal(lock)
+    # A token was passed with the advisory locks; without one, the trigger needs proofs of the writer's check-outs.
     if writer and not writer.token:
         _show_passes({lock.check_out.digest for lock in held if _is_writers(lock, writer)}, using=using)
 

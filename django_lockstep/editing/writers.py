@@ -75,6 +75,7 @@ class EditLockMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        # Lazy: reading POST here would consume the body before views can stream it.
         with _as(Writer(editor=request.user, token_source=lambda: token_of(request))):
             return self._get_response(request)
 

@@ -31,4 +31,5 @@ def roll_back_request() -> None:
     """Roll back the request's writes under ``ATOMIC_REQUESTS``: Django itself does so only for exceptions."""
     for connection in connections.all(initialized_only=True):
         if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
+            # ATOMIC_REQUESTS commits every response that is not an exception, also this refusal.
             connection.set_rollback(True)

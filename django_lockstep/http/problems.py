@@ -65,6 +65,7 @@ class Problem:
             response = JsonResponse(self.to_dict(), status=self.status, content_type=MEDIA_TYPE)
         for name, value in self.headers.items():
             response.headers[name] = value
+        # A cached conflict would be shown again after it is resolved.
         response.headers.setdefault("Cache-Control", "no-store")
         return response
 

@@ -149,6 +149,7 @@ class _Exchange:
             obj, _ = self._find()
             if obj is None:
                 raise
+            # Only if the object now exists: any other IntegrityError is an error of the view.
             raise PreconditionFailed("The object was created in the meantime.", etag=etag(obj)) from error
 
     def _find(self) -> tuple[models.Model | None, Exception | None]:

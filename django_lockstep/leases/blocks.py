@@ -117,6 +117,7 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
             )
             reason = str(answer) if answer else unheld
             raise LeaseNotAcquired(f"Lease {wanted.key!r} {reason}", key=wanted.key, holder=answer)
+        # Before the heartbeat starts: from here on the end of the block releases the lease.
         self._handle = answer.__enter__()
         if self._heartbeat:
             answer.start_heartbeat()
@@ -154,6 +155,7 @@ def exclusive(key: str, ttl: Duration, *, skip: bool = False, **options: Unpack[
 
     def decorate(function: Callable[..., Any], /) -> Callable[..., Any]:
         block = functools.partial(_block, inspect.signature(function), key, ttl, options)
+        # Checked when the module is imported, not at the first call.
         _require_parameters(key, function)
         wrap = _around_coroutine if inspect.iscoroutinefunction(function) else _around
         return wrap(function, block, skip=skip)

@@ -51,7 +51,7 @@ class FencedQuerySet(models.QuerySet[M]):
 
 
 FencedManager = models.Manager.from_queryset(FencedQuerySet, "FencedManager")
-"""The manager of fenced models; a project's own begins with ``FencedManager`` or ``FencedQuerySet``."""
+"""The manager of fenced models; a project's own manager derives from it or from ``FencedQuerySet``."""
 
 
 class FencedModel(models.Model):
@@ -145,5 +145,6 @@ def _token_rows(rows: models.QuerySet[Any]) -> models.QuerySet[Any]:
     owner = _owner(rows.model)
     if owner is rows.model._meta.concrete_model and rows.query.count_active_tables() == 1:
         return rows
+    # Keys only: the token is compared again by the statement that locks or writes these rows.
     keys = list(rows.values_list(owner._meta.pk.name, flat=True))
     return owner._base_manager.using(rows.db).filter(pk__in=keys)

@@ -34,8 +34,10 @@ def guard(key: str, token: int, *, within: Duration | None = None, using: str = 
     transaction. ``TransactionManagementError`` outside a transaction, ``NotSupportedError`` on other databases than
     PostgreSQL, and the driver's serialization failure where another SERIALIZABLE transaction interferes.
     """
+    # In autocommit the row lock would end with its statement, before the write that it is for.
     require_transaction(connections[using], lease_model())
     limit = None if within is None else seconds(within, name="within")
+    # A timeout inside a TestCase would end the connection of the whole test.
     if is_of_testcase(connections[using]):
         limit = math.inf
     if not store_of(using).guard(valid_key(key), valid_token(token), within=limit):

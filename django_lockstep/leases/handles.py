@@ -181,6 +181,7 @@ class LeaseHandle:
     def _watch(self, *, beats: bool) -> None:
         if self._heartbeat is not None and beats != self._heartbeat.beats:
             self.stop_heartbeat()
+        # In a TestCase's transaction the heartbeat's own connection could not see the lease.
         if self._heartbeat is None and not connections[self.using].in_atomic_block:
             self._heartbeat = Heartbeat(self, beats=beats)
             self._beats = beats
@@ -215,6 +216,7 @@ class LeaseHandle:
         self.check()
         with self._lock:
             self._depth += 1
+        # A new tuple: tasks that were started earlier keep their own view.
         _held.set((*_held.get(), self))
         return self
 

@@ -96,6 +96,7 @@ class Heartbeat:
             return True
         try:
             handle.refresh()
+        # refresh() has already marked the lease as lost and called on_lost.
         except LeaseLost:
             _set(self._stopped, self._moved)
         except Exception:

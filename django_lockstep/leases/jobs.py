@@ -71,7 +71,10 @@ class Job:
             self._unrelated = children()
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - the user's own
-                    self._command, start_new_session=True, env={**os.environ, **environment}
+                    # A session of its own: Ctrl-C in the terminal reaches it once, through us.
+                    self._command,
+                    start_new_session=True,
+                    env={**os.environ, **environment},
                 )
             except FileNotFoundError:
                 return _NOT_FOUND

@@ -64,6 +64,7 @@ class LeaseQuerySet(models.QuerySet[Any]):
 
         Holders learn of it with their next refresh or guard; their work may still be running.
         """
+        # Released and expired at once: the holder's token fails from now on, and the next claim need not wait.
         return self.held().update(expires_at=Now(), released_at=Now())
 
     def ended(self, older_than: Duration) -> LeaseQuerySet:

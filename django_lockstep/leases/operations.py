@@ -53,14 +53,18 @@ _CHECK_SESSION = """
 
 # Functions, because their statements are planned once a session, also behind a connection pooler and for clients
 # without prepared statements. The prefix p_ keeps parameters apart from columns. The first column of the result is NULL
-# where the session's settings did not fit and nothing was done. An expired lease is locked before it is taken, and
-# skipped where another transaction has locked it: a guard, or another claim. A refusal only reads: no row lock, no
-# transaction id, no WAL. Time is clock_timestamp() throughout, because now() stands still in a transaction. No row can
-# be deleted between the first statement and the second, because it is locked; the loop repeats where a row was inserted
-# or purged between the others. A claim that sees an expired lease which is then taken before the row is locked has
-# locked another holder's row: no refresh, release or guard could pass. The end of the statement releases that lock, but
-# not in a transaction that goes on, such as that of the first in the queue (which has no limit): there the end of a
-# subtransaction releases it. A claim that yields takes no lease while the first in the queue holds the turn lock.
+# where the session's settings did not fit and nothing was done.
+#
+# An expired lease is locked before it is taken, and skipped where another transaction has locked it: a guard, or
+# another claim. A refusal only reads: no row lock, no transaction id, no WAL. Time is clock_timestamp() throughout,
+# because now() stands still in a transaction. No row can be deleted between the first statement and the second, because
+# it is locked; the loop repeats where a row was inserted or purged between the others.
+#
+# A claim that sees an expired lease which is then taken before the row is locked has locked another holder's row: no
+# refresh, release or guard could pass. The end of the statement releases that lock, but not in a transaction that goes
+# on, such as that of the first in the queue (which has no limit): there the end of a subtransaction releases it.
+#
+# A claim that yields takes no lease while the first in the queue holds the turn lock.
 _TAKE = """
             SELECT id INTO free_id FROM {table}
                 WHERE key = p_key AND expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED;
@@ -189,6 +193,7 @@ class LeaseStorage(_ForTable):
 class LeaseFunctions(_ForTable):
     """Create or replace the functions that acquire and release. PostgreSQL only; reversible."""
 
+    # Dropped before they are created: CREATE OR REPLACE cannot change a function's parameters.
     _backwards = ("DROP FUNCTION IF EXISTS {acquire}", "DROP FUNCTION IF EXISTS {release}")
     _forwards = (*_backwards, _ACQUIRE, _RELEASE)
 

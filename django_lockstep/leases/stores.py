@@ -147,6 +147,7 @@ def _run(using: str, operation: Callable[[Store], R]) -> R:
         is_same = connection.connection is not None and connection.connection is session
         # Inside a TestCase's transaction the connection must stay open; the test still owns it.
         if not connection.in_atomic_block and not (is_same and connection.is_usable()):
+            # Closed, so that the next attempt gets a new connection instead of a broken one.
             connection.close()
         named = _named(error)
         if named is error:
@@ -181,6 +182,7 @@ def acquire(using: str, claim: Claim, *, wait: float) -> Answer:
     until the wait is over, also across a restart of the server. Raises the error of the last attempt to reach the
     database.
     """
+    # The process's clock: it bounds this process's wait. What has expired, only the database's clock decides.
     deadline = time.monotonic() + (wait if lease_waits() else 0.0)
     answer = _retry_until(using, lambda store: _attempt(store, claim, yields_to_queue=wait > 0), until=deadline)
     while not isinstance(answer, Grant) and (left := deadline - time.monotonic()) > 0:

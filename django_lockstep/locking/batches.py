@@ -74,6 +74,7 @@ def _in_one_statement(model: type[models.Model], changes: list[Any], *, using: s
         f"{name} = CASE WHEN wanted.{flag} THEN wanted.{name} ELSE target.{name} END"
         for name, flag in zip(columns, given, strict=True)
     ]
+    # Casts give each column of VALUES its type, also where every value is NULL.
     casts = [f"%s::{place_type(field, connection)}" for field in (pk, version, *fields)]
     casts += ["%s::boolean"] * len(fields)
     sql = _STATEMENT.format(
@@ -87,6 +88,7 @@ def _in_one_statement(model: type[models.Model], changes: list[Any], *, using: s
     params: list[Any] = []
     for key, seen, values in changes:
         prepared = [field.get_db_prep_save(values.get(field.attname), connection) for field in fields]
+        # A flag for each column: a change that omits a column keeps the row's value, which None could not express.
         params += [pk.get_db_prep_save(key, connection), seen, *prepared, *(name in values for name in attnames)]
     with connection.cursor() as cursor:
         cursor.execute(sql, params)

@@ -232,6 +232,7 @@ def _cursor(connection: BaseDatabaseWrapper) -> PreparingCursor:
     cursor = _cursors.get(connection)
     if cursor is None or cursor.connection is not connection.connection or cursor.closed:
         cursor = _cursors[connection] = PreparingCursor(connection.connection)
+    # The time zone can change with the active settings, as in tests, while the cursor is reused.
     if cursor.timezone != connection.timezone:
         cursor.load_times_in(connection.timezone)
     return cursor

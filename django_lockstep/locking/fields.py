@@ -119,6 +119,7 @@ class VersionField(_Counter):
         """
         version = getattr(model_instance, self.attname)
         if not add:
+            # A literal for a guarded save, whose WHERE has the old version; F() where nothing compares it.
             return version + 1 if getattr(model_instance, "_guards_version", False) else models.F(self.attname) + 1
         if self.start == "clock":
             return Microseconds()  # ignores a version set by hand: it belongs to an earlier row with this key

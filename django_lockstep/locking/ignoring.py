@@ -27,6 +27,7 @@ def ignore_versions(*named: type[models.Model]) -> Iterator[None]:
     """
     if not named:
         raise TypeError("ignore_versions() needs the models whose versions are to be ignored")
+    # A context variable, not a global: other threads and tasks keep their checks.
     token = _ignored.set(_ignored.get(frozenset()) | frozenset(named))
     try:
         yield

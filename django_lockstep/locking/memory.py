@@ -184,6 +184,7 @@ def note_write(instance: models.Model, using: str, attnames: Iterable[str] = ())
     """
     last: _Write | None = last_write(instance)
     outcome = current_outcome(using)
+    # In autocommit the write is final, so there is nothing to restore.
     if outcome is None:
         return
     values = {name: vars(instance)[name] for name in attnames if name in vars(instance)}

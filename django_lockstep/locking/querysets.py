@@ -101,6 +101,7 @@ class VersionedQuerySet(models.QuerySet[M]):
         if not options.get("update_conflicts") or not names or not self._raises_versions(names):
             return super().bulk_create(objs, *args, **options)
         version = version_field(self.model)
+        # Django then writes the version column too; the wrapper below turns its value into an increment.
         options["update_fields"] = list(dict.fromkeys([*names, version.name]))
         with connections[self._alias].execute_wrapper(_UpsertCounter(self.model, self._alias)):
             return super().bulk_create(objs, *args, **options)
@@ -190,4 +191,4 @@ def _version(version: int) -> int:
 
 
 VersionedManager = models.Manager.from_queryset(VersionedQuerySet, "VersionedManager")
-"""The manager of versioned models; a project's own begins with ``VersionedManager`` or ``VersionedQuerySet``."""
+"""The manager of versioned models; a project's own manager derives from it or from ``VersionedQuerySet``."""

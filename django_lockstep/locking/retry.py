@@ -177,6 +177,7 @@ class _RetryState:
         elapsed = time.monotonic() - self.begun
         bound = min(self.policy.wait_max, self.policy.wait_initial * 2 ** min(self.attempt - 1, 62))
         wait = random.uniform(0, bound) if retry_waits() else 0.0  # noqa: S311 - jitter is no secret
+        # An attempt that would start after the timeout is not waited for.
         late = self.policy.timeout is not None and elapsed + wait >= self.policy.timeout
         if late or self.attempt >= self.policy.attempts:
             raise self._exhausted(error, elapsed=elapsed) from error
@@ -246,8 +247,8 @@ def retry_on_conflict(
     False`` removes the pauses in tests.
 
     Raises `RetriesExhausted` with the last error as ``__cause__``; ``TransactionManagementError`` inside an open
-    ``atomic()`` (on ``using``, or on any database), where a repetition could not start afresh; ``ValueError`` for
-    attempts below one.
+    ``atomic()`` (on ``using``, or on any database), where a repetition would see the same snapshot and locks;
+    ``ValueError`` for attempts below one.
     """
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
         raise ValueError(f"attempts must be a positive integer, not {attempts!r}")

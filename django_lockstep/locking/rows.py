@@ -71,6 +71,8 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
     options["using"] = options.get("using") or router.db_for_write(type(target), instance=target)
     with _locking(type(target)._base_manager.all(), target.pk, **options) as rows:
         try:
+            # Read by the locking query itself: a read before the lock could be stale, one after it would cost a round
+            # trip.
             target.refresh_from_db(using=rows.db, from_queryset=rows)
         except ObjectDoesNotExist:
             _require_all(type(target), {target.pk})
@@ -122,6 +124,7 @@ def lock_rows(
     with _locking(queryset, sorted(wanted), skip_locked=skip_locked, **options) as rows:
         # ORDER BY makes the server lock in this order; without it, two overlapping calls could deadlock.
         locked = list(rows.filter(pk__in=wanted).order_by("pk"))
+    # With skip_locked a missing row may just be locked by another transaction.
     if not skip_locked:
         _require_all(queryset.model, wanted - {row.pk for row in locked})
     return locked
@@ -158,6 +161,7 @@ def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> 
     """Raise ``TransactionManagementError`` unless a transaction is open on the database of the lock."""
     if connection.in_atomic_block:
         return
+    # The common mistake with several databases is atomic() on the default one, so the error names it.
     elsewhere = [other.alias for other in connections.all(initialized_only=True) if other.in_atomic_block]
     hint = f" atomic() is open on {', '.join(map(repr, elsewhere))} only." if elsewhere else ""
     raise TransactionManagementError(

@@ -106,6 +106,7 @@ class AddVersionGuard(RowTrigger):
         if version.model is not model:
             return ""
         column = schema_editor.connection.ops.quote_name(str(version.column))
+        # In the WHEN clause: for a writer that raised the version itself, the function is not even called.
         return f"WHEN (OLD.{column} >= NEW.{column})"
 
     def body(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
@@ -115,6 +116,7 @@ class AddVersionGuard(RowTrigger):
         column, owner = quote(str(version.column)), version.model
         if owner is model:
             names = sorted(quote(str(field.column)) for field in uncounted_fields(model) if field.model is model)
+            # Copied into OLD first, so that the row comparison below ignores the uncounted columns.
             left_out = "".join(f"OLD.{name} := NEW.{name}; " for name in names)
             return f"{left_out}IF NEW *<> OLD THEN NEW.{column} := OLD.{column} + 1; END IF; RETURN NEW;"
         link = model._meta.get_ancestor_link(owner)

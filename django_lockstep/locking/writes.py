@@ -100,6 +100,7 @@ def write_if(model: type[models.Model], pk: object, values: dict[str, Any], *, s
 def _lock_earlier(model: type[models.Model], pk: object, others: list[type[models.Model]], *, using: str) -> None:
     """Lock the rows that ``save()`` writes before the version's: in the opposite order the two would deadlock."""
     order = tables_of(model)
+    # The strength of the UPDATE that follows, so that referring rows can still be inserted.
     no_key = connections[using].features.has_select_for_no_key_update
     for owner in order[: order.index(version_field(model).model)]:
         if owner in others:
@@ -109,8 +110,8 @@ def _lock_earlier(model: type[models.Model], pk: object, others: list[type[model
 def row_of(model: type[models.Model], pk: object, *, using: str) -> models.QuerySet[Any]:
     """Return the row with this key in the table that holds the version, also for a model that inherits it.
 
-    An ``update()`` of a child's query set writes its parent's row by the key alone, so that a guard on the version has
-    to stand in a query set of the parent.
+    An ``update()`` of a child's query set writes its parent's row by the key alone, so the comparison of versions must
+    be in a query set of the parent.
     """
     return _rows(model, version_field(model).model, pk, using=using)
 
@@ -120,8 +121,8 @@ def _by_table(
 ) -> list[tuple[type[models.Model], dict[str, Any]]]:
     """Split the changes by the model whose table holds them: the version's table, then the others as ``save()`` goes.
 
-    ``update()`` of a model that inherits from another table writes the parent's row by its key alone; the guard has to
-    stand in the UPDATE of the version's own table.
+    ``update()`` of a model that inherits from another table writes the parent's row by its key alone; the comparison
+    must be in the UPDATE of the version's own table.
     """
     order = [first, *(owner for owner in tables_of(model) if owner is not first)]
     tables: dict[type[models.Model], dict[str, Any]] = {owner: {} for owner in order}
@@ -145,6 +146,7 @@ def _rows(
 @contextmanager
 def version_kept(using: str) -> Iterator[None]:
     """Turn off the version guards of inherited tables in the block: this writer raises the version itself."""
+    # Only PostgreSQL has triggers of ours that would count this write twice.
     if connections[using].vendor != "postgresql":
         yield
         return

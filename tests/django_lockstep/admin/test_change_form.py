@@ -81,7 +81,7 @@ class TestConflict:
         response = admin_client.post(url(seat), fill(page, guest="Bob"))
         text = text_of(response)
         assert response.status_code == 409
-        assert "When you opened it (version 1) Theirs, now saved (version 2) Mine" in text
+        assert "When you opened it (version 1) Theirs (saved) (version 2) Mine" in text
         assert "Guest Please choose Ada Eve Bob" in text
         assert (stored(seat).guest, LogEntry.objects.count(), messages_of(admin_client, response)) == ("Eve", 0, [])
 

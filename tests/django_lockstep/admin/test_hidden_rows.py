@@ -18,7 +18,7 @@ from tests.testapps.shop.models import Order, Seat, UuidSeat
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.admin.urls")]
 
 LIST = "/admin/shop/seat/"
-PERHAPS = "It may have been deleted."
+PERHAPS = "Perhaps it was deleted?"
 
 
 def get_own_seats(self: SeatAdmin, request: HttpRequest) -> QuerySet[Any]:

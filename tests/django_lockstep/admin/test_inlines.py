@@ -107,7 +107,7 @@ def test_a_row_without_its_token_is_refused(admin_client: Client, seat: Seat, or
     data = fill(admin_client.get(url(seat)), order_set__0___seen=token, order_set__0__dish="broth")
     response = admin_client.post(url(seat), data)
     assert response.status_code == 200
-    assert "did not say which version" in text_of(response)
+    assert "did not contain the version" in text_of(response)
     assert dishes()[0] == ("soup", 1)
 
 

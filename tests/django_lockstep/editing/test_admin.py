@@ -34,8 +34,8 @@ def test_who_comes_later_sees_it_read_only(ada: Person, bob: Person, article: Ar
     ada.opens(article)
     page = bob.opens(article)
     text = page.content.decode()
-    assert "<strong>ada</strong> is editing since" in text
-    assert "Ask them to finish, and open this page again." in text
+    assert "<strong>ada</strong> has been editing since" in text
+    assert "Ask them to finish, then reload this page." in text
     assert 'name="title"' not in text
     assert 'name="_save"' not in text
     assert "deletelink" not in text
@@ -50,7 +50,7 @@ def test_a_save_without_a_check_out_is_refused(ada: Person, bob: Person, article
     assert (answer.status_code, fresh(article).title) == (423, "Old")
     text = answer.content.decode()
     assert 'value="Bob&#x27;s"' in text
-    assert "<strong>ada</strong> is editing since" in text
+    assert "<strong>ada</strong> has been editing since" in text
 
 
 def test_a_late_save_is_refused_keeps_the_text_and_can_be_repeated(ada: Person, article: Article) -> None:
@@ -108,7 +108,7 @@ def test_taking_over_needs_the_permission(ada: Person, bob: Person, article: Art
 
 def test_the_second_tab_of_one_person_can_go_on(ada: Person, article: Article) -> None:
     first = ada.opens(article)
-    assert "You have this open in another tab" in ada.opens(article).content.decode()
+    assert "You have had this open in another tab" in ada.opens(article).content.decode()
     ada.client.post(change(article), {"_take_over": "1"})
     second = ada.opens(article)
     assert ada.saves(first, article, title="First").status_code in (409, 423)
@@ -118,7 +118,7 @@ def test_the_second_tab_of_one_person_can_go_on(ada: Person, article: Article) -
 def test_what_ones_own_editing_needs_unchanged_says_so(ada: Person, article: Article) -> None:
     ada.opens(article)
     text = ada.opens(article.author).content.decode()
-    assert f"You are editing press.article:{article.pk} since" in text
+    assert f"You have been editing press.article:{article.pk} since" in text
     assert "data-other-tab" not in text
 
 

@@ -43,7 +43,7 @@ def test_two_people_and_one_who_takes_over(logged_in: Enter, article: Article) -
     ada.get_by_label("Title").fill("What Ada typed")
 
     chief.goto(change(article))
-    expect(chief.locator("#edit-lock")).to_contain_text("ada is editing since")
+    expect(chief.locator("#edit-lock")).to_contain_text("ada has been editing since")
     expect(chief.get_by_role("button", name="Save", exact=True)).to_have_count(0)
     chief.get_by_role("button", name="Take over").click()
     expect(chief.locator("#edit-lock")).to_contain_text("Checked out by you until")
@@ -91,7 +91,7 @@ def test_another_tab_of_the_same_person_is_told_and_can_go_on(logged_in: Enter, 
     first.goto(change(article))
     second = first.context.new_page()
     second.goto(change(article))
-    expect(second.locator("#edit-lock")).to_contain_text("You have this open in another tab")
+    expect(second.locator("#edit-lock")).to_contain_text("You have had this open in another tab")
     second.get_by_role("button", name="Continue here").click()
     expect(second.locator("#edit-lock")).to_contain_text("Checked out by you until")
 
@@ -112,7 +112,7 @@ def test_the_page_extends_while_the_person_is_active_and_only_then(logged_in: En
     assert sent == []
     ada.clock.fast_forward(40 * 60_000)
     ada.clock.run_for(61_000)
-    expect(ada.locator("#edit-lock")).to_contain_text("You were away")
+    expect(ada.locator("#edit-lock")).to_contain_text("You were inactive")
     assert sent == []
 
 

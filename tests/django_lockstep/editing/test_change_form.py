@@ -112,7 +112,7 @@ def by_code(author: Author, page: str = "change", field: str = "code") -> str:
 def test_a_popup_that_names_the_record_by_another_field_checks_it_out(ada: Person, bob: Person, poet: Author) -> None:
     page = ada.client.get(by_code(poet))
     assert f"/admin/press/author/{poet.pk}/edit-lock/" in page.content.decode()
-    assert "<strong>ada</strong> is editing since" in bob.client.get(by_code(poet)).content.decode()
+    assert "<strong>ada</strong> has been editing since" in bob.client.get(by_code(poet)).content.decode()
     data = {**filled(page), "name": "New", "_popup": "1", "_to_field": "code"}
     answer = ada.client.post(by_code(poet), data)
     assert (answer.status_code, fresh(poet).name, held()) == (200, "New", set())
@@ -213,7 +213,7 @@ def test_so_is_the_template_that_the_class_names(
     assert_both_are_there(ada.opens(article))
     text = bob.opens(article).content.decode()
     assert "Mind the house style." in text
-    assert "<strong>ada</strong> is editing since" in text
+    assert "<strong>ada</strong> has been editing since" in text
     assert "Mind the house style." in bob.client.get("/admin/press/article/add/").content.decode()
 
 
@@ -239,7 +239,7 @@ def test_so_is_the_template_of_unfold(ada: Person, bob: Person, article: Article
     text = page.content.decode()
     assert "unfold" in text
     assert f'name="_edit_token" value="{page.context["edit_lock"]["token"]}"' in text
-    assert "<strong>ada</strong> is editing since" in bob.opens(article).content.decode()
+    assert "<strong>ada</strong> has been editing since" in bob.opens(article).content.decode()
     assert ada.saves(page, article, title="New").status_code == 302
 
 

@@ -104,7 +104,7 @@ def test_the_same_person_without_the_token_is_somebody_else_where_that_is_requir
 
 def test_what_is_needed_unchanged_is_written_by_nobody(ada: Any, article: Article, author: Author) -> None:
     check_out(article, ada)
-    with writing(ada), pytest.raises(EditLocked, match="locked, as press.article:.* refers to it, by ada"):
+    with writing(ada), pytest.raises(EditLocked, match="locked because press.article:.* refers to it, by ada"):
         author.save()
 
 

@@ -256,7 +256,7 @@ def test_a_release_by_force_wants_a_yes(manage: Callable[..., str]) -> None:
         manage("leases", "--release", "k")
     assert caught.value.returncode == 2
     handle.refresh()
-    assert "was taken from ada" in manage("leases", "--release", "k", "--yes")
+    assert "it was held by ada" in manage("leases", "--release", "k", "--yes")
     with pytest.raises(CommandError, match="Lease 'k' is not held"):
         manage("leases", "--release", "k", "--yes")
     assert handle.release() is False
