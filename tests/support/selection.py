@@ -13,7 +13,7 @@ PLACES = {
     "installed": ("tests/installed/",),
     # Starts, kills and waits for processes or servers of its own.
     "process": (
-        "tests/accounts/api/test_readme.py",
+        "tests/accounts/api/test_curl.py",
         "tests/accounts/contrib/queued/test_queued.py::test_a_consumer_that_dies",
         "tests/accounts/races/test_remains.py",
         "tests/accounts/races/test_run.py",
