@@ -5,6 +5,9 @@ import sys
 from pathlib import Path
 
 import django
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bank.settings")
@@ -27,5 +30,16 @@ intersphinx_mapping = {
     "python": ("https://docs.python.org/3", None),
     "django": ("https://docs.djangoproject.com/en/stable/", "https://docs.djangoproject.com/en/stable/_objects/"),
 }
-# ``type`` in a signature is Python's, whatever attributes of that name there are.
-suppress_warnings = ["ref.python"]
+html_show_copyright = False
+
+
+def _keep_builtins(app: Sphinx, doctree: nodes.document) -> None:
+    """Keep ``type`` in a signature from linking to an attribute of that name."""
+    for reference in doctree.findall(pending_xref):
+        if reference.get("reftarget") == "type":
+            del reference["refspecific"]  # Sphinx asks whether it is there
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what is not configuration."""
+    app.connect("doctree-read", _keep_builtins)
