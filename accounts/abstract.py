@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE
 from accounts.checks import account_checks, check_append_only
 from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
+from accounts.opening import OpeningBalanceField
 from django_lockstep.locking.checks import ChecksTable
 from django_lockstep.locking.memory import take_over
 from django_lockstep.locking.versions import VersionedModel
@@ -48,6 +49,11 @@ class AbstractBaseAccount(VersionedModel):
     )
     balance = money(default=Decimal("0.00"), verbose_name=_("balance"))
     overdraft_limit = money(default=Decimal("0.00"), verbose_name=_("overdraft limit"))
+    opening_balance = OpeningBalanceField(
+        _("opening balance"), max_digits=MAX_DIGITS, decimal_places=PLACES, null=True, editable=False
+    )
+    # Counted by every UPDATE that books, so that entries that are gone are missed; the version also counts others.
+    entry_count = models.PositiveBigIntegerField(_("number of entries"), default=0, db_default=0, editable=False)
     created_at = models.DateTimeField(_("created at"), db_default=Now(), editable=False)
     updated_at = models.DateTimeField(_("updated at"), auto_now=True)
 

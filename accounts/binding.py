@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist
 from django.db import connections, router
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
+from django.utils import timezone
 
 from accounts.amounts import parse_amount
 from accounts.engine import EngineName, has_counterpart, use_engine
@@ -56,6 +57,8 @@ class Strategy:
     """What in the SQL keeps concurrent changes apart."""
     safe: ClassVar[bool] = True
     """Whether it claims to lose no update."""
+    needs_all_writers: ClassVar[bool] = False
+    """Whether that holds only while every writer of an account uses it, because the others do not meet its lock."""
 
     def __post_init__(self) -> None:
         if self.account_model is not None and parents_of(self.account_model):
@@ -136,9 +139,14 @@ class Strategy:
         """Whether the database has ``FOR NO KEY UPDATE``, which lets rows that refer to the account be inserted."""
         return connections[self.alias].features.has_select_for_no_key_update
 
+    @property
+    def booking(self) -> dict[str, Any]:
+        """What an UPDATE that books writes beside balance and version: one entry more, and when."""
+        return {"entry_count": F("entry_count") + 1, "updated_at": timezone.now()}
+
     def booked(self, account: AbstractAccount, amount: Decimal, *, balance: Decimal) -> AbstractAccount:
-        """Write the entry of a change whose UPDATE has raised the version by one; return the account as written."""
-        account.balance, account.version = balance, account.version + 1
+        """Write the entry of a change whose UPDATE has raised version and count by one; return the account."""
+        account.balance, account.version, account.entry_count = balance, account.version + 1, account.entry_count + 1
         account.record(amount, using=self.alias)
         return account
 

@@ -46,7 +46,11 @@ def twin_of(model: type[models.Model]) -> type[models.Model]:
         ) from error
     version = version_field(model)
     owner = version.model
-    copied = (owner._meta.pk, *map(owner._meta.get_field, ("balance", "overdraft_limit")), *auto_now_fields(owner))
+    copied = (
+        owner._meta.pk,
+        *map(owner._meta.get_field, ("balance", "overdraft_limit", "entry_count")),
+        *auto_now_fields(owner),
+    )
     # A registry of its own: for the project's migrations, commands and relations there is no second model.
     meta = {"apps": Apps(), "app_label": owner._meta.app_label, "db_table": owner._meta.db_table, "managed": False}
     members: dict[str, Any] = {field.name: field.clone() for field in copied if isinstance(field, models.Field)}

@@ -64,7 +64,7 @@ class AbstractAccount(AbstractBaseAccount):
                 # FOR NO KEY UPDATE: rows that refer to this one may be inserted meanwhile.
                 account = cls.rows(using).select_for_update(**row_lock(cls, using=using, nowait=nowait)).get(pk=pk)
             if not account.already_done(amount, key, using=using):
-                account.balance = account.balance_after(amount)
+                account.balance, account.entry_count = account.balance_after(amount), account.entry_count + 1
                 account.save(using=using)  # also raises the version, for those who hold the account optimistically
                 account.record(amount, idempotency_key=key, using=using)
         return account
@@ -92,6 +92,7 @@ class AbstractAccount(AbstractBaseAccount):
                 account = cls.rows(using).select_for_update(**row_lock(cls, using=using, nowait=nowait)).get(pk=pk)
             if not account.already_done(-amount, key, using=using):
                 account.balance = account.balance_after(-amount)  # the check: raises InsufficientFunds
+                account.entry_count += 1
                 account.save(using=using)
                 account.record(-amount, idempotency_key=key, using=using)
         return account
@@ -122,6 +123,7 @@ class AbstractAccount(AbstractBaseAccount):
                 transfer = uuid.uuid4()
                 for account, change, used in ((source, -amount, key), (target, amount, None)):
                     account.balance = account.balance_after(change)  # the check: raises InsufficientFunds
+                    account.entry_count += 1
                     account.save(using=using)
                     account.record(change, idempotency_key=used, transfer=transfer, using=using)
         return source, target
@@ -144,11 +146,11 @@ class AbstractAccount(AbstractBaseAccount):
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
             if self.already_done(amount, key, using=using):
                 return True
-            seen, balance, now = seen_version(self), self.balance_after(amount), timezone.now()
-            unchanged = self.own_row(using=using).filter(version=seen)
-            if not unchanged.update(balance=balance, version=seen + 1, updated_at=now):
+            seen, balance, count, now = seen_version(self), self.balance_after(amount), self.entry_count, timezone.now()
+            written = {"balance": balance, "version": seen + 1, "entry_count": count + 1, "updated_at": now}
+            if not self.own_row(using=using).filter(version=seen).update(**written):
                 return self.lost_to_another_writer(using=using)
-            self.accept_written(balance=balance, version=seen + 1, updated_at=now, using=using)
+            self.accept_written(**written, using=using)
             self.record(amount, idempotency_key=key, using=using)
         return True
 
@@ -159,14 +161,14 @@ class AbstractAccount(AbstractBaseAccount):
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
             if self.already_done(-amount, key, using=using):
                 return True
-            seen, now = seen_version(self), timezone.now()
+            seen, count, now = seen_version(self), self.entry_count, timezone.now()
             if not self.covers(amount) and self.is_outdated(using=using):
                 return False
             balance = self.balance_after(-amount)  # the check: raises InsufficientFunds
-            unchanged = self.own_row(using=using).filter(version=seen)
-            if not unchanged.update(balance=balance, version=seen + 1, updated_at=now):
+            written = {"balance": balance, "version": seen + 1, "entry_count": count + 1, "updated_at": now}
+            if not self.own_row(using=using).filter(version=seen).update(**written):
                 return self.lost_to_another_writer(using=using)
-            self.accept_written(balance=balance, version=seen + 1, updated_at=now, using=using)
+            self.accept_written(**written, using=using)
             self.record(-amount, idempotency_key=key, using=using)
         return True
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from django.db import NotSupportedError, connections, transaction
 from django.db.models import F
-from django.utils import timezone
 
 from accounts.amounts import TOO_LARGE
 from accounts.binding import Strategy
@@ -49,7 +48,7 @@ class Naive(Strategy):
         """Read, then overwrite."""
         account = self.accounts.get(pk=pk)
         balance = account.balance_after(amount)
-        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, updated_at=timezone.now())
+        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.booking)
         return self.booked(account, amount, balance=balance)
 
     def move(self, amounts: Mapping[Any, Decimal]) -> None:
@@ -99,7 +98,7 @@ class Pessimistic(Strategy):
     def _locked_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         account = self.accounts.select_for_update(no_key=self.no_key).get(pk=pk)
         balance = account.balance_after(amount)
-        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, updated_at=timezone.now())
+        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.booking)
         return self.booked(account, amount, balance=balance)
 
 
@@ -127,7 +126,7 @@ class PessimisticNowait(Strategy):
     def _locked_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         account = self.accounts.select_for_update(no_key=self.no_key, nowait=True).get(pk=pk)
         balance = account.balance_after(amount)
-        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, updated_at=timezone.now())
+        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.booking)
         return self.booked(account, amount, balance=balance)
 
 
@@ -156,7 +155,7 @@ class Optimistic(Strategy):
         account = self.accounts.get(pk=pk)
         balance = account.balance_after(amount)
         unchanged = self.accounts.filter(pk=pk, version=account.version)
-        if not unchanged.update(balance=balance, version=account.version + 1, updated_at=timezone.now()):
+        if not unchanged.update(balance=balance, version=account.version + 1, **self.booking):
             raise StaleVersionError(model=self.model, pk=pk, expected=account.version)
         return self.booked(account, amount, balance=balance)
 
@@ -178,7 +177,7 @@ class Adaptive(Pessimistic):
             account = self.accounts.get(pk=pk)
             balance = account.balance_after(amount)
             unchanged = self.accounts.filter(pk=pk, version=account.version)
-            if unchanged.update(balance=balance, version=account.version + 1, updated_at=timezone.now()):
+            if unchanged.update(balance=balance, version=account.version + 1, **self.booking):
                 contention.note(row, conflict=False)
                 return self.booked(account, amount, balance=balance)
         contention.note(row, conflict=True)
@@ -208,7 +207,7 @@ class DjangoConcurrency(Strategy):
 
     def _save(self, pk: object, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
-        account.balance = account.balance_after(amount)
+        account.balance, account.entry_count = account.balance_after(amount), account.entry_count + 1
         save_with_django_concurrency(account, using=self.alias)
         account.record(amount, using=self.alias)
         return account
@@ -241,7 +240,7 @@ class ConditionalUpdate(Strategy):
             allowed = self.accounts.filter(pk=pk, balance__gte=-amount - F("overdraft_limit"))
         else:
             allowed = self.accounts.filter(pk=pk, balance__lt=TOO_LARGE - amount)
-        changed = allowed.update(balance=F("balance") + amount, version=F("version") + 1, updated_at=timezone.now())
+        changed = allowed.update(balance=F("balance") + amount, version=F("version") + 1, **self.booking)
         account = self.accounts.get(pk=pk)
         if not changed:
             account.balance_after(amount)  # raises, saying what is not allowed
@@ -284,6 +283,7 @@ class Advisory(Naive):
     summary = "Takes a transaction-level advisory lock on the account's key before it reads the balance."
     guarantee = "pg_advisory_xact_lock: held until COMMIT, but only those wait who take the same lock."
     safe = True
+    needs_all_writers = True
 
     @compiled_by("accounts.engine.compiled.strategies.advisory")
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:

@@ -113,7 +113,7 @@ def _one_by_one(accounts: Mapping[Any, Any], decided: Decided, using: str) -> No
     """Take the project's own steps for each change."""
     for change, outcome in decided:
         account = accounts[change.account]
-        account.balance = outcome.balance_after
+        account.balance, account.entry_count = outcome.balance_after, account.entry_count + 1
         account.save(using=using)
         account.record(change.amount, using=using, idempotency_key=change.idempotency_key, transfer=change.transfer)
 
@@ -131,7 +131,9 @@ def _overwrite(account: Any, outcome: Applied, using: str) -> None:
     model = type(account)
     # The version says once more what the lock is for: on databases without row locks nothing else would.
     rows = model._base_manager.using(using).filter(pk=account.pk, version=account.version)
-    if not rows.update(**touched(model), balance=outcome.balance_after, version=outcome.version_after):
+    count = account.entry_count + outcome.version_after - account.version
+    changes = {"balance": outcome.balance_after, "version": outcome.version_after, "entry_count": count}
+    if not rows.update(**touched(model), **changes):
         raise StaleVersionError(model=model, pk=account.pk, expected=account.version, target=account)
 
 

@@ -73,6 +73,25 @@ def transfer_race(name: str, strategy: Strategy, *, text: str = "", **expected: 
     )
 
 
+def mixed_race(strategy: Strategy, other: Strategy) -> Race:
+    """Return one deposit by either strategy into the same account."""
+
+    def set_up() -> Any:
+        contention.forget()  # what one schedule taught would change the next
+        return one_account()
+
+    kept = "; both are kept" if not strategy.needs_all_writers else ", whose deposit may be overwritten"
+    return pair(
+        f"mixed:{strategy.name}",
+        f"Two deposits into one account, by {strategy.name} and by {other.name}{kept}.",
+        actor=[lambda pk: strategy.deposit(pk, 10) and None, lambda pk: other.deposit(pk, 10) and None],
+        set_up=set_up,
+        invariant_of=lambda number: lambda pk: accounts(pk).get().balance == 100 + 10 * number,
+        observe=balances,
+        holds=not strategy.needs_all_writers,
+    )
+
+
 def unordered_transfer(source: int, target: int) -> Callable[[list[Any]], None]:
     """Return a transfer that updates both rows, the source's first."""
 
@@ -96,6 +115,8 @@ def races() -> Iterator[Race]:
     for story in STORIES.values():
         for strategy in (*plain.values(), *compiled):
             yield story_race(story, strategy)
+    for name in ("optimistic", "adaptive", "django_concurrency", "conditional_update", "serializable", "advisory"):
+        yield mixed_race(plain[name], plain["pessimistic"])
     for name, strategy in plain.items():
         if name == "pessimistic_nowait":
             continue  # nothing new, and two that try again have ten times the schedules

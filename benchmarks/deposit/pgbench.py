@@ -21,7 +21,7 @@ from bank.embedded import binaries
 from benchmarks.contest import Cell
 from benchmarks.cpu import server_seconds
 from benchmarks.deposit.books import AMOUNT, check, open_books
-from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UPDATE, WRITE, filled
+from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UNCOUNTED, UPDATE, WRITE, filled
 from benchmarks.figures import Sample, measured
 from django_lockstep.lab.simulator.tally import Tally
 
@@ -99,6 +99,7 @@ class Pgbench:
 SCRIPTS = (
     Pgbench(name="pgbench:update", lines=(UPDATE,), with_entries=False),
     Pgbench(name="pgbench:one-statement", lines=(ONE_STATEMENT,)),
+    Pgbench(name="pgbench:uncounted", lines=(UNCOUNTED,)),
     Pgbench(name="pgbench:slots", lines=(ONE_STATEMENT,), slots=SLOTS),
     Pgbench(name="pgbench:lock", lines=("BEGIN", LOCK + " \\gset", WRITE, ENTRY, "COMMIT")),
     Pgbench(name="pgbench:batch", lines=(BATCH,), size=BATCH_SIZE),

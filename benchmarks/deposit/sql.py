@@ -11,11 +11,12 @@ from django.db import connection
 from accounts.amounts import TOO_LARGE
 from accounts.models import Account, Entry
 
-__all__ = ["BATCH", "ENTRY", "LOCK", "ONE_STATEMENT", "UPDATE", "WRITE", "filled"]
+__all__ = ["BATCH", "ENTRY", "LOCK", "ONE_STATEMENT", "UNCOUNTED", "UPDATE", "WRITE", "filled"]
 
 UPDATE = """
 UPDATE {account_table}
-SET balance = balance + {amount}::numeric, version = version + 1, updated_at = statement_timestamp()
+SET balance = balance + {amount}::numeric, version = version + 1, entry_count = entry_count + 1,
+    updated_at = statement_timestamp()
 WHERE id = {account}::bigint AND balance < {too_large}::numeric - {amount}::numeric
 RETURNING id, balance, version
 """
@@ -28,12 +29,14 @@ SELECT id, {{amount}}::numeric, balance, version FROM changed
 RETURNING balance_after, version_after, id
 """
 """The same with the entry: a deposit in one round trip, and the yardstick."""
+UNCOUNTED = ONE_STATEMENT.replace(" entry_count = entry_count + 1,", "")
+"""The same without counting the entry: what it costs that reconciliation finds entries that are gone."""
 
 LOCK = "SELECT balance, version FROM {account_table} WHERE id = {account}::bigint FOR NO KEY UPDATE"
 """First of three statements in a transaction."""
 WRITE = """
 UPDATE {account_table} SET balance = {balance}::numeric + {amount}::numeric, version = {version}::bigint + 1,
-updated_at = statement_timestamp() WHERE id = {account}::bigint
+entry_count = entry_count + 1, updated_at = statement_timestamp() WHERE id = {account}::bigint
 """
 """Second: the new balance, computed from what was read under the lock."""
 ENTRY = """
@@ -53,7 +56,7 @@ WITH given AS MATERIALIZED (
 ), changed AS (
   UPDATE {account_table} AS account
   SET balance = account.balance + sums.number * {amount}::numeric, version = account.version + sums.number,
-      updated_at = statement_timestamp()
+      entry_count = account.entry_count + sums.number, updated_at = statement_timestamp()
   FROM sums JOIN locked ON locked.id = sums.account_id WHERE account.id = locked.id
   RETURNING account.id, account.balance, account.version, sums.number
 )

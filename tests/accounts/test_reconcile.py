@@ -2,12 +2,17 @@
 
 import io
 import json
+import re
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core import serializers
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import Account, Entry
@@ -51,7 +56,8 @@ def test_an_entry_that_does_not_follow_is_printed(account: Account) -> None:
     code, out, _ = run(format="json")
     assert code == 1
     assert [json.loads(line) for line in out.splitlines()] == [
-        {"kind": "entry", "account": account.pk, "entry": forged.pk, "expected": "120.00", "found": "70.00"}
+        {"kind": "entry", "account": account.pk, "entry": forged.pk, "expected": "120.00", "found": "70.00"},
+        {"kind": "count", "account": account.pk, "entry": forged.pk, "expected": "1", "found": "2"},
     ]
 
 
@@ -62,7 +68,7 @@ def test_every_break_of_every_account_is_found_in_one_statement() -> None:
         Entry.objects.create(account=account, amount=Decimal(1), balance_after=Decimal(0), version_after=3)
     with CaptureQueriesContext(connection) as captured:
         breaks = list(chain_breaks(Account))
-    assert [found.kind for found in breaks] == ["entry", "balance"] * 5
+    assert [found.kind for found in breaks] == ["entry", "version", "balance", "count"] * 5
     assert len(captured) == 1
 
 
@@ -71,3 +77,165 @@ def test_a_model_that_is_no_account_is_wrong_usage(label: str) -> None:
     with pytest.raises(CommandError) as caught:
         run(model=label)
     assert caught.value.returncode == 2
+
+
+def past_the_models(sql: str, *params: Any) -> None:
+    """Change entries as the owner of the table can: with the trigger off that refuses it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("ALTER TABLE accounts_entry DISABLE TRIGGER USER")
+        cursor.execute(sql, params)
+        cursor.execute("ALTER TABLE accounts_entry ENABLE TRIGGER USER")
+
+
+@pytest.fixture
+def entries(account: Account) -> list[Entry]:
+    """Two pairs that come to nothing, so that the balances alone would not miss either."""
+    for amount in (50, -50, 20, -20):
+        Account.apply_many([(account.pk, amount)])
+        Account.objects.update(overdraft_limit=F("overdraft_limit") + 1)
+    return list(Entry.objects.all())
+
+
+def test_changed_terms_break_nothing(entries: list[Entry]) -> None:
+    assert Account.objects.get().version == 9
+    assert not list(chain_breaks(Account))
+
+
+@pytest.mark.parametrize(
+    ("gone", "kinds"),
+    [
+        ([0], {"opening", "count"}),
+        ([1], {"entry", "count"}),
+        ([3], {"balance", "count"}),
+        ([0, 1], {"count"}),
+        ([1, 2], {"entry", "count"}),
+        ([2, 3], {"count"}),
+        ([0, 1, 2, 3], {"count"}),
+    ],
+)
+def test_entries_that_are_gone_are_found(entries: list[Entry], gone: list[int], kinds: set[str]) -> None:
+    past_the_models("DELETE FROM accounts_entry WHERE id = ANY(%s)", [entries[index].pk for index in gone])
+    assert {found.kind for found in chain_breaks(Account)} == kinds
+
+
+@pytest.mark.parametrize(
+    ("change", "index", "kinds"),
+    [
+        ("amount = amount + 1", 0, {"opening"}),
+        ("amount = amount + 1", 1, {"entry"}),
+        ("amount = amount + 1, balance_after = balance_after + 1", 3, {"balance"}),
+        ("version_after = 1", 2, {"version"}),
+        ("version_after = 99", 3, {"version"}),
+    ],
+)
+def test_an_entry_that_was_changed_is_found(entries: list[Entry], change: str, index: int, kinds: set[str]) -> None:
+    past_the_models(f"UPDATE accounts_entry SET {change} WHERE id = %s", entries[index].pk)
+    assert {found.kind for found in chain_breaks(Account)} == kinds
+
+
+def test_books_that_were_moved_as_a_whole_do_not_fit_the_opening_balance(entries: list[Entry]) -> None:
+    past_the_models("UPDATE accounts_entry SET balance_after = balance_after + 1")
+    Account.objects.update(balance=F("balance") + 1)
+    (found,) = chain_breaks(Account)
+    assert str(found) == (
+        f"account {found.account}: its first entry {entries[0].pk} begins at 101.00, it was opened with 100.00"
+    )
+
+
+def test_an_account_without_entries_has_the_balance_that_it_was_opened_with(account: Account) -> None:
+    Account.objects.update(balance=70)
+    (found,) = chain_breaks(Account)
+    assert found.as_dict() == {
+        "kind": "balance",
+        "account": account.pk,
+        "entry": None,
+        "expected": "100.00",
+        "found": "70.00",
+    }
+    assert str(found) == f"account {account.pk}: without entries the balance is 70.00, expected 100.00"
+
+
+def test_it_says_how_many_entries_are_gone(entries: list[Entry]) -> None:
+    past_the_models("DELETE FROM accounts_entry WHERE id >= %s", entries[2].pk)
+    (found,) = chain_breaks(Account)
+    assert str(found) == f"account {found.account}: the number of entries is 2, expected 4"
+
+
+def test_an_account_whose_opening_is_not_known_is_not_accused(entries: list[Entry]) -> None:
+    Account.objects.update(opening_balance=None, entry_count=0)
+    assert not list(chain_breaks(Account))
+    past_the_models("UPDATE accounts_entry SET amount = amount + 1 WHERE id = %s", entries[1].pk)
+    assert [found.kind for found in chain_breaks(Account)] == ["entry"]
+
+
+def test_books_that_are_known_to_be_right_can_be_taken_over(entries: list[Entry]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "account.md").read_text()
+    (take_over,) = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+    Account.objects.update(opening_balance=None, entry_count=0)
+    with connection.cursor() as cursor:
+        cursor.execute(take_over)
+    account = Account.objects.get()
+    assert (str(account.opening_balance), account.entry_count) == ("100.00", 4)
+    Account.deposit(account.pk, 1)
+    assert not list(chain_breaks(Account))
+
+
+def bulk_created(account: Account) -> list[Account]:
+    return Account.objects.bulk_create([Account(user=account.user, balance=7), Account(user=account.user)])
+
+
+def copied(account: Account) -> list[Account]:
+    copy = Account.objects.get(pk=account.pk)
+    copy.pk = None
+    copy.save()
+    return [copy]
+
+
+def bulk_copied(account: Account) -> list[Account]:
+    copy = Account.objects.get(pk=account.pk)
+    copy.pk = None
+    return Account.objects.bulk_create([copy])
+
+
+def written_in_sql(account: Account) -> list[Account]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO accounts_account (user_id, balance, overdraft_limit, updated_at) VALUES (%s, 7, 0, now()) "
+            "RETURNING id",
+            [account.user_id],
+        )
+        return [Account.objects.get(pk=cursor.fetchone()[0])]
+
+
+def loaded_alone(account: Account) -> list[Account]:
+    """As a fixture written by hand: without the columns that only the account itself fills."""
+    (row,) = json.loads(serializers.serialize("json", [Account.objects.get(pk=account.pk)]))
+    row["pk"] += 1000
+    for name in ("opening_balance", "entry_count"):
+        del row["fields"][name]
+    for loaded in serializers.deserialize("json", json.dumps([row])):
+        loaded.save()
+    return [Account.objects.get(pk=row["pk"])]
+
+
+@pytest.mark.parametrize("make", [bulk_created, copied, bulk_copied, written_in_sql, loaded_alone])
+def test_no_account_is_accused_however_it_was_made(account: Account, make: Callable[[Account], list[Account]]) -> None:
+    Account.deposit(account.pk, 50)
+    made = make(account)
+    assert not list(chain_breaks(Account))
+    for each in made:
+        Account.deposit(each.pk, 5)
+        Account.objects.get(pk=each.pk).try_deposit(5)
+    assert not list(chain_breaks(Account))
+
+
+def test_a_dump_brings_its_books_along(entries: list[Entry]) -> None:
+    dump = serializers.serialize("json", [Account.objects.get(), *entries])
+    past_the_models("DELETE FROM accounts_entry")
+    Account.objects.all()._raw_delete("default")
+    for row in serializers.deserialize("json", dump):
+        row.save()
+    assert not list(chain_breaks(Account))
+    past_the_models("DELETE FROM accounts_entry WHERE id >= %s", entries[2].pk)
+    assert [found.kind for found in chain_breaks(Account)] == ["count"]

@@ -55,6 +55,14 @@ def decide_apart(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using
     Needs a transaction that holds the accounts with these keys. The order is kept, and what a later change comes to
     does not count on those that failed.
     """
+    half = len(rows) // 2
+    parts = filter(None, (rows[:half], rows[half:]))
+    return [each for part in parts for each in _decide_part(model, part, pks, using=using)]
+
+
+def _decide_part(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using: str) -> Decided:
+    """Decide about these together if the database takes them, otherwise apart."""
+    # Read again: an earlier part may have changed the same accounts.
     accounts = {account.pk: account for account in model.account_model()._base_manager.using(using).filter(pk__in=pks)}
     try:
         with transaction.atomic(using=using):
@@ -68,8 +76,7 @@ def decide_apart(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using
             raise
         if len(rows) == 1:
             return [(rows[0].pk, ChangeFailed.because(error))]
-    half = len(rows) // 2
-    return [each for part in (rows[:half], rows[half:]) for each in decide_apart(model, part, accounts, using=using)]
+    return decide_apart(model, rows, pks, using=using)
 
 
 def _planned(rows: list[Any], accounts: Mapping[Any, Any], using: str) -> Iterator[Decision]:

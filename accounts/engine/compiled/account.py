@@ -76,7 +76,7 @@ def _try(account: Any, amount: Decimal, *, key: str | None) -> Any:
     except AccountError:
         return NotImplemented  # the method asks whether the instance is outdated, or the amount really too much
     with translated_errors(model=type(account), pk=account.pk):
-        written = ledger.write(account.pk, balance, seen=seen, entry={"amount": amount})
+        written = ledger.write(account, balance, seen=seen, entry={"amount": amount})
         if not written and current_version(type(account), account.pk, using=using) is None:
             return NotImplemented
     take_over(account, written)

@@ -39,7 +39,8 @@ FROM given JOIN held ON held.account = given.account
 ), verdict AS MATERIALIZED (
 SELECT count(*) = (SELECT count(*) FROM given) AND NOT bool_or(is_refused) AS is_allowed FROM planned
 ), changed AS (
-UPDATE {table} SET {balance} = planned.balance_after, {version} = planned.version_after{touches}
+UPDATE {table} SET {balance} = planned.balance_after, {version} = planned.version_after,
+{entry_count} = {table}.{entry_count} + planned.place{touches}
 FROM planned WHERE {table}.{pk} = planned.account AND planned.is_last AND (SELECT is_allowed FROM verdict)
 )
 INSERT INTO {entries} ({columns})
@@ -113,7 +114,8 @@ class Batches:
     def _account_columns(self) -> dict[str, str]:
         model = self.ledger.model
         account: Any = self.statements.entry._meta.get_field("account")
-        names = {name: name for name in ("pk", "balance", "overdraft_limit")} | {"version": self.statements.version}
+        names = {name: name for name in ("pk", "balance", "overdraft_limit", "entry_count")}
+        names["version"] = self.statements.version
         columns = {called: self._column(model, name) for called, name in names.items()}
         return {**columns, "target": self._quote(account.target_field.column)}
 

@@ -51,16 +51,17 @@ class Ledger(Generic[A]):
         return self._account(self.statements.lock[wait], {"pk": pk, "queue": queue_key(self.model, pk)})
 
     def write(
-        self, pk: object, balance: Decimal, *, seen: int, entry: Mapping[str, Any], compare: bool = True
+        self, account: Any, balance: Decimal, *, seen: int, entry: Mapping[str, Any], compare: bool = True
     ) -> dict[str, Any]:
-        """Write the balance and the next version, with an entry, where the row still has the version ``seen``.
+        """Write the balance and the next version, with an entry, where the account still has the version ``seen``.
 
         Return what was written, by attribute; empty if the row has another version, or is gone. ``entry`` is the
         amount, and what else the entry shall have. Waits for whoever has the row. ``compare=False`` writes whatever
         version it has: for those who locked the row.
         """
         changes = {**touched(self.model), "balance": balance, self.statements.version: seen + 1}
-        values = {**self._blank(), **entry, **changes, "pk": pk, "seen": seen, "next": seen + 1}
+        values = {**self._blank(), **entry, **changes, "pk": account.pk, "seen": seen, "next": seen + 1}
+        changes["entry_count"] = account.entry_count + 1
         return changes if write(connections[self.using], self.statements.write[compare], values) else {}
 
     def add(self, pk: object, amount: Decimal, *, wait: Wait = "wait") -> A | None:

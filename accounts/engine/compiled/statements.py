@@ -59,7 +59,12 @@ class Statements:
     def write(self) -> dict[bool, Compiled]:
         """UPDATE the row to a balance and INSERT the entry, answering with nothing; by whether to compare versions."""
         guarded = self.row.filter(**{self.version: self._place(self.version, "seen")})
-        changes = {"balance": self._place("balance"), self.version: self._place(self.version, "next"), **self._touches}
+        changes = {
+            "balance": self._place("balance"),
+            self.version: self._place(self.version, "next"),
+            "entry_count": F("entry_count") + 1,
+            **self._touches,
+        }
         return {
             compares: "WITH changed AS ("
             + self._returning(compile_update(rows, changes), *self._read.values())
@@ -112,8 +117,13 @@ class Statements:
             if sign == "minus"
             else {"balance__lt": self._place("balance", "bound")}
         )
-        changes = {"balance": F("balance") + self._place("balance", "amount"), self.version: F(self.version) + 1}
-        return compile_update(rows.filter(**allowed), {**changes, **self._touches})
+        changes = {
+            "balance": F("balance") + self._place("balance", "amount"),
+            self.version: F(self.version) + 1,
+            "entry_count": F("entry_count") + 1,
+            **self._touches,
+        }
+        return compile_update(rows.filter(**allowed), changes)
 
     def _place(self, name: str, called: str | None = None) -> Parameter:
         return parameter(self.model, name, called=called)

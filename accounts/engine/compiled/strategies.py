@@ -114,6 +114,6 @@ def _overwritten(ledger: Accounts, account: Any, amount: Decimal) -> Any:
 def _write(ledger: Accounts, account: Any, amount: Decimal, *, compare: bool = True) -> bool:
     """Write the balance computed from what was read, with its entry; see `Ledger.write`."""
     balance = account.balance_after(amount)
-    written = ledger.write(account.pk, balance, seen=account.version, entry={"amount": amount}, compare=compare)
+    written = ledger.write(account, balance, seen=account.version, entry={"amount": amount}, compare=compare)
     take_over(account, written)
     return bool(written)

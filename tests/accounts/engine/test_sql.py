@@ -59,8 +59,10 @@ def rows(model: type[AbstractAccount]) -> models.QuerySet[Any]:
     return model._base_manager.filter(pk=PKS[model])
 
 
-def touches(model: type[AbstractAccount]) -> dict[str, Any]:
-    return {"updated_at": NOW, **({"changed_on": NOW.date()} if model is Purse else {})}
+def bookings(model: type[AbstractAccount]) -> dict[str, Any]:
+    """What every UPDATE that books writes beside balance and version."""
+    touches = {"updated_at": NOW, **({"changed_on": NOW.date()} if model is Purse else {})}
+    return {"entry_count": F("entry_count") + 1, **touches}
 
 
 @every
@@ -80,7 +82,7 @@ def test_locking(model: type[AbstractAccount], wait: Any) -> None:
 @every
 def test_writing_where_the_version_is_the_same(model: type[AbstractAccount]) -> None:
     with kept_back() as sent:
-        rows(model).filter(version=4).update(balance=Decimal("9.50"), version=5, **touches(model))
+        rows(model).filter(version=4).update(balance=Decimal("9.50"), version=5, **bookings(model))
     statement = Ledger(model, "default").statements.write[True]
     values = {"pk": PKS[model], "seen": 4, "next": 5, "balance": Decimal("9.50"), "amount": Decimal(1)}
     assert filled(statement, **values).startswith(f"WITH changed AS ({sent.sql} RETURNING ")
@@ -89,7 +91,7 @@ def test_writing_where_the_version_is_the_same(model: type[AbstractAccount]) -> 
 @every
 def test_overwriting(model: type[AbstractAccount]) -> None:
     with kept_back() as sent:
-        rows(model).update(balance=Decimal("9.50"), version=5, **touches(model))
+        rows(model).update(balance=Decimal("9.50"), version=5, **bookings(model))
     statement = Ledger(model, "default").statements.write[False]
     values = {"pk": PKS[model], "next": 5, "balance": Decimal("9.50"), "amount": Decimal(1)}
     assert filled(statement, **values).startswith(f"WITH changed AS ({sent.sql} RETURNING ")
@@ -103,7 +105,7 @@ def test_adding(model: type[AbstractAccount], sign: Any) -> None:
     if sign == "plus":
         allowed = {"balance__lt": TOO_LARGE - amount}
     with kept_back() as sent:
-        changes = {"balance": F("balance") + amount, "version": F("version") + 1, **touches(model)}
+        changes = {"balance": F("balance") + amount, "version": F("version") + 1, **bookings(model)}
         rows(model).filter(**allowed).update(**changes)
     statement = Ledger(model, "default").statements.add[sign, "wait"]
     values = {"pk": PKS[model], "amount": amount, "least": -amount, "bound": TOO_LARGE - amount}

@@ -6,6 +6,7 @@ from django.apps import apps
 from django.conf import settings
 from django.db import migrations, models
 
+import accounts.opening
 import django_lockstep.locking.fields
 from accounts.operations import AppendOnly
 from django_lockstep.locking.triggers import AddVersionGuard
@@ -74,6 +75,18 @@ class Migration(migrations.Migration):
                     "overdraft_limit",
                     models.DecimalField(
                         decimal_places=2, default=Decimal("0.00"), max_digits=19, verbose_name="overdraft limit"
+                    ),
+                ),
+                (
+                    "opening_balance",
+                    accounts.opening.OpeningBalanceField(
+                        decimal_places=2, editable=False, max_digits=19, null=True, verbose_name="opening balance"
+                    ),
+                ),
+                (
+                    "entry_count",
+                    models.PositiveBigIntegerField(
+                        db_default=0, default=0, editable=False, verbose_name="number of entries"
                     ),
                 ),
                 (

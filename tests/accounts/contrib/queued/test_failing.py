@@ -92,6 +92,22 @@ def test_the_others_are_decided_also_of_the_same_account() -> None:
 
 
 @pytest.mark.usefixtures("no_seven")
+def test_a_batch_that_was_refused_is_not_sent_again_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    account, sizes, apply_many = AccountFactory.create(), list[int](), Account.apply_many
+    for amount in (1, 7, 2, 3):
+        QueuedChange.deposit(account.pk, amount)
+
+    def counted(changes: list[Any], **options: Any) -> Any:
+        sizes.append(len(changes))
+        return apply_many(changes, **options)
+
+    monkeypatch.setattr(Account, "apply_many", counted)
+    assert apply_batch(QueuedChange) == 4
+    assert sizes == [4, 2, 1, 1, 2]
+    assert booked(account) == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("no_seven")
 def test_who_waits_gets_what_the_database_said(caplog: pytest.LogCaptureFixture) -> None:
     change = QueuedChange.deposit(AccountFactory.create().pk, 7)
     with caplog.at_level(logging.ERROR, logger="accounts.queued"):

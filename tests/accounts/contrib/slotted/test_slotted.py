@@ -32,7 +32,7 @@ def opened(*balances: int, overdraft_limit: int = 0) -> SlottedAccount:
     account = SlottedAccount.open(UserFactory.create(), size=len(balances))
     for number, balance in enumerate(balances):
         Slot.objects.filter(account=account, number=number).update(
-            balance=balance, overdraft_limit=0 if number else overdraft_limit
+            balance=balance, opening_balance=balance, overdraft_limit=0 if number else overdraft_limit
         )
     return account
 

@@ -1,0 +1,43 @@
+"""What an account began with: against this its entries are reconciled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+from django_lockstep.locking.memory import remembered
+
+__all__ = ["OpeningBalanceField"]
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from django.db.models.expressions import Combinable
+
+    _Decimal = models.DecimalField[Decimal | int | str | Combinable | None, Decimal | None]
+else:
+    _Decimal = models.DecimalField  # fields cannot be subscribed at run time
+
+
+class OpeningBalanceField(_Decimal):
+    """The balance that an account was opened with, taken over when Django inserts the row; never changed afterwards.
+
+    NULL says that it is not known: in rows that are older than the column, that SQL inserted, or that a fixture gives
+    without it. A copy of an account (``pk = None``) has no entries yet: it is opened with its balance, and its
+    ``entry_count`` begins at 0. A value that was given to a new account stays, for imports that bring entries along.
+    """
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        """Return the opening balance; a new account's is its balance."""
+        account: Any = model_instance
+        if add and (getattr(account, self.attname) is None or _is_copy(account)):
+            setattr(account, self.attname, account.balance)
+            account.entry_count = 0
+        return super().pre_save(account, add)
+
+
+def _is_copy(account: models.Model) -> bool:
+    """Whether the instance was read from another row."""
+    seen = remembered(account)
+    return bool(seen) and seen.get(account._meta.pk.attname) != account.pk
