@@ -1,10 +1,17 @@
 """Which tests ``pytest`` leaves out by itself, so that it ends in a few minutes, and by which mark they are chosen.
 
-What is left covers every room. A place is a folder, a module, or a test of one; ``browser`` is every test that opens a
-browser. ``pytest -m ""`` runs all of them, ``pytest -m slow`` those of one mark.
+What is left covers every room. A place is a folder, a module, or a test of one. ``pytest -m ""`` runs all of them,
+``pytest -m slow`` those of one mark.
+
+This module is a plugin of pytest: it marks the tests, limits the time that each may take, chooses how many worker
+processes share them, and says at the end what was left out.
 """
 
-from collections.abc import Iterable
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,19 +77,82 @@ PLACES = {
         "tests/django_lockstep/leases/test_machine.py",
         "tests/django_lockstep/locking/test_several_tables.py",
     ),
+    # Opens chromium.
+    "browser": (
+        "tests/django_lockstep/admin/test_browser.py",
+        "tests/django_lockstep/editing/test_browser.py",
+    ),
 }
 
-CHOICES = (*PLACES, "browser")
-"""The marks, in the order in which they are given."""
+_SECONDS = {"installed": 900, "process": 300, "slow": 600, "browser": 300}
+"""How long a test with the mark may take, fixtures included; without one it is the ``timeout`` of pyproject.toml."""
 
-_BROWSER_FIXTURE = "chromium"
+_LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 
-def mark(items: Iterable[pytest.Item]) -> None:
-    """Mark each test by its place."""
+_MOST_WORKERS = 4
+"""More would wait for the disk: each has a PostgreSQL of its own."""
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Take a worker a core; none where only modules and tests are named, for the start of one takes seconds."""
+    if all(".py" in argument for argument in config.args):
+        return 0
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _MOST_WORKERS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin with nothing left out."""
+    config.stash[_LEFT_OUT] = Counter()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the modules that the fast selection leaves out, nor what they need."""
+    names = _marks(collection_path.relative_to(config.rootpath).as_posix())
+    # What pyproject.toml chooses leaves out every mark; any other choice is left to pytest.
+    if not names or not collection_path.match("test_*.py") or config.option.markexpr not in config.getini("addopts"):
+        return None
+    config.stash[_LEFT_OUT].update(f"{name} modules" for name in names)
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests by their place, before pytest chooses by marks."""
     for item in items:
-        for name, places in PLACES.items():
-            if item.nodeid.startswith(places):
-                item.add_marker(name)
-        if _BROWSER_FIXTURE in getattr(item, "fixturenames", ()):
-            item.add_marker("browser")
+        for name in _marks(item.nodeid):
+            item.add_marker(name)
+            # The mark would be stronger than the command line.
+            if config.getoption("timeout") is None:
+                item.add_marker(pytest.mark.timeout(_SECONDS[name]))
+
+
+def _marks(place: str) -> list[str]:
+    return [name for name, places in PLACES.items() if place.startswith(places)]
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Count the tests that are left out."""
+    for item in items:
+        item.config.stash[_LEFT_OUT].update(f"{name} tests" for name in _marks(item.nodeid) or ["other"])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the counts from a worker of pytest-xdist to the process that started it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = dict(session.config.stash[_LEFT_OUT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take them: every worker collects all tests, so that one's counts are those of all."""
+    if not error:
+        node.config.stash[_LEFT_OUT] = Counter(node.workeroutput["left_out"])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out, and how it is run."""
+    if counts := terminalreporter.config.stash[_LEFT_OUT]:
+        listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+        terminalreporter.write_line(f'left out: {listed}; pytest -m "" runs everything')

@@ -28,7 +28,8 @@ def crew(workers: int = 2, *, database: str = "", patience: float = 60.0, grace:
 
 
 def sessions() -> int:
-    return int(query("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'crew-of-a-test%%'"))
+    ours = "application_name LIKE 'crew-of-a-test%%' AND datname = current_database()"
+    return int(query(f"SELECT count(*) FROM pg_stat_activity WHERE {ours}"))
 
 
 def pids_of(crew: Crew) -> list[int]:

@@ -32,7 +32,7 @@ def pgdata(tmp_path: Path) -> Iterator[Path]:
 
 def own(pgdata: Path) -> dict[str, str]:
     """Return the environment of a program on that server."""
-    return {"BANK_PGDATA": str(pgdata), "DATABASE_URL": "", "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    return {"BANK_PGDATA": str(pgdata), "DATABASE_URL": "", "DJANGO_SETTINGS_MODULE": "bank.settings"}
 
 
 def kill(pgdata: Path) -> None:
