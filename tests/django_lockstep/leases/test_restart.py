@@ -14,8 +14,8 @@ from bank.embedded import locks
 from tests.bank.conftest import remove, stop
 from tests.bank.processes import User, data_of, postmaster, socket_of, wait_for_servers_end
 from tests.django_lockstep.leases.test_processes import Program, program
+from tests.support.processes import assert_clean, run
 from tests.support.sessions import until
-from tests.test_project import assert_clean, run
 
 TTL = 30.0
 
