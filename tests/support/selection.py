@@ -151,14 +151,16 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hand the counts from a worker of pytest-xdist to the process that started it."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left_out"] = dict(session.config.stash[_LEFT_OUT])
+        counts: Counter[str] = session.config.stash[_LEFT_OUT]
+        session.config.workeroutput["left_out"] = dict(counts)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Take them: every worker collects all tests, so that one's counts are those of all."""
     if not error:
-        node.config.stash[_LEFT_OUT] = Counter(node.workeroutput["left_out"])
+        counts: Counter[str] = Counter(node.workeroutput["left_out"])
+        node.config.stash[_LEFT_OUT] = counts
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
