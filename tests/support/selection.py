@@ -143,9 +143,9 @@ def _marks(place: str) -> list[str]:
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    """Count the tests that are left out."""
+    """Count the tests that are left out for their mark."""
     for item in items:
-        item.config.stash[_LEFT_OUT].update(f"{name} tests" for name in _marks(item.nodeid) or ["other"])
+        item.config.stash[_LEFT_OUT].update(f"{name} tests" for name in _marks(item.nodeid))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
