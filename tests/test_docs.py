@@ -1,9 +1,6 @@
-"""The documentation builds, and says something of every check and every setting."""
+"""The documentation says something of every check and every setting."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,13 +14,6 @@ SETTING = r'"((?:LOCKSTEP|ACCOUNTS)_[A-Z_]+)"'
 
 def mentioned(pattern: str) -> list[str]:
     return sorted({found for source in SOURCES for found in re.findall(pattern, source)})
-
-
-def test_they_build_without_a_warning(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", str(DOCS), str(tmp_path)]
-    environment = {**os.environ, "DOCS_OFFLINE": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("identifier", mentioned(CHECK))
