@@ -18,12 +18,12 @@ def mentioned(pattern: str) -> list[str]:
 
 @pytest.mark.parametrize("identifier", mentioned(CHECK))
 def test_every_check_has_its_section(identifier: str) -> None:
-    assert f"\n## {identifier}\n" in (DOCS / "checks.md").read_text()
+    assert f"\n## {identifier}\n" in (DOCS / "use" / "checks.md").read_text()
 
 
 @pytest.mark.parametrize("setting", mentioned(SETTING))
 def test_every_setting_has_its_section_with_its_default(setting: str) -> None:
-    section = (DOCS / "settings.md").read_text().partition(f"\n## {setting}\n")[2]
+    section = (DOCS / "use" / "settings.md").read_text().partition(f"\n## {setting}\n")[2]
     assert section.strip().startswith("Default: ")
 
 
@@ -34,6 +34,8 @@ def test_there_are_checks_and_settings_to_look_for() -> None:
 
 
 def test_nothing_is_described_that_is_not_there() -> None:
-    headings = re.findall(r"^## (.*)$", (DOCS / "checks.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^## (.*)$", (DOCS / "use" / "checks.md").read_text(), re.MULTILINE)
     assert sorted(headings) == mentioned(CHECK)
-    assert sorted(re.findall(r"^## (.*)$", (DOCS / "settings.md").read_text(), re.MULTILINE)) == mentioned(SETTING)
+    assert sorted(re.findall(r"^## (.*)$", (DOCS / "use" / "settings.md").read_text(), re.MULTILINE)) == mentioned(
+        SETTING
+    )
