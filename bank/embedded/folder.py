@@ -129,7 +129,7 @@ def _check(folder: Folder) -> None:
         programs = binaries.MAJOR_VERSION
         raise unusable(
             folder.path,
-            f"it is of PostgreSQL {version}, and the programs are of PostgreSQL {programs} (docs/embedded.md says "
+            f"it is of PostgreSQL {version}, and the programs are of PostgreSQL {programs} (docs/use/embedded.md says "
             "how to carry the data over)",
         )
 
