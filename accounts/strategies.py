@@ -26,8 +26,8 @@ from accounts.contention import contention
 from accounts.engine import compiled_by
 from accounts.models import AbstractAccount
 from django_lockstep.errors import StaleVersionError
-from django_lockstep.locking.retry import retry_on_conflict, tell
-from django_lockstep.locking.transactions import transaction as isolated_transaction
+from django_lockstep.locking.retry import report_conflict, retry_on_conflict
+from django_lockstep.locking.transactions import isolated_transaction
 
 __all__ = ["STRATEGIES", "Strategy"]
 
@@ -181,7 +181,7 @@ class Adaptive(Pessimistic):
                 contention.note(row, conflict=False)
                 return self.booked(account, amount, balance=balance)
         contention.note(row, conflict=True)
-        tell(StaleVersionError(model=self.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
+        report_conflict(StaleVersionError(model=self.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
         return super().change(pk, amount)
 
 

@@ -16,7 +16,7 @@ from accounts.engine.obstacles import customisations, has_listeners, saves_are_h
 from accounts.errors import AccountError
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.rows import lock_rows
-from django_lockstep.locking.writes import touched
+from django_lockstep.locking.writes import auto_now_values
 
 __all__ = ["Plan", "apply_many"]
 
@@ -133,7 +133,7 @@ def _overwrite(account: Any, outcome: Applied, using: str) -> None:
     rows = model._base_manager.using(using).filter(pk=account.pk, version=account.version)
     count = account.entry_count + outcome.version_after - account.version
     changes = {"balance": outcome.balance_after, "version": outcome.version_after, "entry_count": count}
-    if not rows.update(**touched(model), **changes):
+    if not rows.update(**auto_now_values(model), **changes):
         raise StaleVersionError(model=model, pk=account.pk, expected=account.version, target=account)
 
 

@@ -20,7 +20,7 @@ from accounts.engine.compiled.statements import GIVEN, Sign, Statements, Wait
 from accounts.engine.obstacles import has_listeners, obstacles, saves_are_heard
 from django_lockstep.locking.compiled import Compiled, fetch, write
 from django_lockstep.locking.transactions import commits_each_statement
-from django_lockstep.locking.writes import touched
+from django_lockstep.locking.writes import auto_now_values
 
 __all__ = ["Ledger", "ledger_alone", "ledger_of", "queue_key"]
 
@@ -59,7 +59,7 @@ class Ledger(Generic[A]):
         amount, and what else the entry shall have. Waits for whoever has the row. ``compare=False`` writes whatever
         version it has: for those who locked the row.
         """
-        changes = {**touched(self.model), "balance": balance, self.statements.version: seen + 1}
+        changes = {**auto_now_values(self.model), "balance": balance, self.statements.version: seen + 1}
         values = {**self._blank(), **entry, **changes, "pk": account.pk, "seen": seen, "next": seen + 1}
         changes["entry_count"] = account.entry_count + 1
         return changes if write(connections[self.using], self.statements.write[compare], values) else {}
@@ -86,7 +86,7 @@ class Ledger(Generic[A]):
     def values(self, amount: Decimal) -> dict[str, Any]:
         """Return what belongs into the places of `Statements.add`, but for those that say which row."""
         limits = {"least": -amount, "bound": TOO_LARGE - amount}
-        return {**self._blank(), **limits, **touched(self.model), "amount": amount}
+        return {**self._blank(), **limits, **auto_now_values(self.model), "amount": amount}
 
     def _blank(self) -> dict[str, Any]:
         """Return what an entry has that is given nothing."""
