@@ -18,7 +18,7 @@ from accounts.models import AbstractAccount
 from django_lockstep.admin.tokens import FIELD, Seen
 from django_lockstep.errors import StaleVersionError
 
-__all__ = ["FORMS", "Booking", "BookingForm"]
+__all__ = ["FORMS", "BookingForm", "BookingRequest"]
 
 OPTIMISTIC, PESSIMISTIC = "optimistic", "pessimistic"
 
@@ -27,7 +27,7 @@ WAIT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Booking:
+class BookingRequest:
     """One operation on one account, as it was ordered."""
 
     operation: str
@@ -123,10 +123,10 @@ class BookingForm(forms.Form):
         cleaned["version"] = seen.version
         return cleaned
 
-    def booking(self, operation: str) -> Booking:
+    def build_request(self, operation: str) -> BookingRequest:
         """Return what was ordered."""
         data = self.cleaned_data
-        return Booking(
+        return BookingRequest(
             operation=operation,
             account=self.account,
             amount=data["amount"],
@@ -135,7 +135,7 @@ class BookingForm(forms.Form):
             target=data.get("target"),
         )
 
-    def shown_anew(self, account: AbstractAccount) -> BookingForm:
+    def redisplay(self, account: AbstractAccount) -> BookingForm:
         """Return the form with what was typed, over the account as it is now."""
         data: Any = self.data.copy()  # type: ignore[attr-defined]
         data[FIELD] = Seen.of(account).sign()

@@ -18,7 +18,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from accounts.admin.booking import FORMS, Booking, BookingForm
+from accounts.admin.booking import FORMS, BookingForm, BookingRequest
 from accounts.errors import AccountError, InsufficientFunds
 from accounts.models import AbstractAccount
 from django_lockstep.errors import ConcurrencyError
@@ -82,22 +82,22 @@ class BookingMixin(_Base):
         if not form.is_valid():
             return self._booking_page(request, form, operation)
         try:
-            booked = self._book(request, form.booking(operation), form.cleaned_data["locking"])
+            booked = self._book(request, form.build_request(operation), form.cleaned_data["locking"])
         except (AccountError, ValueError) as error:
-            hidden = isinstance(error, InsufficientFunds) and not self._sees(request, account)
+            hidden = isinstance(error, InsufficientFunds) and not self._may_view(request, account)
             form.add_error(None, _("The account does not cover the amount.") if hidden else str(error))
             return self._booking_page(request, form, operation)
         except ConcurrencyError as error:
-            return self._overtaken(request, form, operation, error)
-        done = _("Done: the balance is %s.") % booked.balance if self._sees(request, account) else _("Done.")
+            return self._conflict_page(request, form, operation, error)
+        done = _("Done: the balance is %s.") % booked.balance if self._may_view(request, account) else _("Done.")
         self.message_user(request, done, messages.SUCCESS)
-        return HttpResponseRedirect(self._after(request, account, operation))
+        return HttpResponseRedirect(self._success_url(request, account, operation))
 
-    def _sees(self, request: HttpRequest, account: AbstractAccount) -> bool:
+    def _may_view(self, request: HttpRequest, account: AbstractAccount) -> bool:
         """Whether the user may look at the account, and not only book on it."""
         return self.has_view_or_change_permission(request, account)
 
-    def _book(self, request: HttpRequest, booking: Booking, locking: str) -> AbstractAccount:
+    def _book(self, request: HttpRequest, booking: BookingRequest, locking: str) -> AbstractAccount:
         """Book and log in one transaction, so that there is never one without the other."""
         with transaction.atomic(using=router.db_for_write(self.model)):
             booked = booking.book(locking)
@@ -108,13 +108,13 @@ class BookingMixin(_Base):
                     self.log_change(request, entry.account, done)
         return booked
 
-    def _overtaken(
+    def _conflict_page(
         self, request: HttpRequest, form: BookingForm, operation: str, error: ConcurrencyError
     ) -> HttpResponse:
         account = self.get_object(request, str(form.account.pk))
         if account is None:
             raise Http404
-        again = form.shown_anew(account)
+        again = form.redisplay(account)
         again.add_error(None, _("Nothing was booked. Look at the account as it is now, and book again if it is right."))
         return self._booking_page(request, again, operation, status=409, before=form.account, error=error)
 
@@ -127,15 +127,15 @@ class BookingMixin(_Base):
             "title": _TITLES[operation],
             "subtitle": str(form.account),
             "change_url": self._change_url(form.account),
-            "sees": self._sees(request, form.account),
+            "sees": self._may_view(request, form.account),
         }
         everywhere = self.admin_site.each_context(request)
         return TemplateResponse(
             request, "admin/accounts/booking.html", {**everywhere, **facts, **title, **context}, status=status
         )
 
-    def _after(self, request: HttpRequest, account: AbstractAccount, operation: str) -> str:
-        if self._sees(request, account):
+    def _success_url(self, request: HttpRequest, account: AbstractAccount, operation: str) -> str:
+        if self._may_view(request, account):
             return self._change_url(account)
         return self._url(account, operation)
 

@@ -12,7 +12,7 @@ from ninja import NinjaAPI
 from ninja.pagination import paginate
 from ninja.throttling import BaseThrottle
 
-from accounts.api.bank import Bank
+from accounts.api.operations import AccountOperations
 from accounts.api.pages import Pages
 from accounts.api.schemas import AccountOut, EntryOut, TransferOut
 from accounts.api.tokens import TokenUser
@@ -47,30 +47,30 @@ def account_api(
     api = ProblemAPI(
         title="Accounts",
         urls_namespace=namespace,
-        auth=list(auth) if auth is not None else _ways_in(),
+        auth=list(auth) if auth is not None else _default_auth(),
         throttle=list(throttle),
     )
-    _add_operations(api, Bank(model))
+    _add_operations(api, AccountOperations(model))
     for kind, problem in _PROBLEMS.items():
         api.add_exception_handler(kind, _answer(problem))
     return api
 
 
-def _ways_in() -> list[Callable[..., Any]]:
+def _default_auth() -> list[Callable[..., Any]]:
     return [*([TokenUser()] if apps.is_installed("accounts") else ()), SessionUser()]
 
 
-def _add_operations(api: NinjaAPI, bank: Bank) -> None:
+def _add_operations(api: NinjaAPI, operations: AccountOperations) -> None:
     changed, both = (409, 412), ("If-Match", "If-None-Match", "Idempotency-Key")
-    accounts = paginate(Pages, ordering=("pk",))(bank.accounts)
-    entries = paginate(Pages, ordering=("-pk",))(bank.entries)
+    accounts = paginate(Pages, ordering=("pk",))(operations.accounts)
+    entries = paginate(Pages, ordering=("-pk",))(operations.entries)
     _add(api, "GET /accounts", accounts, list[AccountOut])
-    _add(api, "GET /accounts/{pk}", bank.account, AccountOut, headers=("If-None-Match",))
+    _add(api, "GET /accounts/{pk}", operations.account, AccountOut, headers=("If-None-Match",))
     _add(api, "GET /accounts/{pk}/entries", entries, list[EntryOut])
-    _add(api, "PUT /accounts/{pk}", bank.put_account, AccountOut, (*changed, 428), headers=("If-Match!",))
-    _add(api, "POST /accounts/{pk}/deposit", bank.deposit, AccountOut, changed, headers=both)
-    _add(api, "POST /accounts/{pk}/withdraw", bank.withdraw, AccountOut, changed, headers=both)
-    _add(api, "POST /transfers", bank.transfer, TransferOut, changed, headers=both)
+    _add(api, "PUT /accounts/{pk}", operations.put_account, AccountOut, (*changed, 428), headers=("If-Match!",))
+    _add(api, "POST /accounts/{pk}/deposit", operations.deposit, AccountOut, changed, headers=both)
+    _add(api, "POST /accounts/{pk}/withdraw", operations.withdraw, AccountOut, changed, headers=both)
+    _add(api, "POST /transfers", operations.transfer, TransferOut, changed, headers=both)
 
 
 def _add(

@@ -31,17 +31,17 @@ class Pages(CursorPagination):
             try:
                 return super().from_encoded_param(encoded_param, context)
             except (InvalidCursor, InvalidMember) as error:
-                raise _refused() from error
+                raise _invalid_cursor() from error
 
     def _find_position(self, queryset: QuerySet[Any], cursor: CursorPagination.Cursor) -> QuerySet[Any]:
         try:
             # A text key takes everything; the database has no text with NUL.
             if cursor.p is not None and ("\0" in cursor.p or queryset.model._meta.pk.to_python(cursor.p) is None):
-                raise _refused()
+                raise _invalid_cursor()
         except ValidationError as error:
-            raise _refused() from error
+            raise _invalid_cursor() from error
         return super()._find_position(queryset, cursor)
 
 
-def _refused() -> HttpError:
+def _invalid_cursor() -> HttpError:
     return HttpError(400, "The cursor is not one that this list has given out")

@@ -45,7 +45,7 @@ class TokenUser(HttpBearer):
         if found is None:
             FailedLogins(self._failures).count(request)
             return None
-        found.note_use()
+        found.record_use()
         request.user = found.user
         return found
 

@@ -26,7 +26,7 @@ def story_race(story: Story, strategy: Strategy) -> Race:
     compiled = strategy.engine == "compiled"
 
     def set_up() -> Any:
-        contention.forget()  # what one schedule taught would change the next
+        contention.clear()  # what one schedule taught would change the next
         return open_account(int(story.balance), overdraft_limit=int(story.overdraft_limit)).pk
 
     def change(kind: str, amount: Decimal) -> Callable[[Any], None]:
@@ -77,7 +77,7 @@ def mixed_race(strategy: Strategy, other: Strategy) -> Race:
     """Return one deposit by either strategy into the same account."""
 
     def set_up() -> Any:
-        contention.forget()  # what one schedule taught would change the next
+        contention.clear()  # what one schedule taught would change the next
         return one_account()
 
     kept = "; both are kept" if not strategy.needs_all_writers else ", whose deposit may be overwritten"

@@ -28,9 +28,9 @@ def races() -> Iterator[Race]:
         ("gather", "Two withdrawals gather what only one of them can have.", [gathering(80), gathering(70)], {20, 30}),
         ("deposit", "A deposit comes while a withdrawal needs it.", [gathering(110), deposit], {10, 120}),
         (
-            "reshape",
+            "resize",
             "A withdrawal of everything while it all moves to other slots.",
-            [gathering(100), reshape],
+            [gathering(100), resize],
             {0},
         ),
     ):
@@ -79,9 +79,9 @@ def deposit(pk: Any) -> None:
     Slot.deposit(Slot.objects.get(account=pk, number=1).pk, 20)
 
 
-def reshape(pk: Any) -> None:
+def resize(pk: Any) -> None:
     """Spread everything over three slots."""
-    SlottedAccount.reshape(pk, size=3)
+    SlottedAccount.resize(pk, size=3)
 
 
 def sum_then_write(amount: int, *, slot: int) -> Actor:

@@ -139,7 +139,7 @@ def test_books_that_were_moved_as_a_whole_do_not_fit_the_opening_balance(entries
     Account.objects.update(balance=F("balance") + 1)
     (found,) = chain_breaks(Account)
     assert str(found) == (
-        f"account {found.account}: its first entry {entries[0].pk} begins at 101.00, it was opened with 100.00"
+        f"account {found.account}: first entry {entries[0].pk} starts from 101.00, expected the opening balance 100.00"
     )
 
 

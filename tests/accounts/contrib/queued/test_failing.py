@@ -168,7 +168,7 @@ def test_it_stays_until_somebody_looks_at_it_and_may_be_tried_again(admin_client
     drain(QueuedChange)
     row = row_of(admin_client, change)
     assert row["state"] == "failed"
-    assert "no_seven" in row["came_to"]
+    assert "no_seven" in row["outcome"]
     QueuedChange.objects.update(decided_at="2020-01-01T00:00Z")
     assert QueuedChange.objects.purge(1) == 0
     execute("ALTER TABLE accounts_entry DROP CONSTRAINT no_seven, ADD CONSTRAINT no_seven CHECK (amount <> 8)")

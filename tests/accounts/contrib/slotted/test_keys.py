@@ -24,7 +24,7 @@ def _nothing_is_known_of_accounts_that_are_gone() -> None:
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Say which slot every connection writes."""
-    return lambda number: monkeypatch.setattr(spreading, "number_here", lambda size, using: number)
+    return lambda number: monkeypatch.setattr(spreading, "slot_number", lambda size, using: number)
 
 
 def opened(balance: int = 0) -> SlottedAccount:

@@ -23,12 +23,12 @@ from django_lockstep.http.errors import PreconditionFailed
 from django_lockstep.http.etags import parse_tags
 from django_lockstep.locking import DeadlockDetected, SerializationFailure, lock_rows, retry_on_conflict
 
-__all__ = ["Bank"]
+__all__ = ["AccountOperations"]
 
 _CONDITIONS = ("If-Match", "If-None-Match")
 
 
-class Bank:
+class AccountOperations:
     """What a client may do with the accounts of one model: his own; staff with all of them, as permissions say."""
 
     def __init__(self, model: type[AbstractAccount]) -> None:
@@ -69,7 +69,7 @@ class Bank:
         if not written:
             raise PreconditionFailed(etag=etag(self._find(request, pk, "change")))
         response["ETag"] = etag(account)
-        return self._shown(request, account)
+        return self._visible_part(request, account)
 
     def deposit(self, request: HttpRequest, response: HttpResponse, pk: str, body: ChangeIn) -> Any:
         """Add an amount: after waiting for the row, or, with ``If-Match``, only in that version."""
@@ -96,10 +96,10 @@ class Bank:
                     self._check(request, self._locked(source, target), key)
                 return self.model.transfer(source.pk, target.pk, parse_amount(body.amount), idempotency_key=key)
 
-        with self._hidden(request, source):
+        with self._hide_funds(request, source):
             source, _ = self._retried(move)
         response["ETag"] = etag(source)
-        return {"source": self._shown(request, source), "target": body.target}
+        return {"source": self._visible_part(request, source), "target": body.target}
 
     def _change(self, request: HttpRequest, response: HttpResponse, pk: str, *, kind: str, amount: str) -> Any:
         account, key = self._find(request, pk, kind), idempotency_key(request)
@@ -114,12 +114,12 @@ class Bank:
                     return getattr(self.model, kind)(account.pk, parse_amount(amount), idempotency_key=key)
                 return account if getattr(account, f"try_{kind}")(parse_amount(amount), idempotency_key=key) else None
 
-        with self._hidden(request, account):
+        with self._hide_funds(request, account):
             changed = self._retried(change)
         if changed is None:
             raise PreconditionFailed(etag=etag(self._find(request, pk, kind)))
         response["ETag"] = etag(changed)
-        return self._shown(request, changed)
+        return self._visible_part(request, changed)
 
     # Who may what
 
@@ -136,14 +136,14 @@ class Bank:
         own = account.user_id == request.user.pk
         return has_scope(request, "view") and (own or self._is_staff_for(request, "view"))
 
-    def _shown(self, request: HttpRequest, account: Any) -> Any:
+    def _visible_part(self, request: HttpRequest, account: Any) -> Any:
         """Return what an operation answers: a teller who may not look at accounts does not see what is on them."""
         if self._may_see(request, account):
             return account
         return SimpleNamespace(pk=account.pk, balance=None, overdraft_limit=None, version=account.version)
 
     @contextmanager
-    def _hidden(self, request: HttpRequest, account: Any) -> Iterator[None]:
+    def _hide_funds(self, request: HttpRequest, account: Any) -> Iterator[None]:
         """Say of a refusal only that it is one, where what is on the account is not the client's business."""
         try:
             yield

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection, connections, transaction
 from django.db.models.signals import post_save
 from django.test.utils import CaptureQueriesContext
 
-from accounts.engine.compiled.ledger import ledger_of
+from accounts.engine.compiled.runner import runner_for
 from accounts.engine.obstacles import obstacles
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
@@ -85,7 +85,7 @@ def test_a_failed_statement_in_a_transaction_leaves_it_usable(other: Session) ->
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_what_a_project_changed_is_left_to_the_query_set_api(model: Any, why: list[str]) -> None:
-    assert ledger_of(model, "default") is None
+    assert runner_for(model, "default") is None
     told = obstacles(model, "default")
     assert [any(words in sentence for sentence in told) for words in why] == [True] * len(why)
 
