@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from django_lockstep.lab.simulator.report import jain
+from django_lockstep.lab.simulator.report import jain_index
 from django_lockstep.lab.simulator.tally import Tally
 
 __all__ = ["Figures", "Sample", "combined", "measured", "middle", "ratio"]
@@ -112,7 +112,7 @@ def measured(
     verdict: str,
 ) -> Sample:
     """Return what the workers' tallies come to; each success counts as ``size`` operations, CPU is in seconds."""
-    whole = Tally.merged(tallies)
+    whole = Tally.merge(tallies)
     operations = whole.succeeded * size
     marks = [whole.latencies.percentile(percent) for percent in (50, 95, 99)]
     p50, p95, p99 = (None if mark is None else mark / 1e6 for mark in marks)
@@ -124,7 +124,7 @@ def measured(
         p95_ms=p95,
         p99_ms=p99,
         retries=repeated / operations if retries and operations else None,
-        fairness=jain([_rate(tally) for tally in tallies]),
+        fairness=jain_index([_rate(tally) for tally in tallies]),
         client_us=_each(client_cpu, operations),
         server_us=_each(server_cpu, operations),
         verdict=verdict,

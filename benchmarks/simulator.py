@@ -17,27 +17,27 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connection
 
 from accounts.models import Account
-from accounts.races.ground import Ground
+from accounts.races.fixture import Fixture
+from accounts.races.leftovers import new_name
 from accounts.races.load import AccountClient, AccountLoad, LoadContender
 from accounts.races.mix import Mix
-from accounts.races.remains import new_name
 from accounts.strategies import STRATEGIES
 from benchmarks.figures import middle
 from benchmarks.suite import Options, Say, Section, Table, chosen
-from benchmarks.workers import Metered, WorkersError, crew_of, require_no_errors
-from django_lockstep.lab.simulator.crew import Crew
-from django_lockstep.lab.simulator.desk import Desk, Task, idle
-from django_lockstep.lab.simulator.measure import Client, Load, Shift
+from benchmarks.workers import Metered, WorkersError, require_no_errors, worker_pool
+from django_lockstep.lab.simulator.channel import Task, WorkerChannel, idle
+from django_lockstep.lab.simulator.load_task import Client, Load, LoadTask
+from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.tally import Operation, Tally
 
-__all__ = ["NOTHING", "SUITE", "Inside", "InsideLoad", "around", "bare", "kept", "one_shift"]
+__all__ = ["NOTHING", "SUITE", "Inside", "InsideLoad", "around", "bare", "kept", "one_task"]
 
 NOTHING, ONE_STATEMENT = "nothing", "one prepared UPDATE"
 _ACCOUNTS = 100
 _MIX = Mix()
 _SIZES = (10_000, 100_000, 300_000)
 """Operations after which memory is looked at."""
-_CREWS = (1, 8, 64)
+_POOL_SIZES = (1, 8, 64)
 _RUN, _MEMORY, _START = 1.0, 30.0, 45.0
 """Seconds that a run takes besides its measurement, and that the other two parts take, at most."""
 _SUMMARY = """\
@@ -45,7 +45,7 @@ _SUMMARY = """\
 timing; less what measuring this costs, as a strategy that does nothing shows. One prepared UPDATE is about the least \
 that an operation can take. `client` is the whole CPU time of the worker for an operation, with the database driver. \
 All are medians of the rounds, on 100 accounts. `kept` is what a worker still holds after so many operations that did \
-nothing, as tracemalloc counts it, and `told` the size of what it sends to the parent.\
+nothing, as tracemalloc counts it, and `payload` the size of what it sends to the parent.\
 """
 
 
@@ -102,9 +102,9 @@ class Inside:
     ended: float | None = None
     """When the last one ended, on the clock of this thread's CPU time."""
 
-    def draw(self) -> Operation:
+    def next_operation(self) -> Operation:
         """Return the next operation, which times itself."""
-        operation = self.client.draw()
+        operation = self.client.next_operation()
         return Operation(perform=partial(self._perform, operation.perform), changes=operation.changes)
 
     def _perform(self, perform: Callable[[], object]) -> object:
@@ -140,7 +140,7 @@ class InsideLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
-    """A worker's task: its shift, with the CPU seconds inside of its operations and between them."""
+    """A worker's task: its load, with the CPU seconds inside of its operations and between them."""
 
     load: Load
     """What to do."""
@@ -149,10 +149,10 @@ class Parted:
     seconds: float
     """How long."""
 
-    def __call__(self, desk: Desk) -> tuple[Tally, float, float]:
+    def __call__(self, channel: WorkerChannel) -> tuple[Tally, float, float]:
         """Do it."""
         load = InsideLoad(self.load)
-        tally = one_shift(load, worker=self.worker, seconds=self.seconds)(desk)
+        tally = one_task(load, worker=self.worker, seconds=self.seconds)(channel)
         return (tally, load.last.inside, load.last.between) if load.last else (tally, 0.0, 0.0)
 
 
@@ -165,38 +165,38 @@ class Keeping:
     operations: int
     """How often."""
 
-    def __call__(self, desk: Desk) -> tuple[int, int]:
-        """Return the bytes that are kept, and those that are told."""
-        return kept(one_shift(self.load, worker=0, operations=self.operations), desk)
+    def __call__(self, channel: WorkerChannel) -> tuple[int, int]:
+        """Return the bytes that are kept, and those that are sent."""
+        return kept(one_task(self.load, worker=0, operations=self.operations), channel)
 
 
-def kept(shift: Shift, desk: Desk) -> tuple[int, int]:
-    """Do the shift; return the bytes that are in memory for it afterwards, and those of its tally for the parent."""
+def kept(task: LoadTask, channel: WorkerChannel) -> tuple[int, int]:
+    """Do the task; return the bytes that are in memory for it afterwards, and those of its tally for the parent."""
     # What is loaded and cached on first use counts for nothing.
-    one_shift(shift.load, worker=shift.worker, operations=100)(desk)
+    one_task(task.load, worker=task.worker, operations=100)(channel)
     gc.collect()
     tracemalloc.start()
     try:
-        tally = shift(desk)
+        tally = task(channel)
         gc.collect()
         return tracemalloc.get_traced_memory()[0], len(pickle.dumps(tally))
     finally:
         tracemalloc.stop()
 
 
-def around(crew: Crew, load: Load, *, workers: int, seconds: float) -> dict[str, float]:
+def around(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> dict[str, float]:
     """Return microseconds of an operation: of CPU around it and in all, and the median from call to answer.
 
     Raises `WorkersError` where operations failed, ``KeyboardInterrupt`` where somebody asked for the end.
     """
-    finish = crew.race(_tasks(crew, [Parted(load=load, worker=n, seconds=seconds) for n in range(workers)]))
-    if crew.interrupt.requested:
+    result = pool.run(_tasks(pool, [Parted(load=load, worker=n, seconds=seconds) for n in range(workers)]))
+    if pool.interrupt.requested:
         raise KeyboardInterrupt
-    if finish.casualties:
-        raise WorkersError(str(finish.casualties[0]))
-    tallies, inside, between = zip(*finish.results[:workers], strict=True)
+    if result.worker_failures:
+        raise WorkersError(str(result.worker_failures[0]))
+    tallies, inside, between = zip(*result.results[:workers], strict=True)
     require_no_errors(list(tallies))
-    whole = Tally.merged(tallies)
+    whole = Tally.merge(tallies)
     median = whole.latencies.percentile(50)
     return {
         "around": sum(between) / (whole.answered - workers) * 1e6,  # of n operations n - 1 have one before
@@ -205,13 +205,13 @@ def around(crew: Crew, load: Load, *, workers: int, seconds: float) -> dict[str,
     }
 
 
-def _tasks(crew: Crew, tasks: Sequence[Task]) -> list[Task]:
-    return [*tasks, *[idle] * (crew.size - len(tasks))]
+def _tasks(pool: WorkerPool, tasks: Sequence[Task]) -> list[Task]:
+    return [*tasks, *[idle] * (pool.size - len(tasks))]
 
 
-def one_shift(load: Load, *, worker: int, seconds: float | None = None, operations: int | None = None) -> Shift:
+def one_task(load: Load, *, worker: int, seconds: float | None = None, operations: int | None = None) -> LoadTask:
     """Return a worker's part of this load, limited by either."""
-    return Shift(
+    return LoadTask(
         load=load, worker=worker, alias=DEFAULT_DB_ALIAS, seconds=seconds, operations=operations, think_time=0.0
     )
 
@@ -222,10 +222,10 @@ def bare(way: str, accounts: Sequence[Any]) -> BareLoad:
     return BareLoad(strategy=way, model=model, using=using, accounts=tuple(accounts), mix=_MIX, seed=0)
 
 
-def _loads(names: Sequence[str], ground: Ground) -> Iterator[tuple[str, Load]]:
+def _loads(names: Sequence[str], fixture: Fixture) -> Iterator[tuple[str, Load]]:
     for name in names:
         strategy = STRATEGIES[name].bound(using=DEFAULT_DB_ALIAS)
-        contender = LoadContender(strategy=strategy, ground=ground, accounts=_ACCOUNTS, mix=_MIX, seed=0)
+        contender = LoadContender(strategy=strategy, fixture=fixture, accounts=_ACCOUNTS, mix=_MIX, seed=0)
         contender.open()
         yield name, contender.load(0)
     yield ONE_STATEMENT, bare(ONE_STATEMENT, tuple(contender.versions))
@@ -237,19 +237,19 @@ def _loads(names: Sequence[str], ground: Ground) -> Iterator[tuple[str, Load]]:
 def _overhead(names: Sequence[str], options: Options, say: Say) -> Table:
     """Measure every strategy by turns with the one that does nothing, which shows what measuring itself costs."""
     workers, samples = max(options.workers), dict[str, list[dict[str, float]]]()
-    ground = Ground.make(Account, using=DEFAULT_DB_ALIAS, name=new_name())
-    with crew_of(workers) as crew:
-        uncounted = _Bare(crew=crew, workers=workers)
+    fixture = Fixture.make(Account, using=DEFAULT_DB_ALIAS, name=new_name())
+    with worker_pool(workers) as pool:
+        uncounted = _Bare(pool=pool, workers=workers)
         for number in range(options.rounds):
-            loads = list(_loads(names, ground))
+            loads = list(_loads(names, fixture))
             start = number * len(loads) // options.rounds
             for name, load in loads[start:] + loads[:start]:
-                sample = around(crew, load, workers=workers, seconds=options.seconds)
+                sample = around(pool, load, workers=workers, seconds=options.seconds)
                 sample["around"] -= uncounted.cost_of_measuring()
                 samples.setdefault(name, []).append(sample)
                 say(f"simulator: {name:24} {sample['around']:6.1f} us around {sample['client']:8.0f} us")
         samples[NOTHING] = [{"around": cost, "client": cost, "p50": 0.0} for cost in uncounted.costs]
-    ground.purge()
+    fixture.purge()
     rows = sorted(((name, *_medians(each)) for name, each in samples.items()), key=lambda row: row[2])
     return Table(
         title=f"What is around an operation, {workers} workers",
@@ -265,18 +265,18 @@ def _overhead(names: Sequence[str], options: Options, say: Say) -> Table:
 class _Bare:
     """The strategy that does nothing, with the clock inside of its operations and without."""
 
-    crew: Crew
+    pool: WorkerPool
     workers: int
     costs: list[float] = field(default_factory=list)
 
     def cost_of_measuring(self) -> float:
         """Return the microseconds that `around` counts too much for an operation, measured now."""
         seconds, load = 0.3, bare(NOTHING, range(_ACCOUNTS))
-        tasks = [Metered(shift=one_shift(load, worker=n, seconds=seconds)) for n in range(self.workers)]
-        results = self.crew.race(_tasks(self.crew, tasks)).results[: self.workers]
+        tasks = [Metered(task=one_task(load, worker=n, seconds=seconds)) for n in range(self.workers)]
+        results = self.pool.run(_tasks(self.pool, tasks)).results[: self.workers]
         operations = sum(tally.answered for tally, _ in results)
         self.costs.append(sum(cpu for _, cpu in results) / operations * 1e6)
-        return around(self.crew, load, workers=self.workers, seconds=seconds)["around"] - self.costs[-1]
+        return around(self.pool, load, workers=self.workers, seconds=seconds)["around"] - self.costs[-1]
 
 
 def _medians(samples: Sequence[Mapping[str, float]]) -> tuple[float, float, float]:
@@ -286,22 +286,22 @@ def _medians(samples: Sequence[Mapping[str, float]]) -> tuple[float, float, floa
 
 def _memory(say: Say) -> Table:
     rows = []
-    with crew_of(1) as crew:
+    with worker_pool(1) as pool:
         for accounts in (1, 1000):
             for operations in _SIZES:
-                (result,) = crew.race([Keeping(load=bare(NOTHING, range(accounts)), operations=operations)]).results
+                (result,) = pool.run([Keeping(load=bare(NOTHING, range(accounts)), operations=operations)]).results
                 rows.append((f"{operations:,} operations on {accounts:,} accounts", *(part / 1024 for part in result)))
         say("simulator: memory done")
-    return Table(title="What a worker keeps", columns=("after", "kept KiB", "told KiB"), rows=tuple(rows))
+    return Table(title="What a worker keeps", columns=("after", "kept KiB", "payload KiB"), rows=tuple(rows))
 
 
 def _start(say: Say) -> Table:
     rows = []
-    for workers in _CREWS:
+    for workers in _POOL_SIZES:
         begun = time.perf_counter()
-        with crew_of(workers) as crew:
+        with worker_pool(workers) as pool:
             took = time.perf_counter() - begun
-            used = middle(_own_memory(member.process.pid or 0) for member in crew.members)
+            used = middle(_own_memory(worker.process.pid or 0) for worker in pool.workers)
         rows.append((f"{workers}", took, used))
         say(f"simulator: {workers} workers started in {took:.1f} s")
     return Table(

@@ -10,14 +10,14 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection
 
-from django_lockstep.lab.simulator.crew import Crew
-from django_lockstep.lab.simulator.desk import Desk, idle
+from django_lockstep.lab.simulator.channel import WorkerChannel, idle
 from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.measure import Load, Shift
+from django_lockstep.lab.simulator.load_task import Load, LoadTask
+from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.tally import Tally
-from django_lockstep.lab.simulator.worker import Post
+from django_lockstep.lab.simulator.worker_process import WorkerConfig
 
-__all__ = ["Metered", "WorkersError", "crew_of", "race", "require_no_errors"]
+__all__ = ["Metered", "WorkersError", "race", "require_no_errors", "worker_pool"]
 
 
 class WorkersError(Exception):
@@ -26,56 +26,56 @@ class WorkersError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metered:
-    """A worker's task: its shift, with the CPU seconds from the common start to its end."""
+    """A worker's task: its load, with the CPU seconds from the common start to its end."""
 
-    shift: Shift
+    task: LoadTask
     """What to do."""
 
-    def __call__(self, desk: Desk) -> tuple[Tally, float]:
+    def __call__(self, channel: WorkerChannel) -> tuple[Tally, float]:
         """Do it, and return its tally and the seconds."""
         begun = 0.0
-        meet = desk.meet
+        wait = channel.wait_at_barrier
 
-        def begin(note: object = None) -> None:
+        def begin(payload: object = None) -> None:
             nonlocal begun
-            meet(note)
+            wait(payload)
             begun = _cpu_seconds()
 
         with contextlib.ExitStack() as stack:
-            # The shift meets the others after it has warmed up: only from there on its time counts.
-            vars(desk)["meet"] = begin
-            stack.callback(vars(desk).pop, "meet")
-            tally = self.shift(desk)
+            # The task waits at the barrier after it has warmed up: only from there on its time counts.
+            vars(channel)["wait_at_barrier"] = begin
+            stack.callback(vars(channel).pop, "wait_at_barrier")
+            tally = self.task(channel)
             return tally, _cpu_seconds() - begun
 
 
 @contextlib.contextmanager
-def crew_of(workers: int) -> Iterator[Crew]:
+def worker_pool(workers: int) -> Iterator[WorkerPool]:
     """Provide worker processes for the length of a block. Raises ``SimulationError`` if they cannot start."""
-    post = Post(alias=DEFAULT_DB_ALIAS, database=connection.settings_dict["NAME"], session="benchmark")
-    with Interrupt() as interrupt, Crew(post, workers=workers, interrupt=interrupt) as crew:
-        yield crew
+    config = WorkerConfig(alias=DEFAULT_DB_ALIAS, database=connection.settings_dict["NAME"], session="benchmark")
+    with Interrupt() as interrupt, WorkerPool(config, size=workers, interrupt=interrupt) as pool:
+        yield pool
 
 
-def race(crew: Crew, load: Load, *, workers: int, seconds: float) -> tuple[list[Tally], float]:
-    """Have so many of the crew do the load; return their tallies and the CPU seconds that they used.
+def race(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> tuple[list[Tally], float]:
+    """Have so many of the pool do the load; return their tallies and the CPU seconds that they used.
 
     Raises `WorkersError` where one failed, `KeyboardInterrupt` where somebody asked for the end.
     """
     facts: dict[str, Any] = {"alias": DEFAULT_DB_ALIAS, "seconds": seconds, "operations": None, "think_time": 0.0}
-    shifts = [Metered(shift=Shift(load=load, worker=number, **facts)) for number in range(workers)]
-    finish = crew.race([*shifts, *[idle] * (len(crew.members) - workers)])
-    if crew.interrupt.requested:
+    tasks = [Metered(task=LoadTask(load=load, worker=number, **facts)) for number in range(workers)]
+    result = pool.run([*tasks, *[idle] * (len(pool.workers) - workers)])
+    if pool.interrupt.requested:
         raise KeyboardInterrupt
-    if finish.casualties:
-        raise WorkersError(str(finish.casualties[0]))
-    results = finish.results[:workers]
+    if result.worker_failures:
+        raise WorkersError(str(result.worker_failures[0]))
+    results = result.results[:workers]
     return [tally for tally, _ in results], sum(cpu for _, cpu in results)
 
 
 def require_no_errors(tallies: list[Tally]) -> None:
     """Raise `WorkersError` if some of the operations failed."""
-    whole = Tally.merged(tallies)
+    whole = Tally.merge(tallies)
     if whole.failed:
         kind, count = whole.errors.most_common(1)[0]
         raise WorkersError(

@@ -37,7 +37,7 @@
     │   ├── Nondeterminism
     │   │   └── Overtaken
     │   └── Stuck
-    │       └── Endless
+    │       └── TooManySteps
     ├── SimulationError                django_lockstep.lab.simulator.errors
     └── AnomaliesError                 django_lockstep.lab.anomalies.errors
 

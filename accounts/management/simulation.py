@@ -1,4 +1,4 @@
-"""What the options of ``manage.py simulate`` come to."""
+"""The options of ``manage.py simulate``, and the run that they ask for."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from accounts.engine import EngineName
 from accounts.races.mix import Mix
 from accounts.races.run import (
     NAMES,
-    Field,
-    Scene,
+    RunConfig,
+    Workload,
     account_model,
     default_database,
     run_load,
     run_story,
     run_sweep,
-    stops_of,
+    sweep_points,
 )
 from accounts.races.stories import STORIES
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.management.output import require_writable
-from django_lockstep.lab.simulator.plan import Plan, whole_number
+from django_lockstep.lab.simulator.load_plan import LoadPlan, positive_int
 from django_lockstep.lab.simulator.render import FORMATS, Report
 from django_lockstep.lab.simulator.sweep import Sweep
-from django_lockstep.lab.simulator.wording import counted
+from django_lockstep.lab.wording import counted
 
-__all__ = ["Run", "add_arguments", "run_of", "scene_of"]
+__all__ = ["Run", "add_arguments", "build_config", "run_of"]
 
 _DURATION = 3.0
-_LAPS = 3
+_ROUNDS = 3
 _PAIR_DURATION = 1.0
 """Seconds for each pair of strategies: there are many, and a loss shows at once."""
-_ROUNDS = 200
+_RUNS = 200
 _ENGINES: dict[str, tuple[EngineName, ...]] = {
     "plain": ("plain",),
     "compiled": ("compiled",),
@@ -52,21 +52,21 @@ _LOAD_ONLY = (
     "mix",
     "think_time",
     "seed",
-    "laps",
+    "rounds",
     "sweep",
     "mix_strategies",
 )
-_START, _WORKER, _LAP = 2.0, 0.06, 0.15
-"""Seconds besides what is measured: to begin and end, for each worker, and for each lap."""
+_START, _WORKER, _ROUND = 2.0, 0.06, 0.15
+"""Seconds besides what is measured: to begin and end, for each worker, and for each round."""
 
 
 class Run(NamedTuple):
-    """What was asked for."""
+    """What the options ask for."""
 
     report: Callable[..., Report]
-    """Does it; takes ``interrupt`` and ``terminal``."""
+    """Runs it; takes ``interrupt`` and ``terminal``."""
     announcement: str | None = None
-    """What to say before."""
+    """What to print before."""
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -77,16 +77,16 @@ def add_arguments(parser: CommandParser) -> None:
         "--mix-strategies",
         action="store_true",
         default=None,
-        help="race pairs of strategies on shared accounts, half of the workers with either: which of them lose each "
+        help="measure pairs of strategies on shared accounts, half of the workers with either: which of them lose each "
         "other's changes (default: every pair of the strategies that claim to be safe)",
     )
-    add("--scenario", choices=list(STORIES), help="instead of a load, play this story of two workers many times")
-    add("--rounds", type=int, metavar="N", help=f"how often a --scenario is played (default: {_ROUNDS})")
+    add("--scenario", choices=list(STORIES), help="instead of a load, run this story of two workers many times")
+    add("--runs", type=int, metavar="N", help=f"how often a --scenario is run (default: {_RUNS})")
     add(
         "--engine",
         choices=["plain", "compiled", "both"],
-        help="plain runs the strategies as they are written, compiled their compiled counterparts, both one beside the "
-        "other (default: both for a load, plain for a --sweep, a --scenario or --mix-strategies)",
+        help="plain runs the strategies as they are written, compiled their compiled counterparts, both runs the two "
+        "in turn (default: both for a load, plain for a --sweep, a --scenario or --mix-strategies)",
     )
     _add_load_arguments(parser)
     _add_sweep_arguments(parser)
@@ -106,11 +106,11 @@ def _add_load_arguments(parser: CommandParser) -> None:
     )
     load.add_argument("--think-time", type=float, metavar="SECONDS", help="between two operations (default: 0)")
     load.add_argument(
-        "--laps",
+        "--rounds",
         type=int,
         metavar="N",
-        help="turns in which each strategy does its part, so that what the machine does meanwhile hits all alike "
-        f"(default: {_LAPS}; with --operations 1)",
+        help="rounds that the strategies alternate in, so that a slow phase of the machine affects all of them "
+        f"(default: {_ROUNDS}; with --operations 1)",
     )
     load.add_argument("--seed", type=int, metavar="N", help="of the random draws (default: another one every time)")
 
@@ -122,13 +122,13 @@ def _add_sweep_arguments(parser: CommandParser) -> None:
 
 
 def run_of(options: dict[str, Any]) -> Run:
-    """Return what runs. Raises ``ValueError``, naming the option, for values that make no sense."""
+    """Return what to run. Raises ``ValueError``, naming the option, for values that are not allowed."""
     if options["plot"]:
         _require_plottable(options)
     if options["scenario"]:
         return _story(options)
-    if options["rounds"] is not None:
-        raise ValueError("--rounds goes with --scenario; a load is limited by --duration or --operations")
+    if options["runs"] is not None:
+        raise ValueError("--runs goes with --scenario; a load is limited by --duration or --operations")
     return _load(options) if options["sweep"] is None else _sweep(options)
 
 
@@ -144,19 +144,19 @@ def _require_plottable(options: dict[str, Any]) -> None:
 def _load(options: dict[str, Any]) -> Run:
     if options["mix_strategies"]:
         return _mixtures(options)
-    plan, field = _plan(options), _field(options)
-    return Run(functools.partial(run_load, scene_of(options, engine="both"), plan=plan, field=field))
+    plan, workload = _plan(options), _workload(options)
+    return Run(functools.partial(run_load, build_config(options, engine="both"), plan=plan, workload=workload))
 
 
 def _mixtures(options: dict[str, Any]) -> Run:
-    plan, field, scene = _plan(options, seconds=_PAIR_DURATION, laps=1), _field(options), scene_of(options)
-    if plan.workers < 2 or len(scene.strategies) < 2:
+    plan, workload, config = _plan(options, seconds=_PAIR_DURATION, rounds=1), _workload(options), build_config(options)
+    if plan.workers < 2 or len(config.strategies) < 2:
         raise ValueError(
             "--mix-strategies needs at least two strategies and two workers, not "
-            f"{counted(len(scene.strategies), 'strategy', 'strategies')} and {counted(plan.workers, 'worker')}"
+            f"{counted(len(config.strategies), 'strategy', 'strategies')} and {counted(plan.workers, 'worker')}"
         )
-    announcement = _announced([plan], contenders=len(scene.names), what=counted(len(scene.names), "pair"))
-    return Run(functools.partial(run_load, scene, plan=plan, field=field), announcement)
+    announcement = _announced([plan], contenders=len(config.names), what=counted(len(config.names), "pair"))
+    return Run(functools.partial(run_load, config, plan=plan, workload=workload), announcement)
 
 
 def _sweep(options: dict[str, Any]) -> Run:
@@ -167,16 +167,16 @@ def _sweep(options: dict[str, Any]) -> Run:
         raise ValueError(f"--{sweep.axis} is what --sweep varies: name its values there only")
     sizes: dict[str, Any] = {sweep.axis: max(sweep.values)}
     # The smallest size decides what all can do: one account has no transfers.
-    field = _field({**options, **sizes}, smallest=min(sweep.values) if sweep.axis == "accounts" else None)
-    stops = stops_of(sweep, plan=_plan({**options, **sizes}), field=field)
-    scene = scene_of(options)
-    number = len(scene.strategies)
-    what = f"{counted(len(stops), 'size')} x {counted(number, 'strategy', 'strategies')}"
-    announcement = _announced([stop.plan for stop in stops], contenders=number, what=what)
-    return Run(functools.partial(run_sweep, scene, sweep=sweep, stops=stops), announcement)
+    workload = _workload({**options, **sizes}, smallest=min(sweep.values) if sweep.axis == "accounts" else None)
+    points = sweep_points(sweep, plan=_plan({**options, **sizes}), workload=workload)
+    config = build_config(options)
+    number = len(config.strategies)
+    what = f"{counted(len(points), 'size')} x {counted(number, 'strategy', 'strategies')}"
+    announcement = _announced([point.plan for point in points], contenders=number, what=what)
+    return Run(functools.partial(run_sweep, config, sweep=sweep, points=points), announcement)
 
 
-def _announced(plans: list[Plan], *, contenders: int, what: str) -> str:
+def _announced(plans: list[LoadPlan], *, contenders: int, what: str) -> str:
     """Say how much it is, and about how long it takes where that is known."""
     what = f"{what} x {plans[-1].extent}"
     if plans[-1].duration is None:
@@ -186,50 +186,50 @@ def _announced(plans: list[Plan], *, contenders: int, what: str) -> str:
         measured
         + _START
         + _WORKER * max(plan.workers for plan in plans)
-        + _LAP * contenders * sum(plan.laps for plan in plans)
+        + _ROUND * contenders * sum(plan.rounds for plan in plans)
     )
     return f"{what}: about {seconds:.0f} s." if seconds < 100 else f"{what}: about {seconds / 60:.1f} minutes."
 
 
-def _plan(options: dict[str, Any], *, seconds: float = _DURATION, laps: int = _LAPS) -> Plan:
-    names = ("workers", "duration", "operations", "think_time", "laps")
+def _plan(options: dict[str, Any], *, seconds: float = _DURATION, rounds: int = _ROUNDS) -> LoadPlan:
+    names = ("workers", "duration", "operations", "think_time", "rounds")
     given = {name: options[name] for name in names if options[name] is not None}
-    by_time = {"duration": seconds, "laps": laps} if options["operations"] is None else {"duration": None}
-    return Plan(**{**by_time, **given})
+    by_time = {"duration": seconds, "rounds": rounds} if options["operations"] is None else {"duration": None}
+    return LoadPlan(**{**by_time, **given})
 
 
-def _field(options: dict[str, Any], *, smallest: int | None = None) -> Field:
-    accounts = 1 if options["accounts"] is None else whole_number(options["accounts"], name="--accounts")
+def _workload(options: dict[str, Any], *, smallest: int | None = None) -> Workload:
+    accounts = 1 if options["accounts"] is None else positive_int(options["accounts"], name="--accounts")
     fewest = accounts if smallest is None else smallest
     mix = Mix.default(accounts=fewest) if options["mix"] is None else Mix.parse(options["mix"])
     seed = random.SystemRandom().randrange(10**6) if options["seed"] is None else options["seed"]
-    return Field(accounts=accounts, mix=mix, seed=seed)
+    return Workload(accounts=accounts, mix=mix, seed=seed)
 
 
 def _story(options: dict[str, Any]) -> Run:
     meant_for_load = [f"--{name.replace('_', '-')}" for name in _LOAD_ONLY if options[name] is not None]
     if meant_for_load:
         raise ValueError(f"--scenario has two workers on one account; {', '.join(meant_for_load)} is for loads only")
-    rounds = whole_number(_ROUNDS if options["rounds"] is None else options["rounds"], name="--rounds")
+    runs = positive_int(_RUNS if options["runs"] is None else options["runs"], name="--runs")
     story = STORIES[options["scenario"]]
-    return Run(functools.partial(run_story, scene_of(options), story=story, rounds=rounds))
+    return Run(functools.partial(run_story, build_config(options), story=story, runs=runs))
 
 
-def scene_of(options: dict[str, Any], *, engine: str = "plain") -> Scene:
-    """Return who races, and where, by this engine unless told otherwise. Raises ``ValueError`` as `run_of` does."""
+def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig:
+    """Return which strategies run and where, with this engine by default. Raises ``ValueError`` as `run_of` does."""
     mixed = bool(options["mix_strategies"])
     by_default = [name for name in NAMES if STRATEGIES[name].safe] if mixed else NAMES
     words = [word for part in options["strategies"] or by_default for word in part.split(",")]
     names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
     unknown = [name for name in names if name not in NAMES]
     if unknown or not names:
-        raise ValueError(f"--strategies: there is no {', '.join(unknown) or 'name'}; there are {', '.join(NAMES)}")
+        raise ValueError(f"--strategies must be some of {', '.join(NAMES)}, not {', '.join(unknown) or 'none'}")
     model = account_model(options["model"])
     using = options["database"] or default_database(model)
     if using not in connections:
-        raise ValueError(f"--database {using}: there is no such database; there are {', '.join(connections)}")
+        raise ValueError(f"--database must be one of {', '.join(connections)}, not {using!r}")
     chosen = options["engine"] or engine
     if chosen == "both" != engine:
         raise ValueError("--engine both is for a load without --mix-strategies; all else runs plain or compiled")
     engines = _ENGINES[chosen]
-    return Scene(strategies=names, model=model, using=using, keep=options["keep"], engines=engines, mixed=mixed)
+    return RunConfig(strategies=names, model=model, using=using, keep=options["keep"], engines=engines, mixed=mixed)

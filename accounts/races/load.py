@@ -18,12 +18,12 @@ from django.apps import apps
 from accounts.engine import EngineName
 from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
-from accounts.races.ground import Ground
+from accounts.races.fixture import Fixture
 from accounts.races.mix import Mix
 from accounts.races.mixtures import Mixture, strategies_of
 from accounts.strategies import Strategy
 from django_lockstep.errors import DeadlockDetected
-from django_lockstep.lab.simulator.audit import Booking, Ledger
+from django_lockstep.lab.simulator.audit import AuditedAccount, AuditedEntry
 from django_lockstep.lab.simulator.tally import Operation
 from django_lockstep.locking.retry import retrying
 
@@ -54,8 +54,8 @@ class AccountLoad:
     mix: Mix
     """What is done how often."""
     seed: int
-    """What the draws depend on, with the lap and the worker's number: every strategy gets the same ones."""
-    lap: int = 0
+    """What the draws depend on, with the round and the worker's number: every strategy gets the same ones."""
+    round_number: int = 0
     """Which part of the draws."""
     engine: EngineName = "plain"
     """Which engine runs the strategy."""
@@ -67,7 +67,9 @@ class AccountLoad:
         strategy = strategies[worker % len(strategies)].bound(
             model=apps.get_model(self.model), using=self.using, engine=self.engine
         )
-        client = AccountClient(self, strategy=strategy, draws=random.Random(f"{self.seed}:{self.lap}:{worker}"))
+        client = AccountClient(
+            self, strategy=strategy, draws=random.Random(f"{self.seed}:{self.round_number}:{worker}")
+        )
         # So that the first operation measured is not the one that imports and connects.
         strategy.accounts.filter(pk=self.accounts[0]).get()
         retrying.connect(client.count_retry)
@@ -92,7 +94,7 @@ class AccountClient:
         self._strategy = strategy
         self._drawn: list[Operation] = []
 
-    def draw(self) -> Operation:
+    def next_operation(self) -> Operation:
         """Return the next operation: its kind by the weights, accounts and amount evenly."""
         if not self._drawn:
             # Many at once: between two calls of the database one draw would take five times as long, as it finds
@@ -134,11 +136,11 @@ class AccountClient:
 
 @dataclass(slots=True, kw_only=True)
 class LoadContender:
-    """A strategy, or a mixture, with its accounts, as the simulator races it."""
+    """A strategy, or a mixture, with its accounts, as the simulator measures it."""
 
     strategy: Strategy | Mixture
-    """What is raced."""
-    ground: Ground
+    """What is measured."""
+    fixture: Fixture
     """Where its accounts are opened."""
     accounts: int
     """How many."""
@@ -171,27 +173,27 @@ class LoadContender:
 
     def open(self) -> None:
         """Open fresh accounts."""
-        keys = self.ground.open_accounts(self.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
+        keys = self.fixture.open_accounts(self.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
         self.versions = {account.pk: account.version for account in self._rows(keys)}
 
-    def load(self, lap: int) -> AccountLoad:
+    def load(self, round_number: int) -> AccountLoad:
         """Return the load on these accounts."""
         return AccountLoad(
             strategy=self.name,
-            model=self.ground.model._meta.label,
-            using=self.ground.using,
+            model=self.fixture.model._meta.label,
+            using=self.fixture.using,
             accounts=tuple(self.versions),
             mix=self.mix,
             seed=self.seed,
-            lap=lap,
+            round_number=round_number,
             engine=self.engine,
         )
 
-    def ledgers(self) -> Iterator[Ledger]:
+    def audited_accounts(self) -> Iterator[AuditedAccount]:
         """Yield the accounts with their entries, one row at a time."""
-        entries: Any = self.ground.model.entry_model()._base_manager
+        entries: Any = self.fixture.model.entry_model()._base_manager
         stream = (
-            entries.using(self.ground.using)
+            entries.using(self.fixture.using)
             .filter(account__in=list(self.versions))
             .order_by("account_id", "pk")
             .values_list("account_id", "amount", "balance_after", "version_after")
@@ -200,28 +202,28 @@ class LoadContender:
         key, group = next(groups, (None, iter(())))
         for account in self._rows(tuple(self.versions)):
             mine = account.pk == key
-            yield self._ledger(account, group if mine else iter(()))
+            yield self._audited_account(account, group if mine else iter(()))
             if mine:
                 key, group = next(groups, (None, iter(())))
 
-    def _ledger(self, account: AbstractAccount, entries: Iterator[tuple[Any, ...]]) -> Ledger:
-        return Ledger(
+    def _audited_account(self, account: AbstractAccount, entries: Iterator[tuple[Any, ...]]) -> AuditedAccount:
+        return AuditedAccount(
             account=account.pk,
-            opening=OPENING,
+            opening_balance=OPENING,
             opening_version=self.versions[account.pk],
             overdraft_limit=account.overdraft_limit,
             balance=account.balance,
-            bookings=(Booking(*row[1:]) for row in entries),
+            entries=(AuditedEntry(*row[1:]) for row in entries),
         )
 
     def _rows(self, keys: tuple[Any, ...]) -> Iterator[AbstractAccount]:
         """Yield the accounts in the database's order of their keys, which is the entries' order too."""
-        rows = self.ground.model._base_manager.using(self.ground.using)
+        rows = self.fixture.model._base_manager.using(self.fixture.using)
         return rows.filter(pk__in=keys).order_by("pk").iterator(chunk_size=2000)
 
 
-def described(*, accounts: int, mix: Mix, seed: int) -> dict[str, Any]:
-    """Return the load in plain values, for reports."""
+def describe_load(*, accounts: int, mix: Mix, seed: int) -> dict[str, Any]:
+    """Return the workload in plain values, for reports."""
     return {
         "accounts": accounts,
         "mix": str(mix),

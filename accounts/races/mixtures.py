@@ -8,8 +8,8 @@ from itertools import combinations
 
 from accounts.engine import EngineName
 from accounts.strategies import STRATEGIES, Strategy
-from django_lockstep.lab.simulator.report import Row
-from django_lockstep.lab.simulator.wording import listed
+from django_lockstep.lab.simulator.report import LoadRow
+from django_lockstep.lab.wording import listed
 
 __all__ = ["Mixture", "advice_on_mixtures", "pairs_of", "strategies_of"]
 
@@ -57,7 +57,7 @@ def strategies_of(name: str) -> tuple[Strategy, ...]:
     return tuple(STRATEGIES[part] for part in name.split("+"))
 
 
-def advice_on_mixtures(rows: Sequence[Row]) -> tuple[str, ...]:
+def advice_on_mixtures(rows: Sequence[LoadRow]) -> tuple[str, ...]:
     """Return which of these mixtures lose, and which may be used; none where nothing was measured."""
     wrong = [row for row in rows if row.status not in {"correct", "untested"}]
     correct = [row for row in rows if row.status == "correct"]
@@ -74,12 +74,12 @@ def advice_on_mixtures(rows: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def _named(sentence: str, rows: Sequence[Row]) -> Iterable[str]:
+def _named(sentence: str, rows: Sequence[LoadRow]) -> Iterable[str]:
     if rows:
         yield sentence.format(listed(row.strategy for row in rows))
 
 
-def _loners(rows: Sequence[Row]) -> Iterable[Strategy]:
+def _loners(rows: Sequence[LoadRow]) -> Iterable[Strategy]:
     """Return the strategies in these mixtures that are right alone."""
     parts = dict.fromkeys(part for row in rows for part in strategies_of(row.strategy))
     return (part for part in parts if part.needs_all_writers)

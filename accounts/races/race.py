@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django_lockstep.lab.races import Race, taking_turns
+from django_lockstep.lab.races import Race, repeat_roles
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["pair"]
@@ -30,5 +30,5 @@ def pair(
     """
     roles = [actor] * 2 if callable(actor) else list(actor)
     scenario = Scenario(set_up=set_up, actors=roles, invariant=invariant, observe=observe)
-    made = taking_turns(scenario, invariant_of=invariant_of)
+    made = repeat_roles(scenario, invariant_of=invariant_of)
     return Race(name=name, text=text, scenario=made(len(roles)), **{"many": made, **expected})

@@ -14,15 +14,14 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from accounts.binding import account_model
 from accounts.engine import EngineName
 from accounts.models import AbstractAccount
-from accounts.races.ground import Ground, PurgeError
-from accounts.races.load import LoadContender, described
+from accounts.races.fixture import Fixture, PurgeError
+from accounts.races.leftovers import mark_running, new_name
+from accounts.races.load import LoadContender, describe_load
 from accounts.races.mix import Mix
 from accounts.races.mixtures import Mixture, advice_on_mixtures, pairs_of
-from accounts.races.remains import held, new_name
 from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
-from django_lockstep.lab.simulator.crew import PATIENCE, Crew
 from django_lockstep.lab.simulator.database import (
     end_sessions,
     environment,
@@ -32,15 +31,26 @@ from django_lockstep.lab.simulator.database import (
 )
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.plan import Plan
-from django_lockstep.lab.simulator.progress import progress
-from django_lockstep.lab.simulator.race import Course, race, turned
-from django_lockstep.lab.simulator.report import LoadReport, Row
-from django_lockstep.lab.simulator.rounds import StoryReport, tell
-from django_lockstep.lab.simulator.sweep import Point, Sweep, SweepReport, advice_on_sweep
-from django_lockstep.lab.simulator.worker import Post
+from django_lockstep.lab.simulator.load_plan import LoadPlan
+from django_lockstep.lab.simulator.pool import STUCK_AFTER, WorkerPool
+from django_lockstep.lab.simulator.progress import show_progress
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow
+from django_lockstep.lab.simulator.stories import StoryReport, run_stories
+from django_lockstep.lab.simulator.sweep import SizeResult, Sweep, SweepReport, advice_on_sweep
+from django_lockstep.lab.simulator.trials import Trial, rotate, run_trials
+from django_lockstep.lab.simulator.worker_process import WorkerConfig
 
-__all__ = ["NAMES", "Field", "Scene", "Stop", "account_model", "run_load", "run_story", "run_sweep", "stops_of"]
+__all__ = [
+    "NAMES",
+    "RunConfig",
+    "SweepPoint",
+    "Workload",
+    "account_model",
+    "run_load",
+    "run_story",
+    "run_sweep",
+    "sweep_points",
+]
 
 
 NAMES = tuple(STRATEGIES)
@@ -48,17 +58,17 @@ NAMES = tuple(STRATEGIES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """Who races, and where."""
+class RunConfig:
+    """Which strategies run, and where."""
 
     strategies: tuple[str, ...]
-    """The names, in the order in which they race."""
+    """The names, in the order of the report."""
     model: type[AbstractAccount]
     """The accounts' model."""
     using: str
     """The database."""
     keep: bool = False
-    """Whether the accounts stay when all is over."""
+    """Whether the accounts are left in the database."""
     engines: tuple[EngineName, ...] = ("plain",)
     """What runs them; those without a compiled counterpart run once."""
     mixed: bool = False
@@ -87,7 +97,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Workload:
     """The accounts of a load, and what is done with them. Raises ``ValueError`` for transfers on one account."""
 
     accounts: int
@@ -95,7 +105,7 @@ class Field:
     mix: Mix
     """What is done how often."""
     seed: int
-    """What the draws depend on."""
+    """The seed of the random draws."""
 
     def __post_init__(self) -> None:
         if self.mix.transfer and self.accounts == 1:
@@ -103,50 +113,54 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """One size at which all strategies are raced."""
+class SweepPoint:
+    """One size at which all strategies are measured."""
 
-    plan: Plan
-    """How they are loaded."""
-    field: Field
-    """With what."""
+    plan: LoadPlan
+    """How much load, for how long."""
+    workload: Workload
+    """What the load is."""
     label: str = ""
     """What the progress says of it."""
 
-    def course(self, strategy: Strategy | Mixture, *, ground: Ground) -> Course:
+    def trial(self, strategy: Strategy | Mixture, *, fixture: Fixture) -> Trial:
         """Return this strategy's way through the race."""
-        accounts, mix, seed = self.field.accounts, self.field.mix, self.field.seed
-        contender = LoadContender(strategy=strategy, ground=ground, accounts=accounts, mix=mix, seed=seed)
+        accounts, mix, seed = self.workload.accounts, self.workload.mix, self.workload.seed
+        contender = LoadContender(strategy=strategy, fixture=fixture, accounts=accounts, mix=mix, seed=seed)
         engine = contender.engine if contender.engine != "plain" else ""
         label = ", ".join(filter(None, [strategy.name, engine, self.label]))
-        return Course(contender=contender, plan=self.plan, label=label)
+        return Trial(contender=contender, plan=self.plan, label=label)
 
 
-def run_load(scene: Scene, *, plan: Plan, field: Field, interrupt: Interrupt, terminal: TextIO | None) -> LoadReport:
-    """Race the strategies under a load; progress goes to the terminal, if there is one.
+def run_load(
+    config: RunConfig, *, plan: LoadPlan, workload: Workload, interrupt: Interrupt, terminal: TextIO | None
+) -> LoadReport:
+    """Measure the strategies under a load; progress goes to the terminal, if there is one.
 
     Raises `SimulationError` where this database or this machine cannot do it. An interrupt ends the run early; the
     report then has the rows that were measured, and says so.
     """
-    _require(scene, workers=plan.workers)
-    ran_on = environment(scene.using)
+    _require(config, workers=plan.workers)
+    ran_on = environment(config.using)
     notes: list[str] = []
-    (measured,) = _raced(scene, [Stop(plan=plan, field=field)], notes, interrupt=interrupt, terminal=terminal)
+    (measured,) = _measure(
+        config, [SweepPoint(plan=plan, workload=workload)], notes, interrupt=interrupt, terminal=terminal
+    )
     rows, counterparts = _first_of_each(measured)
     return LoadReport(
         environment=ran_on,
         plan=plan,
-        load=described(accounts=field.accounts, mix=field.mix, seed=field.seed),
-        planned=scene.names,
+        load=describe_load(accounts=workload.accounts, mix=workload.mix, seed=workload.seed),
+        planned=config.names,
         rows=rows,
-        advice=advice_on_mixtures(rows) if scene.mixed else advice_on_load(rows, counterparts),
+        advice=advice_on_mixtures(rows) if config.mixed else advice_on_load(rows, counterparts),
         counterparts=counterparts,
         interrupted=interrupt.name,
         notes=tuple(notes),
     )
 
 
-def _first_of_each(measured: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+def _first_of_each(measured: Sequence[LoadRow]) -> tuple[tuple[LoadRow, ...], tuple[LoadRow, ...]]:
     """Return the first row of each strategy, and the rows by other engines behind it."""
     first = {row.strategy: row for row in reversed(measured)}
     return tuple(row for row in measured if row is first[row.strategy]), tuple(
@@ -155,81 +169,88 @@ def _first_of_each(measured: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row,
 
 
 def run_sweep(
-    scene: Scene, *, sweep: Sweep, stops: Sequence[Stop], interrupt: Interrupt, terminal: TextIO | None
+    config: RunConfig, *, sweep: Sweep, points: Sequence[SweepPoint], interrupt: Interrupt, terminal: TextIO | None
 ) -> SweepReport:
-    """Race the strategies at all these sizes, which `stops_of` the sweep returned; as `run_load` in everything else."""
-    largest = stops[-1]
-    _require(scene, workers=largest.plan.workers)
-    ran_on = environment(scene.using)
+    """Measure the strategies at the points that `sweep_points` returned; in everything else as `run_load`."""
+    largest = points[-1]
+    _require(config, workers=largest.plan.workers)
+    ran_on = environment(config.using)
     notes: list[str] = []
-    measured = _raced(scene, stops, notes, interrupt=interrupt, terminal=terminal)
-    points = tuple(Point(value=value, rows=rows) for value, rows in zip(sweep.values, measured, strict=True) if rows)
+    measured = _measure(config, points, notes, interrupt=interrupt, terminal=terminal)
+    results = tuple(
+        SizeResult(value=value, rows=rows) for value, rows in zip(sweep.values, measured, strict=True) if rows
+    )
     return SweepReport(
         environment=ran_on,
         sweep=sweep,
         plan=largest.plan,
-        load=described(accounts=largest.field.accounts, mix=largest.field.mix, seed=largest.field.seed),
-        planned=scene.strategies,
-        points=points,
-        advice=advice_on_sweep(sweep, points),
+        load=describe_load(accounts=largest.workload.accounts, mix=largest.workload.mix, seed=largest.workload.seed),
+        planned=config.strategies,
+        points=results,
+        advice=advice_on_sweep(sweep, results),
         interrupted=interrupt.name,
         notes=tuple(notes),
     )
 
 
-def stops_of(sweep: Sweep, *, plan: Plan, field: Field) -> list[Stop]:
-    """Return what is measured at each size. Raises ``ValueError`` where one of them makes no sense."""
+def sweep_points(sweep: Sweep, *, plan: LoadPlan, workload: Workload) -> list[SweepPoint]:
+    """Return what is measured at each size. Raises ``ValueError`` for a size that the workload does not allow."""
     if sweep.axis == "workers":
-        sizes = [(replace(plan, workers=value), field) for value in sweep.values]
+        sizes = [(replace(plan, workers=value), workload) for value in sweep.values]
     else:
-        sizes = [(plan, replace(field, accounts=value)) for value in sweep.values]
-    labels = map(sweep.named, sweep.values)
-    return [Stop(plan=plan, field=field, label=label) for (plan, field), label in zip(sizes, labels, strict=True)]
+        sizes = [(plan, replace(workload, accounts=value)) for value in sweep.values]
+    labels = map(sweep.describe, sweep.values)
+    return [
+        SweepPoint(plan=plan, workload=workload, label=label)
+        for (plan, workload), label in zip(sizes, labels, strict=True)
+    ]
 
 
-def _raced(
-    scene: Scene, stops: Sequence[Stop], notes: list[str], *, interrupt: Interrupt, terminal: TextIO | None
-) -> list[tuple[Row, ...]]:
-    """Race all strategies at each stop and return the rows by stop, in the order of the strategies."""
-    workers = max(stop.plan.workers for stop in stops)
-    patience = PATIENCE + max(stop.plan.think_time for stop in stops)
-    with _ground(scene, notes) as (ground, post):
-        # At each stop another strategy begins: where one stands in the order is not to matter.
-        contenders = scene.contenders
-        courses = [
-            [stop.course(contender, ground=ground) for contender in turned(contenders, number % len(contenders))]
-            for number, stop in enumerate(stops)
+def _measure(
+    config: RunConfig, points: Sequence[SweepPoint], notes: list[str], *, interrupt: Interrupt, terminal: TextIO | None
+) -> list[tuple[LoadRow, ...]]:
+    """Measure all strategies at each point and return the rows by point, in the order of the strategies."""
+    workers = max(point.plan.workers for point in points)
+    stuck_after = STUCK_AFTER + max(point.plan.think_time for point in points)
+    with _fixture(config, notes) as (fixture, worker_config):
+        # Each point begins with another strategy, so that the place in the order does not matter.
+        contenders = config.contenders
+        trials = [
+            [point.trial(contender, fixture=fixture) for contender in rotate(contenders, number % len(contenders))]
+            for number, point in enumerate(points)
         ]
-        flat = [course for group in courses for course in group]
-        crew = Crew(post, workers=workers, interrupt=interrupt, patience=patience)
-        laps = sum(course.plan.laps for course in flat)
-        with progress(terminal, races=laps, beats=lambda: crew.beats) as watch, crew:
-            rows = {id(course): row for course, row in race(flat, crew=crew, alias=scene.using, watch=watch)}
-    return [_sorted(scene, [rows[id(course)] for course in group if id(course) in rows]) for group in courses]
+        flat = [trial for group in trials for trial in group]
+        pool = WorkerPool(worker_config, size=workers, interrupt=interrupt, stuck_after=stuck_after)
+        rounds = sum(trial.plan.rounds for trial in flat)
+        with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
+            rows = {id(trial): row for trial, row in run_trials(flat, pool=pool, alias=config.using, progress=progress)}
+    return [_sorted(config, [rows[id(trial)] for trial in group if id(trial) in rows]) for group in trials]
 
 
-def _sorted(scene: Scene, rows: Sequence[Row]) -> tuple[Row, ...]:
-    names = scene.names
-    return tuple(sorted(rows, key=lambda row: (names.index(row.strategy), row.engine != scene.engines[0])))
+def _sorted(config: RunConfig, rows: Sequence[LoadRow]) -> tuple[LoadRow, ...]:
+    names = config.names
+    return tuple(sorted(rows, key=lambda row: (names.index(row.strategy), row.engine != config.engines[0])))
 
 
-def run_story(scene: Scene, *, story: Story, rounds: int, interrupt: Interrupt, terminal: TextIO | None) -> StoryReport:
-    """Have the strategies play a story so many times each; as `run_load` in everything else."""
-    _require(scene, workers=len(story.changes))
-    ran_on = environment(scene.using)
+def run_story(
+    config: RunConfig, *, story: Story, runs: int, interrupt: Interrupt, terminal: TextIO | None
+) -> StoryReport:
+    """Run a story so many times with each strategy; in everything else as `run_load`."""
+    _require(config, workers=len(story.changes))
+    ran_on = environment(config.using)
     notes: list[str] = []
-    with _ground(scene, notes) as (ground, post):
-        casts = [story.cast(strategy, ground=ground) for strategy in scene.bound]
-        crew = Crew(post, workers=len(story.changes), interrupt=interrupt)
-        with progress(terminal, races=len(casts), beats=lambda: crew.beats) as watch, crew:
-            rows = tuple(tell(casts, rounds=rounds, crew=crew, alias=scene.using, watch=watch))
+    with _fixture(config, notes) as (fixture, worker_config):
+        trials = [story.trial(strategy, fixture=fixture) for strategy in config.bound]
+        pool = WorkerPool(worker_config, size=len(story.changes), interrupt=interrupt)
+        with show_progress(terminal, total=len(trials), completed=lambda: pool.completed) as progress, pool:
+            rows = tuple(run_stories(trials, runs=runs, pool=pool, alias=config.using, progress=progress))
     return StoryReport(
         environment=ran_on,
         story=story.name,
         text=story.text,
         promise=story.promise,
-        rounds=rounds,
-        planned=scene.strategies,
+        runs=runs,
+        planned=config.strategies,
         rows=rows,
         advice=advice_on_story(rows),
         interrupted=interrupt.name,
@@ -242,47 +263,47 @@ def default_database(model: type[AbstractAccount]) -> str:
     return router.db_for_write(model)
 
 
-def _require(scene: Scene, *, workers: int) -> None:
-    require_row_locks(scene.using)
-    require_connections(scene.using, workers)
-    models = (scene.model, scene.model.entry_model(), get_user_model())
-    require_tables(scene.using, [model._meta.app_label for model in models])
+def _require(config: RunConfig, *, workers: int) -> None:
+    require_row_locks(config.using)
+    require_connections(config.using, workers)
+    models = (config.model, config.model.entry_model(), get_user_model())
+    require_tables(config.using, [model._meta.app_label for model in models])
 
 
 @contextlib.contextmanager
-def _ground(scene: Scene, notes: list[str]) -> Iterator[tuple[Ground, Post]]:
-    """Provide the ground, and clean up whatever happens in the block; what a reader should know goes to the notes."""
-    name, database = new_name(), connections[scene.using].settings_dict["NAME"]
-    with _losses_told(scene.using, notes), held(name, using=scene.using):
-        ground = Ground.make(scene.model, using=scene.using, name=name)
+def _fixture(config: RunConfig, notes: list[str]) -> Iterator[tuple[Fixture, WorkerConfig]]:
+    """Create the fixture, and remove it whatever happens in the block; what a reader should know goes to the notes."""
+    name, database = new_name(), connections[config.using].settings_dict["NAME"]
+    with _explain_lost_connection(config.using, notes), mark_running(name, using=config.using):
+        fixture = Fixture.make(config.model, using=config.using, name=name)
         try:
-            yield ground, Post(alias=scene.using, database=database, session=name)
+            yield fixture, WorkerConfig(alias=config.using, database=database, session=name)
         finally:
-            if scene.keep:
+            if config.keep:
                 notes.append(f"Kept: the accounts of user {name}. simulate --clean removes them.")
             else:
-                _purge(ground, notes)
+                _purge(fixture, notes)
     if settings.DEBUG:
         notes.append("DEBUG is on: Django keeps a log of the statements, which slows every strategy down.")
 
 
 @contextlib.contextmanager
-def _losses_told(using: str, notes: Sequence[str]) -> Iterator[None]:
+def _explain_lost_connection(using: str, notes: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:
         reason = str(error).strip().partition("\n")[0]
-        told = f"The connection to database {using!r} was lost: {reason}"
-        raise SimulationError(" ".join([f"{told}.", *notes])) from error
+        lost = f"The connection to database {using!r} was lost: {reason}"
+        raise SimulationError(" ".join([f"{lost}.", *notes])) from error
 
 
-def _purge(ground: Ground, notes: list[str]) -> None:
-    name = ground.user.get_username()
+def _purge(fixture: Fixture, notes: list[str]) -> None:
+    name = fixture.user.get_username()
     try:
         # The block may have ended because this process's connection did.
-        connections[ground.using].close_if_unusable_or_obsolete()
+        connections[fixture.using].close_if_unusable_or_obsolete()
         # A worker that had to be killed may hold locks until its server process has noticed.
-        end_sessions(ground.using, [name])
-        ground.purge()
+        end_sessions(fixture.using, [name])
+        fixture.purge()
     except (DatabaseError, PurgeError) as error:
         notes.append(f"The accounts of user {name} are still there: {error}")

@@ -13,10 +13,10 @@ from django.apps import apps
 from accounts.engine import EngineName
 from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
-from accounts.races.ground import Ground
+from accounts.races.fixture import Fixture
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.scenario import Scenario
-from django_lockstep.lab.simulator.rounds import Cast
+from django_lockstep.lab.simulator.stories import StoryTrial
 
 __all__ = ["STORIES", "Story"]
 
@@ -67,12 +67,12 @@ class Story:
     failure: Literal["lost", "overdrawn"]
     """What it means when it ends otherwise."""
 
-    def cast(self, strategy: Strategy, *, ground: Ground) -> Cast:
-        """Return the story as this strategy plays it."""
-        return Cast(
+    def trial(self, strategy: Strategy, *, fixture: Fixture) -> StoryTrial:
+        """Return the story's trial with this strategy."""
+        return StoryTrial(
             strategy=strategy.name,
             safe=strategy.safe,
-            scenario=self.scenario(strategy, ground=ground),
+            scenario=self.scenario(strategy, fixture=fixture),
             refusals=(InsufficientFunds,),
             failure=self.failure,
         )
@@ -83,35 +83,35 @@ class Story:
         booked = [amount for _, amount in rows if amount is not None]
         return len(booked) == self.passing and rows[0][0] == self.balance + sum(booked)
 
-    def scenario(self, strategy: Strategy, *, ground: Ground) -> Scenario:
-        """Return the race; its set-up opens a fresh account on the ground and returns the key."""
-        stage = Stage(story=self, ground=ground)
+    def scenario(self, strategy: Strategy, *, fixture: Fixture) -> Scenario:
+        """Return the race; its set-up opens a fresh account of the fixture and returns the key."""
+        rows = StoryAccounts(story=self, fixture=fixture)
         facts: dict[str, Any] = {
             "strategy": strategy.name,
-            "model": ground.model._meta.label,
-            "using": ground.using,
+            "model": fixture.model._meta.label,
+            "using": fixture.using,
             "engine": strategy.engine,
         }
         return Scenario(
-            set_up=stage.open,
+            set_up=rows.open,
             actors={f"{kind} {amount}": Change(kind=kind, amount=amount, **facts) for kind, amount in self.changes},
-            invariant=stage.is_kept,
-            observe=stage.balance,
+            invariant=rows.is_kept,
+            observe=rows.balance,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """Where a story plays: opens its accounts and looks at them afterwards; picklable."""
+class StoryAccounts:
+    """Opens a story's accounts and reads them afterwards; picklable."""
 
     story: Story
-    """What is played."""
-    ground: Ground
-    """Where."""
+    """The story."""
+    fixture: Fixture
+    """Owns the accounts."""
 
     def open(self) -> Any:
         """Open an account and return its key."""
-        (pk,) = self.ground.open_accounts(1, balance=self.story.balance, overdraft_limit=self.story.overdraft_limit)
+        (pk,) = self.fixture.open_accounts(1, balance=self.story.balance, overdraft_limit=self.story.overdraft_limit)
         return pk
 
     def balance(self, pk: Any) -> Decimal:
@@ -124,7 +124,7 @@ class Stage:
         return self.story.is_kept_by(self._rows(), pk)
 
     def _rows(self) -> Any:
-        return self.ground.model._base_manager.using(self.ground.using)
+        return self.fixture.model._base_manager.using(self.fixture.using)
 
 
 STORIES: Mapping[str, Story] = MappingProxyType(

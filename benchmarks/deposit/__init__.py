@@ -9,8 +9,8 @@ from benchmarks.contest import Contender, Contest, bound
 from benchmarks.deposit.contender import WorkerContender
 from benchmarks.deposit.pgbench import SCRIPTS
 from benchmarks.suite import Options, Say, Section, chosen
-from benchmarks.workers import crew_of
-from django_lockstep.lab.simulator.crew import Crew
+from benchmarks.workers import worker_pool
+from django_lockstep.lab.simulator.pool import WorkerPool
 
 __all__ = ["SUITE", "YARDSTICK"]
 
@@ -55,13 +55,13 @@ class Deposit:
     def run(self, options: Options, *, say: Say) -> Section:
         """Race all contenders."""
         names = self._taking_part(options)
-        with crew_of(max(options.workers)) as crew:
-            contenders = [each for each in self._contenders(crew) if each.name in names]
+        with worker_pool(max(options.workers)) as pool:
+            contenders = [each for each in self._contenders(pool) if each.name in names]
             contest = Contest(
                 contenders=contenders,
                 yardstick=YARDSTICK,
                 options=options,
-                interrupted=lambda: crew.interrupt.requested,
+                interrupted=lambda: pool.interrupt.requested,
             )
             results = contest.run(say=say)
         wrong = {
@@ -82,13 +82,13 @@ class Deposit:
         names = chosen(self.names(), options.only)
         return names if YARDSTICK in names else (YARDSTICK, *names)
 
-    def _contenders(self, crew: Crew) -> list[Contender]:
+    def _contenders(self, pool: WorkerPool) -> list[Contender]:
         contenders: list[Contender] = list(SCRIPTS)
         for name in _MODULES:
             module = import_module(name)
             missing = getattr(module, "missing", lambda name: None)
             contenders += [
-                WorkerContender(way=way, module=name, crew=crew, missing=missing(way.name))
+                WorkerContender(way=way, module=name, pool=pool, missing=missing(way.name))
                 for way in module.WAYS.values()
             ]
         return contenders

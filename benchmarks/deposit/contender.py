@@ -12,20 +12,20 @@ from benchmarks.deposit.books import check
 from benchmarks.deposit.ways import Way, WayLoad
 from benchmarks.figures import Sample, measured
 from benchmarks.workers import race, require_no_errors
-from django_lockstep.lab.simulator.crew import Crew
+from django_lockstep.lab.simulator.pool import WorkerPool
 
 __all__ = ["WorkerContender"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContender:
-    """A way to deposit, gone by the workers of a crew."""
+    """A way to deposit, gone by the workers of a pool."""
 
     way: Way
     """The way."""
     module: str
     """Where its ``WAYS`` are, for the workers to find it."""
-    crew: Crew
+    pool: WorkerPool
     """The workers, at least as many as any cell asks for."""
     missing: str | None = None
     """Why it cannot run on this machine, if so."""
@@ -47,7 +47,7 @@ class WorkerContender:
         way.open_books(cell.rows)
         load = WayLoad(module=self.module, way=self.name, rows=cell.rows, workers=cell.workers)
         server = server_seconds(connection)
-        tallies, client = race(self.crew, load, workers=cell.workers, seconds=seconds)
+        tallies, client = race(self.pool, load, workers=cell.workers, seconds=seconds)
         server_after = server_seconds(connection)
         require_no_errors(tallies)
         if way.settle:

@@ -101,7 +101,7 @@ class WayClient:
     def conflicts(self, value: int) -> None:
         self.part.retries = value
 
-    def draw(self) -> Operation:
+    def next_operation(self) -> Operation:
         """Return the next deposit, or batch of them."""
         if self.size == 1:
             what: Any = 1 + int(self.draws.random() * self.part.rows)

@@ -1,4 +1,4 @@
-"""Who waits for whom right now, as a page of the admin."""
+"""The current locks and waits, as a page of the admin."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ from django_lockstep.lab.report import lock_report, text
 __all__ = ["LockAdmin"]
 
 SECONDS = 3
-"""How often the page looks again."""
+"""Seconds between two refreshes of the page."""
 
 
 @admin.register(Lock)
 class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Shows what `manage.py lock_report` prints, again and again; for whoever has ``view_lock``."""
+    """Shows what `manage.py lock_report` prints, refreshed regularly, to users with ``view_lock``."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the page's own address; there are no rows to open, to add or to delete."""
+        # Only the list: there are no rows to open, add or delete.
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         return [path("", self.admin_site.admin_view(self.changelist_view), name=name)]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Refuse: locks are taken by those who work."""
         return False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        """Show one look at the locks of the default database; ``?paused`` keeps it."""
+        """Show the locks of the default database; ``?paused`` stops the refreshing."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         request.current_app = self.admin_site.name

@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class LabConfig(AppConfig):
-    """The lab: commands, no tables."""
+    """The app of the lab: commands, and no tables."""
 
     name = "django_lockstep.lab"
     label = "lockstep_lab"

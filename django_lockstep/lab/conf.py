@@ -11,7 +11,7 @@ def simulate_migrates() -> bool:
 
 
 def secrets() -> Sequence[str]:
-    """``LOCKSTEP_LAB_SECRETS`` (default: none): columns to mask in reports, beside passwords, tokens and the like."""
+    """``LOCKSTEP_LAB_SECRETS`` (default: none): columns to mask, in addition to passwords and tokens."""
     return tuple(getattr(settings, "LOCKSTEP_LAB_SECRETS", ()))
 
 
@@ -21,7 +21,7 @@ def races() -> Sequence[str]:
 
 
 def disposable_databases() -> Sequence[str]:
-    """``LOCKSTEP_LAB_DISPOSABLE_DATABASES`` (default: none): aliases of databases whose rows nobody needs."""
+    """``LOCKSTEP_LAB_DISPOSABLE_DATABASES`` (default: none): aliases of databases whose rows are not needed."""
     return tuple(getattr(settings, "LOCKSTEP_LAB_DISPOSABLE_DATABASES", ()))
 
 

@@ -1,11 +1,11 @@
-"""No tables: what the admin needs to list, and to permit, a page that shows the server's locks."""
+"""A model without a table, with which the admin lists the page of locks and checks its permission."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 
 class Lock(models.Model):
-    """Stands for the locks that PostgreSQL knows; never stored, never queried."""
+    """Stands for the locks of the PostgreSQL server; never stored, never queried."""
 
     pid = models.IntegerField(primary_key=True)
 

@@ -1,6 +1,6 @@
-"""The fixture ``race``: whether plain Django callables survive every interleaving of their SQL statements.
+"""The pytest fixture ``race``: runs Django callables through every interleaving of their SQL statements.
 
-Does nothing in projects without Django: everything of the lab is imported when the fixture is used.
+It has no effect in projects without Django: the lab is imported when the fixture is used.
 """
 
 from __future__ import annotations
@@ -30,45 +30,44 @@ _TIMELINES = ("text", "json", "svg", "html")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the fixture."""
     group = parser.getgroup("race", "races on a real PostgreSQL")
     group.addoption(
         "--race-max-schedules",
         type=int,
         default=None,
         metavar="N",
-        help="let each race run at most N schedules; one that needs more is incomplete and fails",
+        help="run at most N schedules for each race; a race that needs more is incomplete and fails",
     )
     group.addoption(
         "--race-timeline",
         choices=_TIMELINES,
         default="text",
-        help="how a failure shows what happened; svg and html go into a file that the failure names",
+        help="format of a failure's timeline; svg and html are written to a file that the failure names",
     )
     group.addoption(
         "--race-output",
         type=Path,
         default=None,
         metavar="DIR",
-        help="where those files go (default: the test's tmp_path)",
+        help="folder for these files (default: the test's tmp_path)",
     )
     group.addoption(
         "--race-width",
         type=int,
         default=None,
         metavar="N",
-        help="columns of timelines in text (default: the terminal's)",
+        help="columns of text timelines (default: the terminal's)",
     )
     group.addoption(
-        "--race-verbose", action="store_true", help="list at the end the races that hold, with their numbers"
+        "--race-verbose", action="store_true", help="list the races that hold at the end, with their numbers"
     )
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """List the races that hold, where asked for; the numbers are properties of their tests, in reports, too."""
+    """List the races that hold, with ``--race-verbose``; the numbers are also properties of the tests in reports."""
     if not config.getoption("--race-verbose"):
         return
-    from django_lockstep.lab.explorer.measure import counted
+    from django_lockstep.lab.wording import counted
 
     terminalreporter.section("races that hold")
     for report in terminalreporter.stats.get("passed", ()):
@@ -79,11 +78,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 class RaceFixture:
-    """Races callables and fails the test when they break; see the fixture `race`.
+    """Races callables, and fails the test if the race does not hold; see the fixture `race`.
 
-    ``timeline`` is text, json, svg or html; the latter two go into files in the folder that ``folder`` returns, which
-    are called ``name`` and a number. ``width`` is how many columns text may have, by default the terminal's. ``record``
-    is given the numbers of each race.
+    ``timeline`` is text, json, svg or html; the latter two are written to files in the folder that ``folder`` returns,
+    named ``name`` and a number. ``width`` is the number of columns of text, by default the terminal's. ``record`` is
+    called with the numbers of each race.
     """
 
     def __init__(
@@ -113,15 +112,15 @@ class RaceFixture:
     ) -> Exploration:
         """Explore every interleaving, and fail the test with a timeline unless all end right.
 
-        Each actor, a function or an ``async def``, is called with what ``set_up`` returned, in a thread and on a
-        connection of its own. Functions with different names are called by them; a mapping gives them other names.
-        ``options`` are those of `explore`. Without an invariant the end has to be one that the actors reach one after
-        the other, with the same results.
+        Each actor, a function or an ``async def``, is called with what ``set_up`` returned, in its own thread and on
+        its own connection. Actors are named after their functions if these names differ; a mapping gives them other
+        names. ``options`` are those of `explore`. Without an invariant, the final state and the results must be those
+        of running the actors one after the other, in some order.
         """
         from django_lockstep.lab.explorer import Scenario, explore
 
-        scenario = Scenario(set_up=set_up, actors=_named(actors), invariant=invariant, observe=observe)
-        found = _in_plain_words(lambda: explore(scenario, **{"max_schedules": self._max_schedules, **options}))
+        scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
+        found = _fail_on_explorer_error(lambda: explore(scenario, **{"max_schedules": self._max_schedules, **options}))
         numbers = (found.schedules, len(found.outcomes), round(found.seconds, 3))
         for name, value in zip(_PROPERTIES, numbers, strict=True):
             self._record(name, value)
@@ -141,38 +140,38 @@ class RaceFixture:
         """Run one schedule, as a failure names it, and fail the test with its timeline if it ends wrong."""
         from django_lockstep.lab.explorer import Scenario, replay
 
-        scenario = Scenario(set_up=set_up, actors=_named(actors), invariant=invariant, observe=observe)
-        run = _in_plain_words(lambda: replay(scenario, schedule, **options))
+        scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
+        run = _fail_on_explorer_error(lambda: replay(scenario, schedule, **options))
         if not run.holds:
-            pytest.fail(self._shown(run, None), pytrace=False)
+            pytest.fail(self._timeline_of(run, None), pytrace=False)
         return run
 
     def _report(self, found: Exploration) -> str:
-        """Return the verdict with the timeline of what went wrong, and how to see it again."""
-        from django_lockstep.lab.explorer.reports import summary
+        """Return the verdict with the timeline of the failure, and how to replay it."""
+        from django_lockstep.lab.explorer.reports import summary_lines
 
-        first, *more = summary(found)
+        first, *more = summary_lines(found)
         lines = [f"The race is {found.verdict}: {first}", *more]
         if found.failure is not None:
-            again = f'Again: race.replay("{found.failure.schedule}", ...) with the same actors'
-            lines += ["", self._shown(found.failure, found), "", again]
+            again = f'To replay: race.replay("{found.failure.schedule}", ...) with the same actors'
+            lines += ["", self._timeline_of(found.failure, found), "", again]
         return "\n".join(lines)
 
-    def _shown(self, run: Run, found: Exploration | None) -> str:
-        """Return the timeline, or where it is."""
+    def _timeline_of(self, run: Run, found: Exploration | None) -> str:
+        """Return the timeline, or the path of the file that it was written to."""
         from django_lockstep.lab.explorer import explain, svg, timeline
-        from django_lockstep.lab.explorer.reports import Chapter, as_html, as_json
-        from django_lockstep.lab.explorer.timelines import fitting
+        from django_lockstep.lab.explorer.reports import RaceReport, as_html, as_json
+        from django_lockstep.lab.explorer.timelines import fitting_width
 
         if self._timeline == "text":
-            return timeline(run, width=fitting(self._width, run))
-        chapter = Chapter(name=self._name, exploration=found, runs=(run,), as_expected=False)
+            return timeline(run, width=fitting_width(self._width, run))
+        report = RaceReport(name=self._name, exploration=found, runs=(run,), as_expected=False)
         if self._timeline == "json":
-            return as_json([chapter])
-        path = self._written(svg(run) if self._timeline == "svg" else as_html([chapter]))
+            return as_json([report])
+        path = self._write_file(svg(run) if self._timeline == "svg" else as_html([report]))
         return f"{explain(run)}\nTimeline: {path}"
 
-    def _written(self, text: str) -> Path:
+    def _write_file(self, text: str) -> Path:
         folder = self._folder()
         folder.mkdir(parents=True, exist_ok=True)
         names = (folder / f"{self._name}-{number}.{self._timeline}" for number in itertools.count(1))
@@ -181,8 +180,8 @@ class RaceFixture:
         return path
 
 
-def _named(actors: Sequence[Step | Mapping[str, Step]]) -> Mapping[str, Step] | Sequence[Step]:
-    """Return the actors by the names of their functions, where these differ; a mapping as it is."""
+def _name_actors(actors: Sequence[Step | Mapping[str, Step]]) -> Mapping[str, Step] | Sequence[Step]:
+    """Return the actors by the names of their functions if these differ; a mapping as it is."""
     if len(actors) == 1 and isinstance(actors[0], Mapping):
         return actors[0]
     functions: list[Any] = list(actors)
@@ -192,15 +191,15 @@ def _named(actors: Sequence[Step | Mapping[str, Step]]) -> Mapping[str, Step] | 
     )
 
 
-def _in_plain_words(run: Callable[[], _Found]) -> _Found:
-    """Return what came of it; fail the test in plain words where it cannot race, or a schedule cannot be run."""
+def _fail_on_explorer_error(run: Callable[[], _Found]) -> _Found:
+    """Return the result; fail the test with the message, and without a traceback, for an `ExplorerError`."""
     from django_lockstep.lab.explorer import ExplorerError
 
     try:
         return run()
     except ExplorerError as error:
         refusal = str(error)
-    # Outside of the except clause, so that pytest shows no traceback of ours.
+    # Outside of the except clause, so that pytest does not show the explorer's traceback.
     pytest.fail(refusal, pytrace=False)
 
 
@@ -215,7 +214,7 @@ def _race_sessions(django_db_setup: None) -> Iterator[None]:
 
 @pytest.fixture
 def race(request: pytest.FixtureRequest) -> RaceFixture:
-    """Race callables against each other on committed data, as ``race(a, b, set_up=..., invariant=...)``."""
+    """Race callables against each other on committed data: ``race(a, b, set_up=..., invariant=...)``."""
     try:
         request.getfixturevalue("django_db_blocker")
     except pytest.FixtureLookupError:

@@ -1,7 +1,7 @@
-"""Races with names: a scenario, and what exploring it has to show. Knows no scenario itself.
+"""Named races: a scenario, and the result that exploring it must have.
 
-Which races there are, the setting ``LOCKSTEP_LAB_RACES`` says, by dotted paths: so the pages and the command show a
-project's own races next to the ready-made ones, or instead of them, and nothing here imports anybody's models.
+The setting ``LOCKSTEP_LAB_RACES`` lists the races by dotted paths: so the pages and the command show a project's own
+races beside the ready-made ones, or instead of them, and nothing here imports models of a project.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import Exploration
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["Race", "race_at", "races_at", "registered", "taking_turns"]
+__all__ = ["Race", "load_race", "load_races", "registered_races", "repeat_roles"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """A scenario with a name, and what exploring it has to show."""
+    """A scenario with a name, and the result that exploring it must have."""
 
     name: str
-    """What the command calls it."""
+    """Its name in the command and on pages."""
     text: str
     """What is raced, in a sentence."""
     scenario: Scenario
-    """The race itself."""
+    """What is explored."""
     holds: bool = True
-    """Whether its invariant holds in every interleaving."""
+    """Whether its invariant must hold in every interleaving, or be broken in some."""
     deadlocks: bool = False
-    """Whether some interleaving deadlocks."""
+    """Whether some interleaving must deadlock."""
     waits: frozenset[str] | None = None
-    """First words of the statements that wait in some interleaving; None where that is not the point."""
+    """First words of the statements that must wait in some interleaving; None if that does not matter."""
     many: Callable[[int], Scenario] | None = None
-    """Makes the same race of more actors; None where only copies of one actor can be added."""
+    """Returns the same race with more actors; None if only copies of one actor can be added."""
 
     def as_expected(self, exploration: Exploration) -> bool:
-        """Whether the exploration shows what the race is here to show."""
+        """Whether the exploration has the expected result."""
         verdict = "holds" if self.holds else "broken"
         return (
             exploration.verdict == verdict
@@ -48,28 +48,28 @@ class Race:
         )
 
     def with_actors(self, number: int) -> Race:
-        """Return the race of that many actors. Raises ``ValueError`` where it has more, or where they play roles."""
-        there = list(self.scenario.actors.values())
-        if number == len(there):
+        """Return the race with that many actors. Raises ``ValueError`` if it has more, or if its actors differ."""
+        actors = list(self.scenario.actors.values())
+        if number == len(actors):
             return self
-        if number < len(there):
-            raise ValueError(f"{self.name} has {len(there)} actors, so that {number} are too few")
+        if number < len(actors):
+            raise ValueError(f"{self.name} has {len(actors)} actors; {number} are too few")
         if self.many is not None:
             return replace(self, scenario=self.many(number))
-        if any(actor is not there[0] for actor in there):
-            raise ValueError(f"{self.name} has actors of different roles, so that it cannot have {number}")
-        return replace(self, scenario=taking_turns(self.scenario)(number))
+        if any(actor is not actors[0] for actor in actors):
+            raise ValueError(f"{self.name} has actors with different roles and cannot have {number}")
+        return replace(self, scenario=repeat_roles(self.scenario)(number))
 
 
-def taking_turns(
+def repeat_roles(
     scenario: Scenario, *, invariant_of: Callable[[int], Callable[[Any], bool]] | None = None
 ) -> Callable[[int], Scenario]:
-    """Return what makes the scenario one of more actors, who play its roles over and over.
+    """Return a function that builds the scenario with more actors, which repeat its roles.
 
-    ``invariant_of`` makes the invariant where it depends on how many actors there are.
+    ``invariant_of`` returns the invariant if it depends on the number of actors.
     """
 
-    def made(number: int) -> Scenario:
+    def build(number: int) -> Scenario:
         roles = list(scenario.actors.values())
         return Scenario(
             set_up=scenario.set_up,
@@ -78,36 +78,36 @@ def taking_turns(
             observe=scenario.observe,
         )
 
-    return made
+    return build
 
 
-def registered() -> Mapping[str, Race]:
-    """Return the races of ``LOCKSTEP_LAB_RACES`` by name; raises as `race_at` does."""
-    return races_at(conf.races())
+def registered_races() -> Mapping[str, Race]:
+    """Return the races of ``LOCKSTEP_LAB_RACES`` by name; raises as `load_race` does."""
+    return load_races(conf.races())
 
 
-def races_at(paths: Iterable[str]) -> Mapping[str, Race]:
-    """Return the races at these dotted paths by name; raises as `race_at` does."""
-    return {race.name: race for path in paths for race in _races_at(path)}
+def load_races(paths: Iterable[str]) -> Mapping[str, Race]:
+    """Return the races at these dotted paths by name; raises as `load_race` does."""
+    return {race.name: race for path in paths for race in _load_from(path)}
 
 
-def _races_at(path: str) -> Iterator[Race]:
+def _load_from(path: str) -> Iterator[Race]:
     found = import_string(path)
     if isinstance(found, Mapping):
-        yield from (_race(f"{path}[{name!r}]", name, race) for name, race in found.items())
+        yield from (_as_race(f"{path}[{name!r}]", name, race) for name, race in found.items())
     else:
-        yield _race(path, path, found)
+        yield _as_race(path, path, found)
 
 
-def race_at(path: str) -> Race:
-    """Return the race at a dotted path; a plain `Scenario` is one that has to hold.
+def load_race(path: str) -> Race:
+    """Return the race at a dotted path; a plain `Scenario` is a race that must hold.
 
-    Raises ``ImportError`` where there is nothing, ``TypeError`` where there is something else.
+    Raises ``ImportError`` if there is nothing, ``TypeError`` if there is something else.
     """
-    return _race(path, path, import_string(path))
+    return _as_race(path, path, import_string(path))
 
 
-def _race(path: str, name: str, found: Any) -> Race:
+def _as_race(path: str, name: str, found: Any) -> Race:
     if isinstance(found, Race):
         return found
     if not isinstance(found, Scenario):

@@ -1,4 +1,4 @@
-"""What is raced: the one vocabulary of the explorer, the simulator, the tests and the pages."""
+"""The scenario of a race, as the explorer, the simulator, tests and pages use it."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, init=False)
 class Scenario:
-    """A race: where it starts, who runs, and what has to hold at the end.
+    """A race: its initial state, its actors, and what must hold at the end.
 
     The explorer gives each actor a thread, the simulator a process; for the latter everything here must be picklable
-    (functions of a module, instances of module-level classes). Actors given as a sequence are called A, B, C and so
-    on. Raises ``ValueError`` for no actor, and for more than there are letters.
+    (functions of a module, instances of module-level classes). Actors given as a sequence are named A, B, C and so
+    on. Raises ``ValueError`` without an actor, and for more than 26.
     """
 
     set_up: Callable[[], Any]
-    """Makes the rows of one run, committed; what it returns goes to the actors, ``invariant`` and ``observe``."""
+    """Creates the rows of one run, committed; its result is passed to the actors, ``invariant`` and ``observe``."""
     actors: Mapping[str, Step]
-    """Who runs at the same time, by name."""
+    """What runs at the same time, by name."""
     invariant: Invariant | None
-    """Whether the end is one that the code promises: False and AssertionError say no, anything true and None yes.
+    """Whether the final state is right: False and AssertionError mean no, anything true and None yes.
 
-    Called with what ``set_up`` returned, or, where it takes three arguments, also with the actors' results and errors
-    by name.
+    Called with what ``set_up`` returned and, if it takes three arguments, the actors' results and errors by name.
     """
     observe: Callable[[Any], Any] | None
-    """The end, as something short to print and to compare."""
+    """Returns the final state, as something short to print and to compare."""
 
     def __init__(
         self,
@@ -49,19 +48,19 @@ class Scenario:
         observe: Callable[[Any], Any] | None = None,
     ) -> None:
         if not 1 <= len(actors) <= len(ascii_uppercase):
-            raise ValueError(f"A scenario has 1 to {len(ascii_uppercase)} actors, not {len(actors)}")
+            raise ValueError(f"A scenario must have 1 to {len(ascii_uppercase)} actors, not {len(actors)}")
         named = actors if isinstance(actors, Mapping) else dict(zip(ascii_uppercase, actors, strict=False))
         values = {"set_up": set_up, "actors": named, "invariant": invariant, "observe": observe}
         for name, value in values.items():
             object.__setattr__(self, name, value)  # frozen
 
     def objection(
-        self, made: Any, results: Mapping[str, Any] = _NOTHING, errors: Mapping[str, BaseException] = _NOTHING
+        self, fixture: Any, results: Mapping[str, Any] = _NOTHING, errors: Mapping[str, BaseException] = _NOTHING
     ) -> str:
-        """Return what the invariant has against the end, or nothing; nothing without an invariant."""
+        """Return how the invariant is broken; empty if it holds, and without an invariant."""
         if self.invariant is None:
             return ""
-        given = (made, results, errors) if _takes_three(self.invariant) else (made,)
+        given = (fixture, results, errors) if _takes_three(self.invariant) else (fixture,)
         try:
             held = self.invariant(*given)
         except AssertionError as error:
@@ -72,14 +71,14 @@ class Scenario:
 def _takes_three(invariant: Invariant) -> bool:
     try:
         parameters = inspect.signature(invariant).parameters.values()
-    except ValueError:  # written in C, such as bool
+    except ValueError:  # a function written in C, such as bool
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    # Parameters with defaults often carry what a loop has bound.
+    # Parameters with defaults are often used to bind the variable of a loop.
     return sum(each.kind in positional and each.default is each.empty for each in parameters) == 3
 
 
 def _message(error: AssertionError) -> str:
-    """Return what the assertion says; of a bare one, the line on which it stands."""
+    """Return the assertion's message, or its line of code if it has none."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return str(error) or frame.line or type(error).__name__

@@ -1,4 +1,4 @@
-"""Tables for people at a terminal, drawn by rich: what the lab's commands share."""
+"""Tables for the terminal, drawn by rich, which the lab's commands share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["bold", "drawn", "plain_table", "require_rich", "width"]
+__all__ = ["bold", "plain_table", "render", "require_rich", "width"]
 
 _ENDLESS = 1000
 _WIDEST = 100
@@ -20,12 +20,12 @@ _PIPED = 80
 
 
 def width(*, terminal: bool) -> int:
-    """Return the columns to fill: the terminal's, as far as lines stay readable."""
+    """Return the number of columns to use: the terminal's, up to a readable maximum."""
     return min(shutil.get_terminal_size((_PIPED, 24)).columns, _WIDEST) if terminal else _PIPED
 
 
 def require_rich() -> None:
-    """Raise ``ImportError`` with what to do where rich is not installed."""
+    """Raise ``ImportError`` that says what to install if rich is not installed."""
     try:
         import rich  # noqa: F401
     except ImportError:
@@ -34,7 +34,7 @@ def require_rich() -> None:
         ) from None
 
 
-def drawn(blocks: Iterable[RenderableType], *, width: int, colour: bool) -> str:
+def render(blocks: Iterable[RenderableType], *, width: int, colour: bool) -> str:
     """Return the blocks as text of this width; ``colour`` puts terminal codes into it."""
     from rich.console import Console
 
@@ -50,7 +50,7 @@ def plain_table(*titles: str) -> Table:
     from rich.box import Box
     from rich.table import Table
 
-    # A line of dashes below the headings, in characters that every terminal and every file has.
+    # A line of dashes below the headings, in ASCII, which every terminal and every file can show.
     lines = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
     table = Table(box=lines, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for title in titles:
@@ -59,7 +59,7 @@ def plain_table(*titles: str) -> Table:
 
 
 def _print(console: Console, block: RenderableType) -> None:
-    """Print tables in full: tighter where they would not fit, and wider than the console rather than cut off."""
+    """Print tables in full: without padding if they do not fit, and wider than the console rather than cut off."""
     from rich.table import Table
 
     if not (isinstance(block, Table) and block.show_header):
@@ -75,7 +75,6 @@ def _print(console: Console, block: RenderableType) -> None:
 
 
 def bold(text: str) -> Text:
-    """Return the text in bold."""
     from rich.text import Text
 
     return Text(text, style="bold")

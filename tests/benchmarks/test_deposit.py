@@ -12,8 +12,8 @@ from benchmarks.deposit.books import check, open_books
 from benchmarks.deposit.contender import WorkerContender
 from benchmarks.deposit.pgbench import SCRIPTS
 from benchmarks.suite import Options
-from benchmarks.workers import WorkersError, crew_of
-from django_lockstep.lab.simulator.crew import Crew
+from benchmarks.workers import WorkersError, worker_pool
+from django_lockstep.lab.simulator.pool import WorkerPool
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -22,14 +22,14 @@ SPREAD = Cell(rows=10, workers=2)
 
 
 @pytest.fixture(scope="module")
-def crew(django_db_setup: None) -> Iterator[Crew]:
+def pool(django_db_setup: None) -> Iterator[WorkerPool]:
     """Three workers: one more than the cells need."""
-    with crew_of(3) as members:
+    with worker_pool(3) as members:
         yield members
 
 
-def contender(crew: Crew, module: ModuleType, name: str) -> WorkerContender:
-    return WorkerContender(way=module.WAYS[name], module=module.__name__, crew=crew)
+def contender(pool: WorkerPool, module: ModuleType, name: str) -> WorkerContender:
+    return WorkerContender(way=module.WAYS[name], module=module.__name__, pool=pool)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
@@ -41,38 +41,38 @@ def test_pgbench_deposits_right(script: object) -> None:
     assert None not in (sample.p50_ms, sample.p99_ms, sample.fairness, sample.client_us)
 
 
-def test_python_contenders_deposit_right(crew: Crew) -> None:
+def test_python_contenders_deposit_right(pool: WorkerPool) -> None:
     safe = [
         *((raw, name) for name in raw.WAYS),
         *((others, name) for name in others.WAYS),
         *((hot, name) for name in hot.WAYS),
         *((ours, name) for name in ours.WAYS if name.startswith("account:")),
     ]
-    verdicts = {name: contender(crew, module, name).run(SPREAD, seconds=1).verdict for module, name in safe}
+    verdicts = {name: contender(pool, module, name).run(SPREAD, seconds=1).verdict for module, name in safe}
     assert verdicts == dict.fromkeys(verdicts, "correct")
 
 
-def test_naive_shows_as_wrong(crew: Crew) -> None:
-    assert contender(crew, ours, "strategy:naive").run(HOT, seconds=2).verdict.startswith("WRONG")
+def test_naive_shows_as_wrong(pool: WorkerPool) -> None:
+    assert contender(pool, ours, "strategy:naive").run(HOT, seconds=2).verdict.startswith("WRONG")
 
 
-def test_retries_and_cpu_are_counted(crew: Crew) -> None:
-    sample = contender(crew, others, "django-concurrency:immediate").run(HOT, seconds=1)
+def test_retries_and_cpu_are_counted(pool: WorkerPool) -> None:
+    sample = contender(pool, others, "django-concurrency:immediate").run(HOT, seconds=1)
     assert sample.retries is not None
     assert sample.retries > 0
     assert sample.client_us is not None
     assert sample.client_us > 0
 
 
-def test_operations_that_fail_are_no_result(crew: Crew) -> None:
-    broken = contender(crew, ours, "account:deposit")
+def test_operations_that_fail_are_no_result(pool: WorkerPool) -> None:
+    broken = contender(pool, ours, "account:deposit")
     too_few = replace(broken, way=replace(broken.way, open_books=lambda rows: open_books(rows - 1)))
     with pytest.raises(WorkersError, match="DoesNotExist"):
         too_few.run(SPREAD, seconds=1)
 
 
-def test_a_worker_without_a_row_of_its_own_is_an_obstacle(crew: Crew) -> None:
-    way = contender(crew, ours, "account:try_deposit-in-hand")
+def test_a_worker_without_a_row_of_its_own_is_an_obstacle(pool: WorkerPool) -> None:
+    way = contender(pool, ours, "account:try_deposit-in-hand")
     assert way.obstacle(HOT) == "each worker needs a row of its own"
     assert way.obstacle(SPREAD) is None
 
@@ -90,8 +90,8 @@ def test_a_deposit_that_is_not_there_is_wrong() -> None:
     assert check(rows=2, told=3, with_entries=True).verdict == "WRONG: 3 of 3 deposits not in the balance"
 
 
-def test_a_deposit_without_entry_is_wrong(crew: Crew) -> None:
-    sample = contender(crew, raw, "psycopg:update").run(HOT, seconds=1)
+def test_a_deposit_without_entry_is_wrong(pool: WorkerPool) -> None:
+    sample = contender(pool, raw, "psycopg:update").run(HOT, seconds=1)
     assert sample.verdict == "correct"
     assert check(rows=1, told=sample.operations, with_entries=True).verdict.startswith("WRONG: 0 entries")
 

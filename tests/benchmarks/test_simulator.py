@@ -5,39 +5,39 @@ from typing import Any
 
 import pytest
 
-from benchmarks.simulator import NOTHING, Inside, InsideLoad, bare, kept, one_shift
-from django_lockstep.lab.simulator.measure import Shift
+from benchmarks.simulator import NOTHING, Inside, InsideLoad, bare, kept, one_task
+from django_lockstep.lab.simulator.load_task import LoadTask
 
 LOAD = bare(NOTHING, range(1, 5))
 
 
-class Desk:
-    """Stands for the desk of a worker who is alone."""
+class FakeChannel:
+    """Stands for the channel of a worker who is alone."""
 
     stopping = False
 
-    def meet(self, note: object = None) -> None:
+    def wait_at_barrier(self, payload: object = None) -> None:
         pass
 
-    def beat(self) -> None:
+    def count_completed(self) -> None:
         pass
 
 
-def shift(load: Any, operations: int) -> Shift:
-    return one_shift(load, worker=0, operations=operations)
+def task(load: Any, operations: int) -> LoadTask:
+    return one_task(load, worker=0, operations=operations)
 
 
 def test_what_a_worker_keeps_does_not_grow_with_its_operations() -> None:
-    desk: Any = Desk()
-    few, many = (kept(shift(LOAD, operations), desk) for operations in (3_000, 30_000))
+    channel: Any = FakeChannel()
+    few, many = (kept(task(LOAD, operations), channel) for operations in (3_000, 30_000))
     assert many[0] - few[0] < 64 * 1024  # what ten times the latencies add in buckets; a number each would be 800 KiB
     assert many[1] - few[1] < 16 * 1024
 
 
 def test_operations_are_counted_as_without_the_clock_inside() -> None:
-    desk: Any = Desk()
-    plain, timed = shift(LOAD, 500)(desk), shift(load := InsideLoad(LOAD), 500)(desk)
-    assert (timed.succeeded, timed.told) == (plain.succeeded, plain.told)
+    channel: Any = FakeChannel()
+    plain, timed = task(LOAD, 500)(channel), task(load := InsideLoad(LOAD), 500)(channel)
+    assert (timed.succeeded, timed.acknowledged) == (plain.succeeded, plain.acknowledged)
     assert timed.succeeded == 500
     assert load.last is not None
     assert load.last.inside > 0
@@ -46,7 +46,7 @@ def test_operations_are_counted_as_without_the_clock_inside() -> None:
 
 def test_an_error_inside_goes_on_to_who_counts_it() -> None:
     class Failing:
-        def draw(self) -> Any:
+        def next_operation(self) -> Any:
             from django_lockstep.lab.simulator.tally import Operation
 
             return Operation(perform=self.fail, changes=((1, Decimal(1)),))
@@ -55,6 +55,6 @@ def test_an_error_inside_goes_on_to_who_counts_it() -> None:
             raise ZeroDivisionError
 
     client: Any = Failing()
-    operation = Inside(client).draw()
+    operation = Inside(client).next_operation()
     with pytest.raises(ZeroDivisionError):
         operation.perform()

@@ -1,4 +1,4 @@
-"""``manage.py simulate``: real processes race for an account, with every strategy in turn."""
+"""``manage.py simulate``: worker processes change shared accounts, with every strategy in turn."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import InterfaceError, OperationalError
 
-from accounts.management.simulation import add_arguments, run_of, scene_of
-from accounts.races.ground import PurgeError
-from accounts.races.remains import Remains
+from accounts.management.simulation import add_arguments, build_config, run_of
+from accounts.races.fixture import PurgeError
+from accounts.races.leftovers import Leftovers
 from django_lockstep.lab.management.output import require_writable, write_atomically
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
@@ -35,24 +35,28 @@ class Command(BaseCommand):
     """Reads options, prints a report, and turns what it says into an exit status."""
 
     help = (
-        "Let worker processes race for an account on the configured PostgreSQL, with each way of changing a balance "
+        "Change the balance of shared accounts from worker processes on the configured PostgreSQL, with each strategy "
         "in turn, and show which of them lose money and what the others cost; with --sweep, how both grow with the "
-        "number of workers. All rows that it writes are its own, and are removed at the end; --clean removes those of "
+        "number of workers. It writes only to rows of its own and removes them at the end; --clean removes those of "
         "runs that were killed. Exit status: 0; 1 if --check found a broken promise; 2 for wrong usage; 130 after "
         "Ctrl-C."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the options; what they become checks their values."""
+        """Declare the options; `run_of` and what it builds check their values."""
         add_arguments(parser)
         add = parser.add_argument
         add("--model", default="accounts.Account", metavar="APP.MODEL", help="account model (default: %(default)s)")
         add("--database", metavar="ALIAS", help="where the accounts are made (default: where the model is written)")
         add("--format", choices=["table", "json", "csv"], default="table", help="of the report (default: %(default)s)")
         add("--output", type=Path, metavar="FILE", help="write the report there instead of to the standard output")
-        add("--check", action="store_true", help="exit with 1 if a strategy that claims to be safe was not right")
+        add("--check", action="store_true", help="exit with 1 if a strategy that claims to be safe was wrong")
         add("--keep", action="store_true", help="leave the accounts and their entries in the database")
-        add("--clean", action="store_true", help="run nothing; remove what killed runs and --keep have left behind")
+        add(
+            "--clean",
+            action="store_true",
+            help="run nothing; remove the rows left by runs that were killed or used --keep",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run and report. Raises ``CommandError`` with the exit status."""
@@ -63,7 +67,7 @@ class Command(BaseCommand):
             if options["output"]:
                 require_writable(Path(options["output"]))
             run = run_of(options)
-        with _told():
+        with _report_errors():
             _require_renderers(options)
             if run.announcement:
                 self.stderr.write(run.announcement, str)  # not in the colour of errors
@@ -74,23 +78,23 @@ class Command(BaseCommand):
 
     def _clean(self, options: dict[str, Any]) -> None:
         with _wrong_usage():
-            scene = scene_of(options)
-        with _told():
-            found = list(Remains.found(scene.model, using=scene.using))
-            failed = [remains.name for remains in found if not self._removed(remains)]
+            config = build_config(options)
+        with _report_errors():
+            found = list(Leftovers.found(config.model, using=config.using))
+            failed = [leftovers.name for leftovers in found if not self._removed(leftovers)]
         if not found:
-            self.stdout.write("No simulation has left anything behind.")
+            self.stdout.write("There are no leftovers of simulations.")
         if failed:
             raise CommandError(f"Could not remove {', '.join(failed)}", returncode=1)
 
-    def _removed(self, remains: Remains) -> bool:
-        """Remove it unless its run is alive; return False where the database did not let us."""
+    def _removed(self, leftovers: Leftovers) -> bool:
+        """Remove it unless its run is alive; return False where the database refused."""
         try:
-            gone = remains.remove()
+            gone = leftovers.remove()
         except PurgeError as error:
-            self.stderr.write(f"{remains.name}: {error}")
+            self.stderr.write(f"{leftovers.name}: {error}")
             return False
-        self.stdout.write(f"{remains.name}: {'removed' if gone else 'its run is alive, so it stays'}")
+        self.stdout.write(f"{leftovers.name}: {'removed' if gone else 'skipped: still running'}")
         return True
 
     def _show(self, report: Report, options: dict[str, Any]) -> None:
@@ -123,8 +127,8 @@ def _wrong_usage() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Say what kept the simulation from running."""
+def _report_errors() -> Iterator[None]:
+    """Turn what keeps the simulation from running into a ``CommandError``."""
     try:
         yield
     except (SimulationError, OperationalError, InterfaceError) as error:
@@ -147,4 +151,4 @@ def _end(report: Report, *, interrupted: int | None, check: bool) -> None:
     rows = (*report.rows, *getattr(report, "counterparts", ()))
     broken = dict.fromkeys(row.strategy for row in rows if row.breaks_promise)
     if check and broken:
-        raise CommandError(f"Claims to be safe, and was not right: {', '.join(broken)}", returncode=1)
+        raise CommandError(f"Claimed to be safe but was wrong: {', '.join(broken)}", returncode=1)

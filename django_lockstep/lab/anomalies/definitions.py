@@ -4,7 +4,7 @@ Names and definitions: A. Adya, "Weak Consistency: A Generalized Theory and Opti
 Transactions", PhD thesis, MIT, 1999 (G0 to G2); P. Bailis et al., "Highly Available Transactions: Virtues and
 Limitations", VLDB 2014 (OTV, PMP); H. Berenson et al., "A Critique of ANSI SQL Isolation Levels", SIGMOD 1995 (P4).
 
-Only what committed transactions saw and wrote counts. The last digit of a value tells who wrote it: 0 nobody, 1 A, 2 B.
+Only what committed transactions saw and wrote counts. The last digit of a value is its writer: 0 none, 1 A, 2 B.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from django_lockstep.lab.anomalies.ground import X, Y
-from django_lockstep.lab.anomalies.ways import Way
+from django_lockstep.lab.anomalies.access_patterns import AccessPattern
+from django_lockstep.lab.anomalies.scratch_table import X, Y
 
 __all__ = ["ANOMALIES", "Anomaly", "History", "RolledBack"]
 
-Program = Callable[[Way], Any]
+Program = Callable[[AccessPattern], Any]
 
 
 class RolledBack(Exception):
-    """Ends a transaction that is meant to be rolled back."""
+    """Rolls back a transaction on purpose."""
 
 
 @dataclass(slots=True)
 class History:
-    """What one run leaves behind."""
+    """What one run has shown."""
 
     seen: dict[str, Any] = field(default_factory=dict)
     """What each committed transaction saw, by its actor's name."""
@@ -38,65 +38,63 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomaly:
-    """One anomaly: who does what, and what shows it."""
+    """One anomaly: the transactions, and when a run shows it."""
 
     name: str
-    """The short name of the literature."""
+    """The short name in the literature."""
     title: str
     """The name in words."""
     text: str
     """What happens, in a sentence."""
     programs: tuple[Program, ...]
-    """The transactions of A, B and so on."""
+    """The transactions of the actors A, B and so on."""
     shown_by: Callable[[History], bool]
-    """Whether the run shows it."""
+    """Returns whether the run shows it."""
 
 
-def puts(writer: int) -> Program:
-    """Return a transaction that writes x, then y."""
+def write_both(writer: int) -> Program:
+    """Return a transaction that writes x, then y, with this digit as the writer."""
 
-    def program(way: Way) -> None:
-        way.put(X, 10 + writer)
-        way.put(Y, 20 + writer)
+    def program(pattern: AccessPattern) -> None:
+        pattern.overwrite(X, 10 + writer)
+        pattern.overwrite(Y, 20 + writer)
 
     return program
 
 
-def reads(*pks: int) -> Program:
+def read_rows(*pks: int) -> Program:
     """Return a transaction that reads these rows one after the other."""
-    return lambda way: tuple(way.read(pk) for pk in pks)
+    return lambda pattern: tuple(pattern.read(pk) for pk in pks)
 
 
-def put_and_roll_back(way: Way) -> None:
-    """Write x, and change one's mind."""
-    way.put(X, 11)
+def write_and_roll_back(pattern: AccessPattern) -> None:
+    pattern.overwrite(X, 11)
     raise RolledBack
 
 
-def put_twice(way: Way) -> None:
-    """Write x twice; the first value is nobody's business."""
-    way.put(X, 91)
-    way.put(X, 11)
+def write_twice(pattern: AccessPattern) -> None:
+    """Write x twice; no other transaction must see the first value."""
+    pattern.overwrite(X, 91)
+    pattern.overwrite(X, 11)
 
 
-def put_then_read(pk: int, value: int, *, other: int) -> Program:
+def write_then_read(pk: int, value: int, *, other: int) -> Program:
     """Return a transaction that writes one row, then reads the other."""
 
-    def program(way: Way) -> int:
-        way.put(pk, value)
-        return way.read(other)
+    def program(pattern: AccessPattern) -> int:
+        pattern.overwrite(pk, value)
+        return pattern.read(other)
 
     return program
 
 
-def search_twice(way: Way) -> tuple[Any, Any]:
-    """Ask the same question twice."""
-    return way.search(), way.search()
+def search_twice(pattern: AccessPattern) -> tuple[Any, Any]:
+    return pattern.search(), pattern.search()
 
 
-def inserts(way: Way) -> None:
-    """Insert a row that the search finds."""
-    way.items.create(pk=3, value=32)
+def insert_row(pattern: AccessPattern) -> None:
+    """Insert a row that `search_twice` finds."""
+    pattern.items.create(pk=3, value=32)
 
 
 def _writer(value: int) -> int:
@@ -108,7 +106,7 @@ def _dirty_write(history: History) -> bool:
 
 
 def _vanished(history: History) -> bool:
-    """Look for a reader that saw x from a later transaction than y, which it read afterwards."""
+    """Whether C saw x from a later transaction than y, which it read afterwards."""
     last = _writer(history.end[X])
     x, y = (0 if not _writer(value) else 1 + (_writer(value) == last) for value in history.seen.get("C", (0, 0)))
     return y < x
@@ -120,7 +118,7 @@ def _skewed_read(history: History) -> bool:
 
 
 def _lost_update(history: History) -> bool:
-    """Look for an addition that was committed and is not in the sum."""
+    """Whether an addition was committed and is not in the sum."""
     return history.end[X] != 10 + ("A" in history.seen) + 2 * ("B" in history.seen)
 
 
@@ -138,70 +136,70 @@ def _all_anomalies() -> Iterator[Anomaly]:
         name="G0",
         title="dirty write",
         text="Two transactions write x and y; x ends with one's value, y with the other's.",
-        programs=(puts(1), puts(2)),
+        programs=(write_both(1), write_both(2)),
         shown_by=_dirty_write,
     )
     yield Anomaly(
         name="G1a",
         title="aborted read",
         text="B reads what A wrote and rolled back.",
-        programs=(put_and_roll_back, reads(X, X)),
+        programs=(write_and_roll_back, read_rows(X, X)),
         shown_by=lambda history: 11 in history.seen.get("B", ()),
     )
     yield Anomaly(
         name="G1b",
         title="intermediate read",
         text="B reads a value that A overwrote before its commit.",
-        programs=(put_twice, reads(X, X)),
+        programs=(write_twice, read_rows(X, X)),
         shown_by=lambda history: 91 in history.seen.get("B", ()),
     )
     yield Anomaly(
         name="G1c",
         title="circular information flow",
         text="A reads what B wrote, and B reads what A wrote.",
-        programs=(put_then_read(X, 11, other=Y), put_then_read(Y, 22, other=X)),
+        programs=(write_then_read(X, 11, other=Y), write_then_read(Y, 22, other=X)),
         shown_by=_circular_flow,
     )
     yield Anomaly(
         name="OTV",
         title="observed transaction vanishes",
         text="C reads a transaction's x, and then y from before that transaction.",
-        programs=(puts(1), puts(2), reads(X, Y)),
+        programs=(write_both(1), write_both(2), read_rows(X, Y)),
         shown_by=_vanished,
     )
     yield Anomaly(
         name="PMP",
         title="predicate-many-preceders (phantom)",
         text="A searches twice; the second time it finds a row that B inserted in between.",
-        programs=(search_twice, inserts),
+        programs=(search_twice, insert_row),
         shown_by=_changed_answer,
     )
     yield Anomaly(
         name="P4",
         title="lost update",
         text="A adds 1 to x, B adds 2; one of the additions is gone.",
-        programs=(lambda way: way.add(X, 1), lambda way: way.add(X, 2)),
+        programs=(lambda pattern: pattern.add(X, 1), lambda pattern: pattern.add(X, 2)),
         shown_by=_lost_update,
     )
     yield Anomaly(
         name="G-single",
         title="read skew",
         text="B changes x and y together; A reads the old x and the new y.",
-        programs=(reads(X, Y), puts(2)),
+        programs=(read_rows(X, Y), write_both(2)),
         shown_by=_skewed_read,
     )
     yield Anomaly(
         name="G2-item",
         title="write skew",
         text="A takes 30 from x, B from y, each because x + y has 30; then it has -30.",
-        programs=(lambda way: way.withdraw(X, 30), lambda way: way.withdraw(Y, 30)),
+        programs=(lambda pattern: pattern.withdraw(X, 30), lambda pattern: pattern.withdraw(Y, 30)),
         shown_by=lambda history: history.end[X] + history.end[Y] < 0,
     )
     yield Anomaly(
         name="G2",
         title="anti-dependency cycle (write skew on a search)",
         text="A and B each insert a row because a search found none; then there are two.",
-        programs=(lambda way: way.insert_if_none(3, 31), lambda way: way.insert_if_none(4, 32)),
+        programs=(lambda pattern: pattern.insert_if_none(3, 31), lambda pattern: pattern.insert_if_none(4, 32)),
         shown_by=lambda history: history.end.keys() >= {3, 4},
     )
 

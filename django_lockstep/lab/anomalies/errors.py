@@ -1,4 +1,4 @@
-"""What the anomalies can fail with."""
+"""The error of the anomalies."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["AnomaliesError"]
 
 
 class AnomaliesError(LockstepError):
-    """The anomalies could not be played on this database."""
+    """The anomalies cannot be run on this database."""

@@ -1,4 +1,4 @@
-"""What is published of PostgreSQL, to compare with what the server at hand does."""
+"""Published results for PostgreSQL, to compare with the results of this server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCES = (
     "Martin Kleppmann, Hermitage, https://github.com/ept/hermitage: PostgreSQL's read committed and above",
     "PostgreSQL documentation, 13.2, https://www.postgresql.org/docs/current/transaction-iso.html: read uncommitted",
 )
-"""Where the published results stand."""
+"""Where the published results can be found."""
 
 _READ_COMMITTED = frozenset({"PMP", "P4", "G-single", "G2-item", "G2"})
 
@@ -29,5 +29,5 @@ PUBLISHED: Mapping[str, frozenset[str]] = MappingProxyType(
 
 
 def published(anomaly: str, level: str) -> Verdict:
-    """Return what is published of the anomaly at this level of PostgreSQL."""
+    """Return the published result for the anomaly at this level of PostgreSQL."""
     return "possible" if anomaly in PUBLISHED[level] else "prevented"

@@ -1,4 +1,4 @@
-"""What was found: plain frozen data that tables, JSON and HTML only render."""
+"""Results: plain frozen data, which tables, JSON and HTML only render."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any, Literal
 
 from django_lockstep.lab.explorer import Run
 
-__all__ = ["SCHEMA_VERSION", "AnomalyReport", "Cell", "Kind", "Named", "Verdict"]
+__all__ = ["SCHEMA_VERSION", "AnomalyReport", "Cell", "Heading", "Kind", "Verdict"]
 
-SCHEMA_VERSION = 1
-"""Of `AnomalyReport.to_json`; rises when a reader of the old form would misread the new one."""
+SCHEMA_VERSION = 2
+"""Of `AnomalyReport.to_json`; incremented when a reader of the old form would misread the new one."""
 
 Kind = Literal["level", "strategy"]
 Verdict = Literal["possible", "prevented", "incomplete"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """An anomaly, an isolation level or a locking strategy."""
+class Heading:
+    """The heading of a row or column: an anomaly, an isolation level or a locking strategy."""
 
     name: str
-    """What the options call it."""
+    """Its name in the options."""
     title: str = ""
     """The name in words, where the name is an abbreviation."""
     text: str
-    """What it is, in a sentence."""
+    """A description, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """Whether one anomaly happens at one level, or with one strategy."""
+    """Whether one anomaly is possible at one level, or with one strategy."""
 
     anomaly: str
     """The anomaly's name."""
@@ -41,10 +41,10 @@ class Cell:
     """The level's or the strategy's name."""
     verdict: Verdict
     """``possible``: a schedule shows it; ``prevented``: no schedule does, and all were run; else ``incomplete``."""
-    how: tuple[str, ...]
-    """What kept transactions apart where it is prevented: ``waits``, an SQLSTATE, the class of another error.
+    prevented_by: tuple[str, ...]
+    """What prevented it: ``waits``, an SQLSTATE, the class of another error.
 
-    ``snapshots`` where nothing else did: every statement saw what was committed when it, or its transaction, began.
+    ``snapshots`` if nothing else did: every statement saw what was committed when it, or its transaction, began.
     """
     schedule: str | None
     """The simplest schedule that shows it."""
@@ -55,34 +55,34 @@ class Cell:
     seconds: float
     """Time taken."""
     published: Verdict | None = None
-    """What the literature says of this level; None where it says nothing."""
+    """The published result for this level; None if there is none."""
     run: Run | None = None
-    """The schedule that shows it, step by step; where it was asked for, also one that does not."""
+    """The run that shows it; with ``show`` also one that does not."""
 
     @property
     def agrees(self) -> bool:
-        """Whether it is as published, or nothing is."""
+        """Whether it is as published, or nothing is published."""
         return self.published in (None, self.verdict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnomalyReport:
-    """Both tables."""
+    """The results of both tables."""
 
     server: str
     """The server and its version."""
     database: str
-    """Alias of the database."""
-    anomalies: tuple[Named, ...]
+    """The database's alias."""
+    anomalies: tuple[Heading, ...]
     """The rows of the tables."""
-    levels: tuple[Named, ...]
-    """The columns of the first one."""
-    strategies: tuple[Named, ...]
-    """The columns of the second one."""
+    levels: tuple[Heading, ...]
+    """The columns of the first table."""
+    strategies: tuple[Heading, ...]
+    """The columns of the second table."""
     cells: tuple[Cell, ...]
-    """Every cell of both."""
+    """The cells of both tables."""
     sources: tuple[str, ...]
-    """Where the published results stand."""
+    """Where the published results can be found."""
     seconds: float
     """Time taken."""
 
@@ -95,12 +95,12 @@ class AnomalyReport:
 
     @property
     def disagreements(self) -> tuple[Cell, ...]:
-        """Cells that came out otherwise than published."""
+        """Cells whose results differ from the published ones."""
         return tuple(cell for cell in self.cells if cell.verdict != "incomplete" and not cell.agrees)
 
     @property
     def incomplete(self) -> tuple[Cell, ...]:
-        """Cells of which nothing is known."""
+        """Cells without a result."""
         return tuple(cell for cell in self.cells if cell.verdict == "incomplete")
 
     def to_dict(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from django_lockstep.lab.explorer.errors import (
 )
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import explore, replay
-from django_lockstep.lab.explorer.kept import close_idle_sessions
+from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
 from django_lockstep.lab.explorer.results import Deadlock, Exploration, Outcome, Raised, Run, Step
 from django_lockstep.lab.explorer.specs import Spec, write_spec
 from django_lockstep.lab.explorer.timelines import timeline

@@ -1,4 +1,4 @@
-"""Django's own caches of rows: what one run put there would keep the next one from asking the database."""
+"""Django's own caches of rows: what one run has cached would keep the next one from asking the database."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["RowCaches"]
 
 
 class RowCaches:
-    """Fills the caches of content types and sites with what the database holds, as a process has them after a while."""
+    """Fills the caches of content types and sites from the database, as they are after a while in any process."""
 
     def __init__(self, alias: str, catalog: Catalog) -> None:
         self._filled = [(cache, dict(cache)) for cache in _filled(alias, catalog)]
 
     def restore(self) -> None:
-        """Put the caches back as they were filled: a run may have cached rows that are not there any more."""
+        """Put the caches back as they were filled: a run may have cached rows that no longer exist."""
         for cache, filled in self._filled:
             cache.clear()
             cache.update(filled)
 
     def close(self) -> None:
-        """Leave the caches empty: to what they hold the code under test may have added."""
+        """Empty the caches: the code under test may have added to them."""
         for cache, _ in self._filled:
             cache.clear()
 

@@ -16,7 +16,7 @@ _NAMES = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM p
             ELSE {0}::text END"""
 _TABLES = f"""
 SELECT c.relname,
-       -- A generated key is as good as none: it changes with other columns.
+       -- A generated key does not count, because it changes with other columns.
        (SELECT CASE WHEN count(*) = 1 AND min(a.attgenerated) = '' THEN min(a.attname) END
         FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
         WHERE i.indrelid = c.oid AND i.indisprimary),
@@ -41,16 +41,17 @@ FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_table_is_vis
      AND c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
 """
 _ACTIONS = {"c": {"DELETE": "DELETE", "UPDATE": "UPDATE"}, "n": {"DELETE": "UPDATE", "UPDATE": "UPDATE"}}
-"""What CASCADE and SET NULL do to a child, by what is done to its parent; SET DEFAULT needs the default, too."""
+"""What CASCADE and SET NULL do to a child, by what is done to its parent. SET DEFAULT may also insert the default's
+row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What matters about one table."""
+    """What decides the footprint of statements on one table."""
 
     name: str
     pk: str | None = None
-    """The primary key's column, if it is one."""
+    """The primary key's column; None if it has several, or none."""
     unique: frozenset[str] = frozenset()
     """Columns of unique indexes and exclusion constraints: changing them takes the stronger lock, and may wait for
     another row's writer."""
@@ -61,31 +62,31 @@ class Table:
     children: frozenset[str] = frozenset()
     """Tables that refer to it."""
     actions: frozenset[tuple[str, str, str]] = frozenset()
-    """What the server does along with a write: a verb here, a child, and a verb there."""
+    """What the server does along with a write: a verb on this table, a child table, and the verb on that."""
     sequences: frozenset[str] = frozenset()
-    """Sequences that its rows are numbered from."""
+    """Sequences that number its rows."""
     assigned: frozenset[str] = frozenset()
     """Columns that its triggers set."""
     opaque: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
-    """Sentences on why a verb may do anything; none of other verbs."""
+    """Sentences on why a verb may do anything, by verb; other verbs are missing."""
     special: bool = False
     """Whether it is a view, a partition, has rules, or policies that look into other tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consequences:
-    """What writing a table leads to elsewhere."""
+    """What writing a table does elsewhere."""
 
     changed: frozenset[str] = frozenset()
-    """Other tables, or the table itself once more, whose rows the server changes along with it."""
+    """Other tables, or the table itself again, whose rows the server changes along with it."""
     rekeyed: frozenset[str] = frozenset()
-    """Of these, the ones whose keys it may change."""
+    """Those of them whose keys it may change."""
     checked: frozenset[str] = frozenset()
-    """Tables in which it looks for rows that refer to what is gone."""
+    """Tables in which it looks for rows that refer to the removed keys."""
     parents: frozenset[str] = frozenset()
-    """Tables in which it looks for rows that are referred to."""
+    """Tables in which it looks for the rows that are referred to."""
     opaque: frozenset[str] = frozenset()
-    """Why it may do anything; empty where it may not."""
+    """Sentences on why it may do anything; empty where it may not."""
 
 
 class Catalog:
@@ -100,49 +101,48 @@ class Catalog:
         self.shared_sequences = frozenset(sequence for sequence, count in users.items() if count > 1)
         """Sequences that several tables take numbers from."""
         self.sequences = frozenset(sequences)
-        """All sequences that there are."""
+        """The names of all sequences."""
         self.own_functions = frozenset(own_functions)
         """Names of functions of the database's own that may do anything."""
         self.rekeyed: set[str] = set()
-        """Tables whose keys a statement changes: whoever waits for a row may then hold it under another key."""
-        self.understood: dict[Any, Any] = {}
-        """What statements came to that were understood with these tables."""
+        """Tables whose keys a statement changes: a waiter for a row may then get it under another key."""
+        self.parsed: dict[tuple[object, ...], Any] = {}
+        """Statements that were parsed with these tables; see `sql.parse_cached`."""
 
     @classmethod
     def load(cls, cursor: Any) -> Catalog:
-        """Read it from the server."""
+        """Read the catalog from the server."""
         facts = read_facts(cursor)
         cursor.execute(_TABLES)
         tables = [_table(facts, *row) for row in cursor.fetchall()]
         return cls(tables, own_functions=facts.own_functions, sequences=facts.all_sequences)
 
     def get(self, name: str) -> Table | None:
-        """Return the table, or None if there is none of this name."""
         return self._tables.get(name)
 
-    def ordinary(self) -> list[str]:
-        """Return the names of all tables with rows of their own."""
+    def ordinary_tables(self) -> list[str]:
+        """Return the names of all ordinary tables: no views, partitions or tables with rules."""
         return sorted(name for name, table in self._tables.items() if not table.special)
 
     def note_rekeyed(self, names: Collection[str]) -> None:
-        """Note tables whose keys change; from now on their keys tell no two rows apart."""
+        """Note tables whose keys change; from now on a key does not identify one of their rows."""
         if not self.rekeyed.issuperset(names):
             self.rekeyed.update(names)
-            self.understood.clear()
+            self.parsed.clear()
 
     def forget_rekeyed(self) -> None:
-        """Begin anew with statements that were not met yet."""
+        """Forget the tables whose keys change, for a new exploration with other statements."""
         if self.rekeyed:
             self.rekeyed.clear()
-            self.understood.clear()
+            self.parsed.clear()
 
     def consequences(self, name: str, verb: str) -> Consequences:
-        """Return what a statement of this verb does beyond the rows that it names; an UPDATE: to columns of keys."""
+        """Return what a statement of this verb does beyond the rows that it names; of an UPDATE of keys."""
         if (name, verb) not in self._consequences:
-            self._consequences[name, verb] = self._found(name, verb)
+            self._consequences[name, verb] = self._collect(name, verb)
         return self._consequences[name, verb]
 
-    def _found(self, name: str, verb: str) -> Consequences:
+    def _collect(self, name: str, verb: str) -> Consequences:
         done: set[tuple[str, str]] = set()
         waiting = [(name, verb)]
         opaque: set[str] = set()
@@ -150,14 +150,14 @@ class Catalog:
             step = waiting.pop()
             table = self._tables.get(step[0])
             if table is None or table.special:
-                opaque.add(f"table {name}: writing it changes {step[0]}, which is no ordinary table here")
+                opaque.add(f"table {name}: writing it changes {step[0]}, which is not an ordinary table")
             elif step not in done:
                 done.add(step)
                 opaque |= table.opaque.get(step[1], frozenset())
                 waiting += [(child, there) for here, child, there in table.actions if here == step[1]]
-        return self._summed(done, first=(name, verb), opaque=opaque)
+        return self._combine(done, first=(name, verb), opaque=opaque)
 
-    def _summed(self, done: set[tuple[str, str]], *, first: tuple[str, str], opaque: set[str]) -> Consequences:
+    def _combine(self, done: set[tuple[str, str]], *, first: tuple[str, str], opaque: set[str]) -> Consequences:
         further = {step for step in done if step != first}
         tables = {(self._tables[name], verb) for name, verb in done}
         updated = {name for name, verb in further if verb in {"UPDATE", "INSERT"}}

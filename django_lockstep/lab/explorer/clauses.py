@@ -1,6 +1,6 @@
-"""Reads the clauses of one statement: which tables a comma adds, which rows WHERE leaves, which columns SET sets.
+"""Reads the clauses of one statement: tables after a comma, the rows that WHERE names, the columns that SET changes.
 
-Each reads a whole expression or says that it does not understand it. The texts have no strings in them any more.
+Each function reads a whole expression or returns that it does not understand it. Strings have been emptied before.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from django_lockstep.lab.explorer.parts import closing
+from django_lockstep.lab.explorer.parts import closing_parenthesis
 
 __all__ = ["conditions", "key_condition", "lists_tables", "plain_text", "set_columns"]
 
@@ -18,7 +18,7 @@ _UNUSUAL = re.compile(r"\b[eE]'|\b[uU]&['\"]|\$\w*\$|--|/\*|%[bt]\b")
 _MISLEADING = re.compile(
     r"['(),;%]|\b(SELECT|FROM|JOIN|INTO|UPDATE|USING|WHERE|SET|AND|OR|FOR|TABLE|DO|ON|VALUES)\b", re.IGNORECASE
 )
-"""Names in quotes that would be taken for something else."""
+"""Quoted names that the patterns would take for something else."""
 _NOT_A_SOURCE = re.compile(r"\bIS\s+(NOT\s+)?DISTINCT\s+FROM\b", re.IGNORECASE)
 _SOURCE = re.compile(r"\b(?:FROM|USING)\b", re.IGNORECASE)
 _END = (
@@ -30,7 +30,7 @@ _OPERAND = r"(?:%s|\d+)(?:::(?:int|integer|bigint|smallint|int[248]))?"
 
 
 def plain_text(sql: str) -> str | None:
-    """Return the statement without what strings say; None where strings, names or parameters may be misread."""
+    """Return the statement with empty strings; None where strings, names or parameters may be misread."""
     if _UNUSUAL.search(sql):
         return None
     tokens = _LITERAL.findall(sql)
@@ -43,7 +43,7 @@ def plain_text(sql: str) -> str | None:
 
 
 def _top_level(text: str, start: int = 0) -> Iterator[re.Match[str]]:
-    """Yield words and commas outside of parentheses, up to the parenthesis that closes around the start."""
+    """Yield words and commas outside of parentheses, up to the end of the parenthesis that encloses the start."""
     depth = 0
     for token in _TOKEN.finditer(text, start):
         depth += {"(": 1, ")": -1}.get(token[0], 0)
@@ -54,7 +54,7 @@ def _top_level(text: str, start: int = 0) -> Iterator[re.Match[str]]:
 
 
 def lists_tables(text: str) -> bool:
-    """Whether a comma between tables adds one, wherever it stands."""
+    """Whether a comma adds a table to a FROM or USING clause anywhere in the statement."""
     return any(_continues_with_comma(text, source.end()) for source in _SOURCE.finditer(text))
 
 
@@ -68,7 +68,7 @@ def _continues_with_comma(text: str, start: int) -> bool:
 
 
 def conditions(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the conditions that all hold for each row of a statement, with their places in its text."""
+    """Yield the AND-ed conditions of the WHERE clause, with their positions in the text."""
     where = next((token for token in _top_level(text) if token[0].upper() == "WHERE"), None)
     if where is not None:
         ends = (token.start() for token in _top_level(text, where.end()) if token[0].upper() in _END.split("|"))
@@ -83,14 +83,17 @@ def _conjuncts(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
     starts = [start, *(token.end() for token in borders)]
     for first, last in zip(starts, [*(token.start() for token in borders), end], strict=True):
         inner = first + len(text[first:last]) - len(text[first:last].lstrip())
-        if text[inner : inner + 1] == "(" and closing(text, inner + 1) == inner + len(text[inner:last].rstrip()) - 1:
-            yield from _conjuncts(text, inner + 1, closing(text, inner + 1))
+        if (
+            text[inner : inner + 1] == "("
+            and closing_parenthesis(text, inner + 1) == inner + len(text[inner:last].rstrip()) - 1
+        ):
+            yield from _conjuncts(text, inner + 1, closing_parenthesis(text, inner + 1))
         else:
             yield first, text[first:last]
 
 
 def key_condition(condition: str, *, table: str, column: str) -> tuple[str, list[str]] | None:
-    """Return what stands before the first operand, and the operands, of a condition that names rows by their keys."""
+    """Return the text before the first operand, and the operands, of a condition ``key = x`` or ``key IN (x, ...)``."""
     name = re.escape(column)
     qualified = rf'(?:(?:"{re.escape(table)}"|{re.escape(table)})\.)?(?:"{name}"|{name})'
     found = re.fullmatch(
@@ -105,7 +108,7 @@ _ASSIGNMENT = re.compile(r'\s*(?:"([^"]+)"|([a-z_]\w*))\s*(?:\[[^\]]*\]\s*)*=', 
 
 
 def set_columns(text: str) -> set[str] | None:
-    """Return the columns that an UPDATE sets; None where that is not plain."""
+    """Return the columns that an UPDATE sets; None where that is not certain."""
     first = next((token for token in _top_level(text) if token[0].upper() == "SET"), None)
     if first is None:
         return None

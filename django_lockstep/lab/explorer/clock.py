@@ -1,4 +1,4 @@
-"""A clock of its own for each actor that sleeps: nobody waits, and the others go on meanwhile."""
+"""A clock for each actor that sleeps: no time passes, and the other actors can go on."""
 
 from __future__ import annotations
 

@@ -1,49 +1,44 @@
-"""Runs one schedule: lets one actor go at a time, and asks the server who is blocked."""
+"""Runs one schedule: lets one actor make a step at a time, and records what happened."""
 
 from __future__ import annotations
 
 import itertools
 import re
-import time
 from collections.abc import Callable, Collection, Hashable, Mapping
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.crew import Event, dismiss, hire
-from django_lockstep.lab.explorer.differences import other_statements
-from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, Stuck
+from django_lockstep.lab.explorer.actors import Event, acquire_actor, release_actor
+from django_lockstep.lab.explorer.deadlock_policy import DeadlockPolicy
+from django_lockstep.lab.explorer.differences import describe_other_statements
+from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
+from django_lockstep.lab.explorer.fairness import FairScheduler
 from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
 from django_lockstep.lab.explorer.limits import Limits
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
-from django_lockstep.lab.explorer.rests import Rests
 from django_lockstep.lab.explorer.search import Move
 from django_lockstep.lab.explorer.server import Server
-from django_lockstep.lab.explorer.trace import Begun, Trace
+from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.transactions import Transaction
 from django_lockstep.lab.explorer.unwinding import Unwinding
-from django_lockstep.lab.explorer.victims import Victims
-from django_lockstep.lab.explorer.waits import Waits, has_cycle, met_by_chance, overtaken
+from django_lockstep.lab.explorer.wait_monitor import QUICK, RunState, WaitMonitor
+from django_lockstep.lab.explorer.waits import Waits, met_by_chance, overtaken
 
 __all__ = ["Chooser", "Controller"]
 
-_QUICK = 0.003
-"""Seconds after which a step is so slow that the server is asked whether it waits."""
 _AT_ONCE = 0.00005
-"""The same for a step that seems to need a lock that somebody has."""
-_PAUSE_MAX = 0.01
+"""Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
 _ONE_PLAN = "; ".join(f"SET enable_{scan}scan = off" for scan in ("seq", "bitmap", "indexonly"))
-"""What is read, in which order, and how much of a table SERIALIZABLE locks, depends on the plan; sizes must not."""
-_KEEPING = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "LOCAL"})
-"""Statements that give up no lock while they succeed inside a transaction."""
+"""Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
 
 
 class Chooser(Protocol):
-    """Decides who moves."""
+    """Decides which actor moves."""
 
     def choose(self, enabled: Collection[int]) -> int | None:
-        """Return one of the actors that could move, or None to give the run up."""
+        """Return one of the actors that could move, or None to abandon the run."""
 
 
 class Controller:
@@ -55,50 +50,61 @@ class Controller:
         *,
         server: Callable[[str], Server],
         database: Hashable,
-        patience: float,
+        step_timeout: float,
         victim: str,
     ) -> None:
         self._database = database
         self.events: SimpleQueue[Event] = SimpleQueue()
-        self._victims = Victims(last_loses=victim == "last")
-        settings = f"SET deadlock_timeout = '{self._victims.at_first}'; SET synchronous_commit = off; {_ONE_PLAN}"
+        self._deadlock_policy = DeadlockPolicy(last_loses=victim == "last")
+        timeout = self._deadlock_policy.initial_timeout
+        # Nothing that actors commit has to survive a crash.
+        settings = f"SET deadlock_timeout = '{timeout}'; SET synchronous_commit = off; {_ONE_PLAN}"
         self.actors = [
-            hire(index, name, database=database, events=self.events, settings=settings)
+            acquire_actor(index, name, database=database, events=self.events, settings=settings)
             for index, name in enumerate(names)
         ]
         self._server = server
         self._names = tuple(names)
-        self.patience = patience
         self.limits = Limits()
         self._polling: set[str] = set()
         self._unwinding = Unwinding(self.actors, events=self.events, server=server)
+        self._monitor = WaitMonitor(
+            self.actors,
+            events=self.events,
+            server=server,
+            statement=lambda actor, operation: self._transaction(actor, operation).statement(operation),
+            on_wait=self._deadlock_policy.note_wait,
+        )
+        self._monitor.step_timeout = step_timeout
         self._in_turn = False
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        self._ready: dict[int, Operation] = {}
-        self._waiting: dict[int, frozenset[int]] = {}
-        self._running: set[int] = set()
-        self._current: dict[int, Begun] = {}
+    def _reset(self) -> None:
+        self._state = self._monitor.state = RunState()
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._overlap = Overlap()
-        self._victims.forget()
-        self._rests = Rests(self._polling)
-        self._released = False
-        """Whether a lock may have been given up since the server was last asked who waits."""
+        self._deadlock_policy.reset()
+        self._fairness = FairScheduler(self._polling)
         self._trace = Trace()
-        self.contended = False
-        """Whether several waited at a time in this run, or went on in a way that is the server's affair."""
+
+    @property
+    def contended(self) -> bool:
+        """Whether several actors waited at a time in this run, or went on in an order that only the server knows."""
+        return self._state.contended
+
+    def set_step_timeout(self, seconds: float) -> None:
+        """Set how many seconds one step may take without waiting for another actor."""
+        self._monitor.step_timeout = seconds
 
     def connect(self, alias: str) -> Callable[[], None]:
-        """Let every actor open its connection, all at the same time; what goes wrong shows in the first run.
+        """Start opening every actor's connection, all at the same time; return a function that waits for that.
 
-        Returns what waits until they have.
+        An error while connecting is raised again in the first run.
         """
         for actor in self.actors:
             actor.start(actor.connect, alias)
-            self._running.add(actor.index)
-        return self._settle
+            self._state.running.add(actor.index)
+        return self._monitor.wait_until_settled
 
     # One run
 
@@ -112,20 +118,22 @@ class Controller:
         record: Callable[[Move], None] = lambda move: None,
         in_turn: bool = False,
     ) -> Trace:
-        """Run the functions under the chooser's schedule; the trace is incomplete where it gave up.
+        """Run the functions under the chooser's schedule; the trace is incomplete if the chooser abandons the run.
 
-        ``expected`` is the run before: as long as the moves are the same, the statements have to be, too. Raises
-        `Nondeterminism` where they are not, `Overtaken` where waiters have to go on ``in_turn`` and do not; `Stuck`.
+        ``expected`` is the last run: as long as the moves are the same, the statements must be the same. Raises
+        `Nondeterminism` if they are not, `Overtaken` if waiters must go on ``in_turn`` and do not, and `Stuck`.
         """
-        self._forget()
+        self._reset()
         self._in_turn = in_turn
         for actor, function in zip(self.actors, functions, strict=True):
             actor.start(function, argument)
-            self._running.add(actor.index)
-            self._settle()
-        while self._ready:
-            able, over = self._rests.able(self._ready), self.limits.is_over(self._trace, self._names)
-            chosen = None if over else chooser.choose(able)
+            self._state.running.add(actor.index)
+            # One after the other: code before the first statement runs without concurrency, in the same order each
+            # time.
+            self._monitor.wait_until_settled()
+        while self._state.ready:
+            enabled, over = self._fairness.enabled(self._state.ready), self.limits.is_over(self._trace, self._names)
+            chosen = None if over else chooser.choose(enabled)
             if chosen is None:
                 self._trace.complete = False
                 self.abandon()
@@ -133,25 +141,25 @@ class Controller:
             self._note_state(expected)
             move = self._move(chosen)
             self._trace.moves.append(move)
-            self._trace.rests += self._rests.note(chosen, self._current[chosen].operation)
+            self._trace.yields += self._fairness.note(chosen, self._state.current[chosen].operation)
             record(move)
         return self._trace
 
     def _note_state(self, expected: Trace | None) -> None:
         trace = self._trace
         number = len(trace.moves)
-        trace.enabled.append(tuple(sorted(self._rests.able(self._ready))))
-        trace.pending.append({i: (self._described(one, i), one.origin) for i, one in sorted(self._ready.items())})
+        trace.enabled.append(tuple(sorted(self._fairness.enabled(self._state.ready))))
+        trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(self._state.ready.items())})
         if expected and expected.actors[:number] == trace.actors and number < len(expected.pending):
             before, now = expected.pending[number], trace.pending[number]
             if {i: text for i, (text, _) in before.items()} != {i: text for i, (text, _) in now.items()}:
-                raise Nondeterminism(other_statements(self._names, number, before, now))
+                raise Nondeterminism(describe_other_statements(self._names, number, before, now))
 
-    def _described(self, operation: Operation, actor: int) -> str:
-        if operation.described is None:  # asked again at each move until it is let go
+    def _signature(self, operation: Operation, actor: int) -> str:
+        if operation.signature is None:  # computed once, but compared at each move until it is sent
             touched = self._transaction(actor, operation).statement(operation)
-            operation.described = f"{operation.template} {touched.rows}"
-        return operation.described
+            operation.signature = f"{operation.template} {touched.rows}"
+        return operation.signature
 
     def _transaction(self, actor: int, operation: Operation) -> Transaction:
         key = (actor, operation.alias)
@@ -162,34 +170,37 @@ class Controller:
     # One move
 
     def _move(self, chosen: int) -> Move:
-        operation = self._ready[chosen]
+        operation = self._state.ready[chosen]
         transaction = self._transaction(chosen, operation)
-        self._prepare(chosen, operation, transaction)
-        del self._ready[chosen]
+        # While the actor still stands at its gate, so that the copy has the rows from before its write.
+        self._save_tables(chosen, operation, transaction)
+        del self._state.ready[chosen]
         transaction.begin(operation)
         number = len(self._trace.moves)
-        begun = Begun(actor=chosen, number=number, operation=operation)
-        self._trace.steps.append(begun)
-        self._current[chosen] = begun
-        waiting = dict(self._waiting)
-        self._running.add(chosen)
-        pause = _AT_ONCE if self._expects_wait(chosen, operation) else _QUICK
-        self.actors[chosen].go(self._victims.aside(chosen, operation, waiting=self._waiting))
-        self._settle(pause)
-        return self._made(chosen, number, was_waiting=waiting)
+        step = StepRecord(actor=chosen, number=number, operation=operation)
+        self._trace.steps.append(step)
+        self._state.current[chosen] = step
+        # A copy: the move is described by how it changed the waits.
+        waiting = dict(self._state.waiting)
+        self._state.running.add(chosen)
+        pause = _AT_ONCE if self._expects_wait(chosen, operation) else QUICK
+        self.actors[chosen].go(self._deadlock_policy.timeout_statement(chosen, operation, waiting=self._state.waiting))
+        self._monitor.wait_until_settled(pause)
+        return self._build_move(chosen, number, was_waiting=waiting)
 
-    def _prepare(self, chosen: int, operation: Operation, transaction: Transaction) -> None:
-        """Copy what is about to be written for the first time, and note what the session may keep."""
+    def _save_tables(self, chosen: int, operation: Operation, transaction: Transaction) -> None:
+        """Copy tables before their first write; note a statement that may change the session."""
         server = self._server(operation.alias)
         statement = transaction.statement(operation)
         if statement.kind == "UNKNOWN":
             self.actors[chosen].session_changed = True
+            # What an unknown statement writes is not known, so everything is copied once.
             server.save_all()
         else:
             server.save(table for table, _ in statement.writes)
 
     def _expects_wait(self, chosen: int, operation: Operation) -> bool:
-        """Whether the step seems to need a lock that somebody has; only a guess, the server is asked in any case."""
+        """Whether the step seems to need a lock that another actor holds: a guess, which only sets how soon to ask."""
         wanted = self._transaction(chosen, operation).waiting(operation).locks
         return any(
             transaction.holds_against(wanted)
@@ -197,19 +208,19 @@ class Controller:
             if actor != chosen
         )
 
-    def _made(self, chosen: int, number: int, *, was_waiting: Waits) -> Move:
+    def _build_move(self, chosen: int, number: int, *, was_waiting: Waits) -> Move:
         touched: Footprint = LOCAL
         parts: dict[int, Footprint] = {}
-        for index, begun in sorted(self._current.items()):
-            if index in self._waiting or begun.ended is not None:
+        for index, step in sorted(self._state.current.items()):
+            if index in self._state.waiting or step.ended is not None:
                 continue
-            begun.ended = number
-            parts[index] = self._transaction(index, begun.operation).footprint(begun.operation)
-            self._note_deadlock(index, begun.operation)
+            step.ended = number
+            parts[index] = self._transaction(index, step.operation).footprint(step.operation)
+            self._note_deadlock(index, step.operation)
             if index in was_waiting:
-                begun.woken_by = chosen
-        if chosen in self._waiting:
-            operation = self._current[chosen].operation
+                step.woken_by = chosen
+        if chosen in self._state.waiting:
+            operation = self._state.current[chosen].operation
             parts[chosen] = self._transaction(chosen, operation).waiting(operation)
         for part in parts.values():
             touched = touched | part
@@ -218,28 +229,28 @@ class Controller:
             actor=chosen,
             footprint=touched,
             woken=frozenset(parts.keys() & was_waiting.keys()),
-            waits_for=self._waiting.get(chosen, frozenset()),
+            waits_for=self._state.waiting.get(chosen, frozenset()),
             cycle=self._cycle_of(number),
         )
 
     def _note_unsteerable(self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits) -> None:
-        """Note where only the server knows what comes next; ``parts`` are what the steps touched that ended."""
-        if overtaken(was_waiting, self._waiting) and self._in_turn:
-            raise Overtaken("Of those who waited, the server let go on first who had come later")
-        woken = [self._current[index] for index in parts if index in was_waiting]
-        let_go = {self._transaction(each.actor, each.operation): parts[each.actor] for each in woken}
+        """Note moves after which only the server decides the order; ``parts`` are the footprints of ended steps."""
+        if overtaken(was_waiting, self._state.waiting) and self._in_turn:
+            raise Overtaken("The server let a waiter go on before one that had arrived earlier")
+        woken = [self._state.current[index] for index in parts if index in was_waiting]
+        woken_prints = {self._transaction(each.actor, each.operation): parts[each.actor] for each in woken}
         self._trace.unsteerable += (
             any(self._order_matters(one, other) for one, other in itertools.combinations(woken, 2))
-            or met_by_chance(was_waiting, self._waiting)
-            or self._overlap.refuses_by_chance(parts[chosen], let_go)
+            or met_by_chance(was_waiting, self._state.waiting)
+            or self._overlap.refuses_by_chance(parts[chosen], woken_prints)
         )
-        self.contended = self.contended or self._trace.unsteerable > 0
+        self._state.contended = self._state.contended or self._trace.unsteerable > 0
 
-    def _order_matters(self, one: Begun, other: Begun) -> bool:
+    def _order_matters(self, one: StepRecord, other: StepRecord) -> bool:
         """Whether it may matter which of two woken steps went on first."""
         errors = [each.operation.error for each in (one, other)]
         if all(error is not None and sqlstate_of(error) == "40001" for error in errors):
-            return False  # under one snapshot everyone who waited for a writer fails with its COMMIT
+            return False  # at one snapshot all that waited for a writer fail with its COMMIT
         prints = [self._transaction(each.actor, each.operation).waiting(each.operation) for each in (one, other)]
         return dependent(*prints)
 
@@ -248,7 +259,7 @@ class Controller:
             return
         driver_error = operation.error if hasattr(operation.error, "diag") else operation.error.__cause__
         detail = getattr(getattr(driver_error, "diag", None), "message_detail", None) or ""
-        by_pid = {begun.operation.pid: index for index, begun in self._current.items()}
+        by_pid = {step.operation.pid: index for index, step in self._state.current.items()}
         cycle = frozenset(by_pid[pid] for pid in map(int, re.findall(r"[Pp]rocess (\d+)", detail)) if pid in by_pid)
         for pid, index in by_pid.items():
             detail = re.sub(rf"\b[Pp]rocess {pid}\b", self.actors[index].name, detail)
@@ -256,167 +267,32 @@ class Controller:
 
     def _cycle_of(self, number: int) -> frozenset[int]:
         """Return the actors of the deadlocks that ended in this move."""
-        ended = {begun.actor for begun in self._current.values() if begun.ended == number}
+        ended = {step.actor for step in self._state.current.values() if step.ended == number}
         found = [cycle for cycle, victim, _ in self._trace.cycles if victim in ended]
         return frozenset().union(*found) if found and number == len(self._trace.moves) else frozenset()
-
-    # Until nobody moves
-
-    def _settle(self, pause: float = _QUICK) -> None:
-        """Return when every actor stands at a gate, is done, or waits for another one according to the server."""
-        while True:
-            held = self._await_running(pause)
-            if not held:
-                return
-            for index in sorted(held):
-                self._waiting.pop(index, None)
-                self._running.add(index)
-                self.actors[index].go()
-                self._await(index)
-
-    def _await(self, index: int) -> None:
-        """Let one actor reach its next gate; no SQL is sent on the way."""
-        deadline = time.monotonic() + self.patience
-        while index in self._running:
-            self._take(self._next_event(deadline), held=set())
-
-    def _await_running(self, pause: float) -> set[int]:
-        """Wait for those who move, and return those of the waiting who were woken and hold now.
-
-        ``pause`` is how many seconds pass before the server is asked whether they wait.
-        """
-        held: set[int] = set()
-        deadline = time.monotonic() + self.patience
-        patient = bool(self._running)
-        while True:
-            if self._receive(held, timeout=pause if patient else None):
-                patient = bool(self._running)
-                continue
-            unsettled = self._running | (self._waiting.keys() - held)
-            if not unsettled or (self._still_blocked(unsettled) and self.events.empty()):
-                return held
-            if time.monotonic() > deadline:
-                raise Stuck(self._stuck_report(unsettled))
-            pause, patient = min(2 * pause, _PAUSE_MAX), True
-
-    def _receive(self, held: set[int], *, timeout: float | None) -> bool:
-        """Take one event, if there is one within the timeout; None does not wait."""
-        try:
-            event = self.events.get(block=timeout is not None, timeout=timeout)
-        except Empty:
-            return False
-        self._take(event, held=held)
-        return True
-
-    def _next_event(self, deadline: float) -> Event:
-        try:
-            return self.events.get(timeout=max(0.0, deadline - time.monotonic()))
-        except Empty:
-            raise Stuck(self._stuck_report(self._running)) from None
-
-    def _take(self, event: Event, *, held: set[int]) -> None:
-        index, kind, operation = event
-        if kind == "woken":
-            self._running.discard(index)
-            held.add(index)
-            return
-        self._running.discard(index)
-        self._waiting.pop(index, None)
-        held.discard(index)
-        self._released = self._released or self._may_release(index, operation)
-        if kind == "gate" and operation is not None:
-            self._ready[index] = operation
-
-    def _may_release(self, index: int, following: Operation | None) -> bool:
-        """Whether what the actor did last may have given up a lock; ``following`` is what it stands before now."""
-        begun = self._current.get(index)
-        if begun is None or following is None:
-            return True
-        last = begun.operation
-        statement = self._transaction(index, last).statement(last)
-        same = (following.alias, following.pid) == (last.alias, last.pid) and following.in_transaction
-        return last.error is not None or not same or statement.kind not in _KEEPING
-
-    def _still_blocked(self, unsettled: set[int]) -> bool:
-        """Whether all of these wait. Nobody who waits already is asked for again before a lock is given up."""
-        if self._ready and not self._released and unsettled <= self._waiting.keys():
-            return True
-        blocked = self._all_blocked(unsettled)
-        self._released = self._released and not blocked
-        return blocked
-
-    def _all_blocked(self, unsettled: set[int]) -> bool:
-        """Whether the server says that all of these wait for other actors, and not in a circle."""
-        pids = {begun.operation.pid: index for index, begun in self._current.items() if index in unsettled}
-        if len(pids) < len(unsettled):
-            return False  # somebody has sent nothing yet
-        aliases = {self._current[index].operation.alias for index in unsettled}
-        blocked = self._server(min(aliases)).blocked(list(pids))
-        if len(blocked) < len(pids):
-            return False
-        owners = {hooks.pid: actor.index for actor in self.actors for hooks in actor.hooks.values()}
-        if any(pid not in owners for blockers in blocked.values() for pid in blockers):
-            return False
-        waits = {pids[pid]: frozenset(owners[blocker] for blocker in blockers) for pid, blockers in blocked.items()}
-        if has_cycle(waits):
-            return False
-        for index, blockers in waits.items():
-            self._note_wait(index, blockers)
-        return True
-
-    def _note_wait(self, index: int, blockers: frozenset[int]) -> None:
-        self.actors[index].waits = True
-        self._running.discard(index)
-        begun = self._current[index]
-        if index not in self._waiting:
-            self._victims.waits(index)
-        if index not in self._waiting and self.actors[index].detailed:
-            begun.waited_on = self._server(begun.operation.alias).waited_for(begun.operation.pid)
-        begun.waited_for = tuple(sorted(set(begun.waited_for) | blockers))
-        self._waiting[index] = blockers
-        self.contended = self.contended or len(self._waiting) > 1
-
-    def _stuck_report(self, unsettled: Collection[int]) -> str:
-        lines = [f"A step took longer than {self.patience:g} s without waiting for another actor:"]
-        for index in sorted(unsettled):
-            begun = self._current.get(index)
-            doing = f"after {begun.operation.template!r}" if begun else "before its first statement"
-            if begun:
-                server = self._server(begun.operation.alias)
-                others = server.blocked([begun.operation.pid]).get(begun.operation.pid, [])
-                doing += "".join(f", waits for {self._owner(pid) or server.session(pid)}" for pid in others)
-            lines.append(f"{self.actors[index].name} {doing}, at {self.actors[index].stack()}")
-        return "\n".join(lines)
-
-    def _owner(self, pid: int) -> str:
-        """Return whose connection it is, if it is an actor's."""
-        owned = [(actor.name, hooks) for actor in self.actors for hooks in actor.hooks.values()]
-        return "".join(
-            f"{name}'s own connection to {hooks.wrapper.alias!r}" for name, hooks in owned if hooks.pid == pid
-        )
 
     # Ends
 
     def abandon(self) -> None:
         """Unwind every actor that is not done."""
-        self._unwinding.unwind(set(self._ready) | set(self._waiting) | self._running)
-        self._ready.clear()
-        self._waiting.clear()
-        self._running.clear()
+        self._unwinding.unwind(set(self._state.ready) | set(self._state.waiting) | self._state.running)
+        self._state.ready.clear()
+        self._state.waiting.clear()
+        self._state.running.clear()
 
     def give_up(self) -> str:
-        """Unwind the actors; return a sentence on those whose code waits where nobody can reach it, or nothing.
+        """Unwind the actors; return a sentence on those that cannot be unwound, or nothing.
 
-        Their sessions end at once, their threads as soon as what they wait for comes.
+        The sessions of these end at once, their threads when what they wait for comes.
         """
         self.abandon()
         return self._unwinding.end_lost_sessions()
 
     def close(self) -> None:
-        """Unwind the actors; leave them to the next exploration, or end their threads and connections."""
+        """Unwind the actors; keep them for the next exploration, or end their threads and connections."""
         self.give_up()
         if not self._unwinding.forced:
             for actor in self.actors:
-                dismiss(actor, database=self._database)
+                release_actor(actor, database=self._database)
         else:
             self._unwinding.end_all()

@@ -1,8 +1,8 @@
-"""The SQL that copies a table, puts it back and compares it, whole or only what was written since.
+"""The SQL that copies a table, puts it back and compares it: all of it, or only the rows written since.
 
-A small table is emptied and filled again for each schedule, so that its rows always lie in the same order. Of a large
-one only rows written since the exploration began are touched: those of younger transactions (``xmin``). So what a
-schedule costs hardly depends on how many rows a table holds.
+A small table is emptied and filled again for each schedule, so that its rows are always stored in the same order. Of a
+large one only rows written since the exploration began are put back: those of younger transactions (``xmin``). So the
+cost of a schedule hardly depends on the number of rows.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.ends import REMOVED
+from django_lockstep.lab.explorer.final_state import REMOVED
 
-__all__ = ["LARGE", "Column", "TableCopy", "literal", "quoted"]
+__all__ = ["LARGE", "Column", "TableCopy", "quote_literal", "quote_name"]
 
 LARGE = 20
-"""Rows from which on only those written are put back."""
+"""From this number of rows on, only those written are put back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Column:
     generated: bool
     """Whether a sequence numbers it."""
     stored: bool
-    """Whether it holds what it was given."""
+    """Whether it stores what is inserted: it is not a generated column."""
     varying: bool
-    """Whether it is a time or a UUID, which differ from run to run."""
+    """Whether it is a time or a UUID, whose values differ from run to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class TableCopy:
     name: str
     columns: Sequence[Column]
     rows: int
-    """How many it held."""
+    """How many rows it held."""
     pk: str | None
     """The primary key's column, if it is one."""
     since: int
@@ -46,31 +46,31 @@ class TableCopy:
 
     @property
     def partial(self) -> bool:
-        """Whether only what was written is touched."""
+        """Whether only the rows written since are put back."""
         return self.rows >= LARGE and self.pk is not None
 
-    def copying(self) -> str:
-        """Return the statement that makes the copy."""
+    def copy_sql(self) -> str:
         return f"CREATE TEMP TABLE {self._copy} AS TABLE {self._table}"
 
-    def emptying(self) -> str:
-        """Return the statement that removes what may have to be put back."""
+    def delete_sql(self) -> str:
+        """Return the statement that removes the rows that may have been changed."""
         return f"DELETE FROM {self._table} AS t{f' WHERE {self._written}' if self.partial else ''}; "
 
-    def filling(self) -> str:
-        """Return the statement that puts back what is gone; empty where there was nothing."""
+    def restore_sql(self) -> str:
+        """Return the statement that inserts missing rows from the copy; empty for a table that was empty."""
         if not self.rows:
             return ""
-        stored = ", ".join(quoted(column.name) for column in self.columns if column.stored)
-        # The count costs less than the search, which most schedules have no need of.
+        stored = ", ".join(quote_name(column.name) for column in self.columns if column.stored)
+        # The count costs less than the anti-join, which most schedules do not need.
         gone = f" AND {self._gone}" if self.partial else ""
         return (
+            # OVERRIDING SYSTEM VALUE: identity columns GENERATED ALWAYS get their old values too.
             f"INSERT INTO {self._table} ({stored}) OVERRIDING SYSTEM VALUE SELECT {stored} FROM {self._copy} AS c "
             f"WHERE (SELECT count(*) FROM {self._table}) < {self.rows}{gone}; "
         )
 
-    def differences(self) -> Iterator[str]:
-        """Yield queries for the name and rows of what was not there before, and of what is there no more.
+    def difference_queries(self) -> Iterator[str]:
+        """Yield queries for the table's name and the rows that are new, and for those that are gone.
 
         The rows are JSON arrays, without generated keys, times and UUIDs.
         """
@@ -83,6 +83,7 @@ class TableCopy:
             untouched = f"(SELECT count(*) FROM {self._table} AS t WHERE NOT {self._written})"
             before += f" WHERE {untouched} < {self.rows} AND {self._gone}"
         yield (
+            # MATERIALIZED, because each is used twice; EXCEPT ALL, because equal rows count as often as they occur.
             f"SELECT * FROM (WITH now (held) AS MATERIALIZED ({now}), before (held) AS MATERIALIZED ({before}) "
             f"{_aggregated(self.name, 'TABLE now EXCEPT ALL TABLE before')} UNION ALL "
             f"{_aggregated(self.name + REMOVED, 'TABLE before EXCEPT ALL TABLE now')}) AS differences"
@@ -90,11 +91,11 @@ class TableCopy:
 
     @property
     def _table(self) -> str:
-        return quoted(self.name)
+        return quote_name(self.name)
 
     @property
     def _copy(self) -> str:
-        return quoted(f"saved {self.name}"[:63])
+        return quote_name(f"saved {self.name}"[:63])
 
     @property
     def _written(self) -> str:
@@ -102,23 +103,21 @@ class TableCopy:
 
     @property
     def _gone(self) -> str:
-        key = quoted(self.pk or "")
+        key = quote_name(self.pk or "")
         return f"NOT EXISTS (SELECT FROM {self._table} AS t WHERE t.{key} = c.{key} AND NOT {self._written})"
 
     def _listed(self, table: str, *, alias: str = "t") -> str:
-        hidden = ", ".join(literal(column.name) for column in self.columns if column.generated or column.varying)
+        hidden = ", ".join(quote_literal(column.name) for column in self.columns if column.generated or column.varying)
         return f"SELECT to_jsonb({alias}) - ARRAY[{hidden}]::text[] FROM {table} AS {alias}"
 
 
 def _aggregated(name: str, rows: str) -> str:
-    return f"SELECT {literal(name)}, coalesce(jsonb_agg(held ORDER BY held), '[]') FROM ({rows}) AS found (held)"
+    return f"SELECT {quote_literal(name)}, coalesce(jsonb_agg(held ORDER BY held), '[]') FROM ({rows}) AS found (held)"
 
 
-def quoted(name: str) -> str:
-    """Return the name as an identifier."""
+def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(text: str) -> str:
-    """Return the text as a constant."""
+def quote_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

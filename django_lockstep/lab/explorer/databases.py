@@ -1,4 +1,4 @@
-"""Whose rows a database holds: explorations run where nobody needs them, one at a time."""
+"""Which databases may be explored: those whose rows are not needed, by one explorer at a time."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ __all__ = [
 ]
 
 SCRATCH_PREFIX = "lockstep_scratch_"
-"""Begins the names of the databases that the explorer makes and drops by itself."""
+"""Prefix of the names of the databases that the explorer creates and drops."""
 
+# A lock of the session, not of a transaction: an exploration has many transactions.
 _KEY = "hashtextextended('lockstep.lab.explorer', 0)"
 _CLAIM = f"SELECT pg_try_advisory_lock({_KEY}), current_database()"
 _RELEASE = f"SELECT pg_advisory_unlock({_KEY})"
@@ -43,7 +44,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type 
 
 
 def is_scratch(connection: BaseDatabaseWrapper) -> bool:
-    """Whether the explorer made the database, and drops it."""
+    """Whether the explorer created the database, and will drop it."""
     return str(connection.settings_dict["NAME"]).startswith(SCRATCH_PREFIX)
 
 
@@ -52,7 +53,7 @@ def is_test_database(connection: BaseDatabaseWrapper) -> bool:
 
     A name alone proves nothing: a project may call its own database ``test_shop``.
     """
-    utils = sys.modules.get("django.test.utils")  # whoever runs tests has imported it
+    utils = sys.modules.get("django.test.utils")  # a test runner has imported it
     if utils is None or not hasattr(utils._TestState, "saved_data"):
         return False
     name, given = str(connection.settings_dict["NAME"]), connection.settings_dict["TEST"]["NAME"]
@@ -61,45 +62,45 @@ def is_test_database(connection: BaseDatabaseWrapper) -> bool:
 
 
 def require_disposable(alias: str) -> None:
-    """Raise `NotExplorable` unless the alias's database is known to hold nobody's rows."""
+    """Raise `NotExplorable` unless it is known that the rows of the alias's database are not needed."""
     connection = connections[alias]
     if alias in conf.disposable_databases() or is_scratch(connection) or is_test_database(connection):
         return
     raise NotExplorable(
         f"Database {alias!r} ({connection.settings_dict['NAME']}) is neither a test database nor a scratch database, "
-        "and exploring puts back every table that it writes, so that rows which others commit meanwhile are lost. "
-        "`manage.py explore` runs on a scratch database by itself; where nobody needs the rows of this one, confirm "
-        "it: --database ALIAS --yes-this-database-is-mine, database_is_mine=True in Python, or the alias in the "
-        "setting LOCKSTEP_LAB_DISPOSABLE_DATABASES."
+        "and exploring puts back every table that it writes, so that rows which other sessions commit in the meantime "
+        "are lost. `manage.py explore` runs on a scratch database by default; if the rows of this one are not needed, "
+        "confirm that: --database ALIAS --yes-this-database-is-mine, database_is_mine=True in Python, or the alias in "
+        "the setting LOCKSTEP_LAB_DISPOSABLE_DATABASES."
     )
 
 
 def claim(cursor: Any) -> None:
-    """Take the database for this session, until `release`. Raises `NotExplorable` where another explorer has it.
+    """Lock the database for this session, until `release`. Raises `NotExplorable` where another explorer has it.
 
-    An advisory lock of the session, taken without waiting: two explorers would put each other's tables back, and
-    each would take the other's sessions for outsiders that block its actors.
+    An exclusive advisory lock of the session, taken without waiting: two explorers would put each other's tables back,
+    and each would see the other's sessions block its actors.
     """
     claimed, name = cursor.execute(_CLAIM).fetchone()
     if not claimed:
-        raise NotExplorable(f"Another explorer is at work on database {name!r}: {_holder(cursor)}")
+        raise NotExplorable(f"Another explorer is running on database {name!r}: {_holder(cursor)}")
 
 
 def _holder(cursor: Any) -> str:
     row = cursor.execute(_HOLDER).fetchone()
     if row is None:
-        return "it ended just now, so try again"
+        return "it has just ended, so try again"
     pid, application, since = row
     return f"server process {pid} (application {application or 'without a name'}), since {since}"
 
 
 def release(cursor: Any) -> None:
-    """Give the database up; a pooled session may live on."""
+    """Release the lock; a pooled session may live on."""
     cursor.execute(_RELEASE)
 
 
 def other_sessions(alias: str) -> list[str]:
-    """Return who else is connected to the alias's database."""
+    """Return the other sessions that are connected to the alias's database."""
     with connections[alias].cursor() as cursor:
         cursor.execute(_SESSIONS)
         return [name for (name,) in cursor.fetchall()]

@@ -1,4 +1,4 @@
-"""What is said where code does something else on the same schedule than the last time."""
+"""The message for code that did something else the last time on the same schedule."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from django_lockstep.lab.explorer.origins import Origin, line_of
 
-__all__ = ["CAUSES", "Pending", "other_statements"]
+__all__ = ["CAUSES", "Pending", "describe_other_statements"]
 
 Pending = Mapping[int, tuple[str, Origin | None]]
-"""The statements that actors stand before, with the lines that send them."""
+"""The next statement of each actor, with the line that sends it."""
 
 CAUSES = """\
 Usual causes, and what to do:
@@ -18,10 +18,10 @@ Usual causes, and what to do:
 - state outside the database, such as variables of a module, files or another service: put it back in set_up"""
 
 
-def other_statements(names: Sequence[str], moves: int, before: Pending, now: Pending) -> str:
-    """Return the message that names both lists of statements."""
+def describe_other_statements(names: Sequence[str], moves: int, before: Pending, now: Pending) -> str:
+    """Return a message with both lists of statements, and the usual causes."""
     return (
-        f"After {moves} equal moves the actors stood before other statements than the last time.\n"
+        f"After {moves} equal moves the next statements of the actors were different from the last time.\n"
         f"Then: {_listed(names, before)}\nNow:  {_listed(names, now)}\n{CAUSES}"
     )
 

@@ -1,11 +1,11 @@
-"""Tables as SQL that makes them again: columns, rows, constraints, indexes, triggers."""
+"""Tables as SQL that recreates them: columns, rows, constraints, indexes, triggers."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from django_lockstep.lab.explorer.copies import quoted
+from django_lockstep.lab.explorer.copies import quote_name
 from django_lockstep.lab.explorer.errors import NotWritable
 
 __all__ = ["Dump"]
@@ -67,7 +67,7 @@ class _Column(NamedTuple):
 
 
 class Dump:
-    """Reads tables through one cursor of the driver; `take` keeps the rows of now."""
+    """Reads tables through one cursor of the driver; `take` keeps their current rows."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
@@ -75,7 +75,7 @@ class Dump:
         self._free: list[str] = []
 
     def take(self, tables: Iterable[str], *, words: Collection[str] = ()) -> None:
-        """Keep what the tables hold now, and how far their sequences are, and those of no table that are named."""
+        """Keep the tables' current rows and sequences, and those sequences of no table that ``words`` names."""
         self._free = [
             f"CREATE SEQUENCE {name} INCREMENT BY {step} START WITH {self._next(name)} MINVALUE {_LOWEST}"
             for bare, name, step in self._query(_FREE_SEQUENCES)
@@ -83,12 +83,12 @@ class Dump:
         ]
         self._rows = {name: [*self._inserts(name), *self._sequences(name)] for name in sorted(tables)}
 
-    def named_by_triggers(self, table: str) -> str:
+    def trigger_sources(self, table: str) -> str:
         """Return the sources of the table's trigger functions, which may name other tables."""
-        return "\n".join(source for _, _, source in self._query(_TRIGGERS, quoted(table)))
+        return "\n".join(source for _, _, source in self._query(_TRIGGERS, quote_name(table)))
 
     def statements(self) -> Iterator[str]:
-        """Yield what makes the tables as they were taken, foreign keys and triggers after the rows.
+        """Yield the SQL that recreates the tables as they were taken, foreign keys and triggers after the rows.
 
         Raises `NotWritable` for columns of types that not every PostgreSQL has.
         """
@@ -98,12 +98,13 @@ class Dump:
         for rows in self._rows.values():
             yield from rows
         for name in self._rows:
-            yield from (definition for (definition,) in self._query(_INDEXES, quoted(name)))
+            yield from (definition for (definition,) in self._query(_INDEXES, quote_name(name)))
         for name in self._rows:
-            for constraint, definition, foreign in self._query(_CONSTRAINTS, quoted(name)):
+            for constraint, definition, foreign in self._query(_CONSTRAINTS, quote_name(name)):
                 if foreign:
-                    yield f"ALTER TABLE {quoted(name)} ADD CONSTRAINT {constraint} {definition}"
-            for function, trigger, _ in self._query(_TRIGGERS, quoted(name)):
+                    yield f"ALTER TABLE {quote_name(name)} ADD CONSTRAINT {constraint} {definition}"
+            # Triggers last, so that they do not fire for the rows inserted above.
+            for function, trigger, _ in self._query(_TRIGGERS, quote_name(name)):
                 yield function.strip()
                 yield trigger
 
@@ -112,33 +113,33 @@ class Dump:
         return rows
 
     def _columns(self, name: str) -> list[_Column]:
-        return [_Column(*column) for column in self._query(_COLUMNS, quoted(name))]
+        return [_Column(*column) for column in self._query(_COLUMNS, quote_name(name))]
 
     def _table(self, name: str) -> str:
         lines = [_definition(name, column) for column in self._columns(name)]
         lines += [
             f"CONSTRAINT {constraint} {definition}"
-            for constraint, definition, foreign in self._query(_CONSTRAINTS, quoted(name))
+            for constraint, definition, foreign in self._query(_CONSTRAINTS, quote_name(name))
             if not foreign
         ]
         body = ",\n    ".join(lines)
-        return f"CREATE TABLE {quoted(name)} (\n    {body}\n)"
+        return f"CREATE TABLE {quote_name(name)} (\n    {body}\n)"
 
     def _inserts(self, name: str) -> Iterator[str]:
         columns = [column.name for column in self._columns(name) if not column.generated]
         values = ", ".join(f"quote_nullable({column}::text)" for column in columns)
-        # In the order in which they lie, which is the order in which a scan meets and locks them.
-        rows = self._query(f"SELECT array_to_string(ARRAY[{values}], ', ') FROM {quoted(name)} ORDER BY ctid")
+        # In physical order, which is the order in which a scan finds and locks them.
+        rows = self._query(f"SELECT array_to_string(ARRAY[{values}], ', ') FROM {quote_name(name)} ORDER BY ctid")
         if rows:
             listed = ",\n    ".join(f"({row})" for (row,) in rows)
-            yield f"INSERT INTO {quoted(name)} ({', '.join(columns)}) OVERRIDING SYSTEM VALUE VALUES\n    {listed}"
+            yield f"INSERT INTO {quote_name(name)} ({', '.join(columns)}) OVERRIDING SYSTEM VALUE VALUES\n    {listed}"
 
     def _sequences(self, name: str) -> Iterator[str]:
-        for column, sequence in self._query(_SEQUENCES, quoted(name)):
-            yield f"ALTER TABLE {quoted(name)} ALTER {column} RESTART WITH {self._next(sequence)}"
+        for column, sequence in self._query(_SEQUENCES, quote_name(name)):
+            yield f"ALTER TABLE {quote_name(name)} ALTER {column} RESTART WITH {self._next(sequence)}"
 
     def _next(self, sequence: str) -> int:
-        """Return what the sequence (a quoted name) gives next."""
+        """Return the next value of the sequence (a quoted name)."""
         asked = f"SELECT {_NEXT} FROM {sequence}, pg_sequence WHERE seqrelid = %s::regclass"
         ((following,),) = self._query(asked, sequence)
         return int(following)
@@ -146,7 +147,7 @@ class Dump:
 
 def _definition(table: str, column: _Column) -> str:
     if not column.built_in:
-        raise NotWritable(f"Column {column.name} of table {table} has type {column.type}, which is not built in")
+        raise NotWritable(f"Column {column.name} of table {table} has type {column.type}, which is not a built-in type")
     parts = [column.name, column.type]
     if column.collation:
         parts.append(f"COLLATE {column.collation}")

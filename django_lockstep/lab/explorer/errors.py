@@ -1,13 +1,13 @@
 """Errors of the explorer.
 
 ExplorerError
-├── NotExplorable      the surroundings do not allow it
-├── NotWritable        a step or a table has no place in a spec of isolationtester
-├── ScheduleError      a schedule asks for a move that nobody can make
-├── Nondeterminism     the same schedule met other statements
-│   └── Overtaken      waiters went on in another order than they came
+├── NotExplorable      the database or the code cannot be explored
+├── NotWritable        a step or a table cannot be written in a spec of isolationtester
+├── ScheduleError      a schedule names an actor that cannot move
+├── Nondeterminism     the same schedule led to other statements
+│   └── Overtaken      waiters went on in another order than they arrived
 └── Stuck              a step neither ends nor waits for a lock
-    └── Endless        a run takes more steps than it may
+    └── TooManySteps        a run takes more steps than it may
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ class ScheduleError(ExplorerError, ValueError):
 
 
 class Nondeterminism(ExplorerError):
-    """The code under test did something else than the last time on the same schedule."""
+    """The code under test did something else on the same schedule than before."""
 
 
 class Overtaken(Nondeterminism):
-    """The server let waiters go on in another order than they came; the schedule is to be run again."""
+    """The server let waiters go on in another order than they arrived; the schedule is to be run again."""
 
 
 class Stuck(ExplorerError):
     """A step neither ended nor waited for a lock of another actor."""
 
 
-class Endless(Stuck):
+class TooManySteps(Stuck):
     """A run took more steps than it may."""
 
 
-class Learned(Exception):
-    """What was learned changes what the runs so far mean, so that the search begins again; never leaves the lab."""
+class RestartSearch(Exception):
+    """Restarts the search, because of something learned that makes earlier runs invalid; never leaves the lab."""
 
 
 class Abandoned(BaseException):
-    """Unwinds an actor whose run is over; no ``except Exception`` of the code under test catches it."""
+    """Unwinds an actor whose run is over; a BaseException, so that ``except Exception`` does not catch it."""

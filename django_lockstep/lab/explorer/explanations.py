@@ -1,8 +1,8 @@
-"""Why a run went wrong, in a sentence: the anomaly's name and the steps that make it one.
+"""Why a run ended wrong, in a sentence: the anomaly's name and the steps that show it.
 
 The names are those of H. Berenson et al., "A Critique of ANSI SQL Isolation Levels", SIGMOD 1995. There is no sentence
-for a dirty read: PostgreSQL shows nobody what is not committed, at any isolation level (PostgreSQL documentation,
-section 13.2), so that no run can contain one.
+for a dirty read: PostgreSQL does not show uncommitted changes to other transactions at any isolation level (PostgreSQL
+documentation, section 13.2), so that no run can contain one.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from django_lockstep.lab.explorer.history import (
     read_twice,
     reads,
     reads_before,
-    together,
+    same_transaction,
     visible_from,
     writes,
 )
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
-from django_lockstep.lab.explorer.statements import Said, is_time, read, seen
+from django_lockstep.lab.explorer.summaries import StatementSummary, is_time, relevant_columns, summarize
 
-__all__ = ["Explanation", "explain", "explanation"]
+__all__ = ["Explanation", "explain", "find_explanation"]
 
 _BLOCKED_BY = re.compile(r"^(.+) waits for .+; blocked by (.+)\.$", re.MULTILINE)
 _FOUND_NONE = {"0", "False", None}
-"""What count(), exists() and an aggregate return where there is no row."""
+"""What count(), exists() and an aggregate return without rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,8 @@ class Explanation:
     """What happened in a run."""
 
     kind: str
-    """The anomaly's name, ``deadlock``, ``constraint violation``, ``unexplained``; nothing for a run that is right."""
+    """The anomaly's name, ``deadlock``, ``constraint violation`` or ``unexplained``; empty for a run that ended
+    right."""
     text: str
     """The sentence, with the name first."""
     step: Step | None = None
@@ -47,20 +48,20 @@ class Explanation:
 
     @property
     def mark(self) -> str:
-        """What stands at that step."""
+        """The label of that step in timelines."""
         return "deadlock, ended here" if self.kind == "deadlock" else f"here it breaks: {self.kind}"
 
 
 def explain(run: Run) -> str:
     """Return what happened, with the anomaly's name first, or "unexplained"; for runs that `replay` made.
 
-    A run that ended right is no anomaly: it has a sentence only where a deadlock was on its way.
+    A run that ended right is not an anomaly: it has a sentence only if it had a deadlock.
     """
-    return explanation(run).text
+    return find_explanation(run).text
 
 
-def explanation(run: Run) -> Explanation:
-    """Return what happened, and the step at which it did; see `explain`."""
+def find_explanation(run: Run) -> Explanation:
+    """Return what happened, and at which step; see `explain`."""
     for kind, find in {} if run.holds else _ANOMALIES.items():
         for step, sentence in find(run):
             return Explanation(kind=kind, text=f"{kind}: {sentence}", step=step)
@@ -76,20 +77,20 @@ _Found = Iterator[tuple[Step, str]]
 
 
 def _lost_update(run: Run) -> _Found:
-    """Look for a write of what somebody else has changed since the writer read it (P4)."""
+    """Find a write of a column that another actor has changed since the writer read it (P4)."""
     for write in writes(run, "UPDATE"):
-        said = read(write)
-        sources = [step for step in reads_before(run, write) if read(step).may_touch(said)]
+        summary = summarize(write)
+        sources = [step for step in reads_before(run, write) if summarize(step).may_touch(summary)]
         # What was read last counts: an earlier attempt may have read, failed, and begun again.
-        for source in [step for step in sources if _row(step, said).keys() & said.plain][-1:]:
+        for source in [step for step in sources if _row(step, summary).keys() & summary.plain][-1:]:
             for between in changes_between(run, source, write):
-                if read(between).same_row(said):
+                if summarize(between).same_row(summary):
                     yield from ((write, sentence) for sentence in _overwritten(write, source, between))
 
 
 def _overwritten(write: Step, source: Step, between: Step) -> Iterator[str]:
-    """Yield how the write overwrites what somebody else set, the column that both set differently first."""
-    mine, theirs, row = read(write), read(between), _row(source, read(write))
+    """Yield how the write overwrites another actor's change, columns that both set differently first."""
+    mine, theirs, row = summarize(write), summarize(between), _row(source, summarize(write))
     both = [name for name in mine.sets if name in mine.plain and name in theirs.sets and not is_time(mine.sets[name])]
     for name in sorted(both, key=lambda name: mine.sets[name] == theirs.sets[name]):
         if name not in row or theirs.sets[name] == row[name]:
@@ -102,21 +103,21 @@ def _overwritten(write: Step, source: Step, between: Step) -> Iterator[str]:
         )
 
 
-def _row(source: Step, said: Said) -> dict[str, str]:
-    """Return the row read that the other statement is about, with NULL as text."""
+def _row(source: Step, summary: StatementSummary) -> dict[str, str]:
+    """Return the row that was read and that the other statement is about, with NULL as text."""
     for row in source.values:
-        if all(row[name] in values for name, values in said.keys.items() if name in row):
+        if all(row[name] in values for name, values in summary.keys.items() if name in row):
             return {name: "NULL" if value is None else value for name, value in row.items()}
     return {}
 
 
 def _unrepeatable_read(run: Run) -> _Found:
-    """Look for one row that a transaction read twice, and saw changed by somebody else (P2)."""
+    """Find a row that a transaction read twice, with a change by another actor in between (P2)."""
     for first, second, between in read_twice(run):
-        if first.rows != second.rows or read(between).verb != "UPDATE":
+        if first.rows != second.rows or summarize(between).verb != "UPDATE":
             continue
         for old, new in zip(first.values, second.values, strict=False):
-            before, after = seen(old, first, run), seen(new, second, run)
+            before, after = relevant_columns(old, first, run), relevant_columns(new, second, run)
             for name in (name for name in before if before[name] != after.get(name)):
                 yield (
                     second,
@@ -129,14 +130,14 @@ def _unrepeatable_read(run: Run) -> _Found:
 
 
 def _phantom(run: Run) -> _Found:
-    """Look for a search that a transaction made twice, with other rows the second time (P3)."""
+    """Find a search that a transaction made twice, with other rows the second time (P3)."""
     for first, second, between in read_twice(run):
-        verb = {"INSERT": "inserted", "DELETE": "deleted"}.get(read(between).verb, "changed")
+        verb = {"INSERT": "inserted", "DELETE": "deleted"}.get(summarize(between).verb, "changed")
         found = [_found(step) for step in (first, second)]
         yield (
             second,
             (
-                f"{second.actor} looked for {read(second).table} {read(second).where}".rstrip()
+                f"{second.actor} looked for {summarize(second).table} {summarize(second).where}".rstrip()
                 + f" twice in one transaction and found {found[0]} at step {first.begun + 1} and {found[1]} at step "
                 f"{second.begun + 1}, because {between.actor} had {verb} a row in between"
             ),
@@ -152,10 +153,10 @@ def _single(step: Step) -> bool:
 
 
 def _duplicate_insert(run: Run) -> _Found:
-    """Look for two who searched for the same row, found none, and both inserted it."""
+    """Find two actors that searched for the same row, found none, and both inserted it."""
     for one, other in pairs(writes(run, "INSERT")):
         for search in reads_before(run, other)[-1:]:
-            wanted = {name: value for name, (value, *more) in _sorted_keys(read(search)) if not more}
+            wanted = {name: value for name, (value, *more) in _sorted_keys(summarize(search)) if not more}
             twice = wanted and all(_inserts(insert, wanted) for insert in (one, other))
             blind = _found_none(search) and search.ended < visible_from(run, one)
             if twice and blind and any(_found_none(step) for step in reads_before(run, one)[-1:]):
@@ -163,16 +164,16 @@ def _duplicate_insert(run: Run) -> _Found:
                 both = " and ".join(sorted([one.actor, other.actor]))
                 yield (
                     other,
-                    f"{both} both looked for a row of {read(one).table} with {row}, found none, and inserted it",
+                    f"{both} both looked for a row of {summarize(one).table} with {row}, found none, and inserted it",
                 )
 
 
-def _sorted_keys(said: Said) -> list[tuple[str, list[str]]]:
-    return [(name, sorted(values)) for name, values in said.keys.items()]
+def _sorted_keys(summary: StatementSummary) -> list[tuple[str, list[str]]]:
+    return [(name, sorted(values)) for name, values in summary.keys.items()]
 
 
 def _inserts(step: Step, wanted: Mapping[str, str]) -> bool:
-    sets = read(step).sets
+    sets = summarize(step).sets
     return all(sets.get(name) == value for name, value in wanted.items())
 
 
@@ -181,13 +182,13 @@ def _found_none(step: Step) -> bool:
 
 
 def _read_skew(run: Run) -> _Found:
-    """Look for a transaction that read one row before and another one after somebody's change of both (A5A)."""
+    """Find a transaction that read one row before and another one after a change of both (A5A)."""
     for first, second in in_one_transaction(reads(run)):
-        if read(first).may_touch(read(second)):
+        if summarize(first).may_touch(summarize(second)):
             continue
         meanwhile = list(changes_between(run, first, second))
         for one in (step for step in meanwhile if may_see(first, step)):
-            if any(may_see(second, other) and together(one, other) for other in meanwhile):
+            if any(may_see(second, other) and same_transaction(one, other) for other in meanwhile):
                 sentence = (
                     f"{first.actor} read {_rows(first)} before, and {_rows(second)} after {one.actor} changed both"
                 )
@@ -195,9 +196,9 @@ def _read_skew(run: Run) -> _Found:
 
 
 def _write_skew(run: Run) -> _Found:
-    """Look for two who each read what the other one then wrote, in different rows (A5B)."""
+    """Find two actors that each read what the other one then wrote, in different rows (A5B)."""
     for one, other in pairs(changes(run)):
-        if read(one).same_row(read(other)):
+        if summarize(one).same_row(summarize(other)):
             continue
         mine, theirs = _missed(run, one, other), _missed(run, other, one)
         if mine and theirs:
@@ -205,13 +206,13 @@ def _write_skew(run: Run) -> _Found:
                 other,
                 (
                     f"{one.actor} and {other.actor} each read {_tables(mine, theirs)} before the other one's change "
-                    f"was committed, and wrote by what they had read: {_change(one)} and {_change(other)}"
+                    f"was committed, and based their writes on that: {_change(one)} and {_change(other)}"
                 ),
             )
 
 
 def _missed(run: Run, write: Step, other: Step) -> Step | None:
-    """Return what the writer read before its write without the other one's change of it."""
+    """Return the writer's last read of what the other one changed, if it came before that change was visible."""
     reads = [step for step in reads_before(run, write) if may_see(step, other)]
     return next((step for step in reads[-1:] if step.ended < visible_from(run, other)), None)
 
@@ -222,15 +223,15 @@ def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
     for actor, blocker in _BLOCKED_BY.findall(deadlock.detail):
         step = closing[0] if actor == deadlock.victim and closing else _waiting(run, actor)
         waits.append(f"{actor} waited for {blocker}" + (f" to release {step.waited_on or _rows(step)}" if step else ""))
-    circle = ", ".join(waits) or f"{', '.join(deadlock.actors)} waited for each other"
-    text = f"deadlock: {circle}; the server ended {deadlock.victim}'s transaction"
+    cycle = ", ".join(waits) or f"{', '.join(deadlock.actors)} waited for each other"
+    text = f"deadlock: {cycle}; the server ended {deadlock.victim}'s transaction"
     return Explanation(kind="deadlock", text=text, step=closing[0] if closing else None)
 
 
 def _refused(step: Step) -> Explanation:
-    """Name the constraint; where somebody else's rows were in the way, the message has them."""
+    """Name the constraint and the statement that it refused."""
     kind = "constraint violation"
-    text = f"{kind}: {step.constraint} refused {step.actor}'s {read(step).verb} {read(step).table}".rstrip()
+    text = f"{kind}: {step.constraint} refused {step.actor}'s {summarize(step).verb} {summarize(step).table}".rstrip()
     return Explanation(kind=kind, text=text, step=step)
 
 
@@ -246,23 +247,23 @@ _ANOMALIES: Mapping[str, Callable[[Run], _Found]] = {
     "read skew": _read_skew,
     "write skew": _write_skew,
 }
-"""Each looks for one anomaly; the more special ones come first."""
+"""The finder of each anomaly; the more specific anomalies come first."""
 
 
 def _rows(step: Step) -> str:
-    said = read(step)
-    keys = " ".join(f"{name}={'|'.join(values)}" for name, values in _sorted_keys(said))
-    return f"{said.table} {keys or said.where}".rstrip()
+    summary = summarize(step)
+    keys = " ".join(f"{name}={'|'.join(values)}" for name, values in _sorted_keys(summary))
+    return f"{summary.table} {keys or summary.where}".rstrip()
 
 
 def _tables(*steps: Step) -> str:
-    return " and ".join(dict.fromkeys(read(step).table for step in steps))
+    return " and ".join(dict.fromkeys(summarize(step).table for step in steps))
 
 
 def _change(step: Step) -> str:
-    said = read(step)
-    sets = ", ".join(f"{name} = {value}" for name, value in said.sets.items() if not is_time(value))
-    return f"{step.actor} {said.verb} {_rows(step)}" + (f" ({sets})" if sets else "")
+    summary = summarize(step)
+    sets = ", ".join(f"{name} = {value}" for name, value in summary.sets.items() if not is_time(value))
+    return f"{step.actor} {summary.verb} {_rows(step)}" + (f" ({sets})" if sets else "")
 
 
 def _value(value: str | None) -> str:

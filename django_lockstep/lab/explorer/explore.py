@@ -1,4 +1,4 @@
-"""The way in: explore a scenario, or replay one of its schedules."""
+"""The entry points: explore a scenario, or replay one of its schedules."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.differences import CAUSES
-from django_lockstep.lab.explorer.ends import as_text
-from django_lockstep.lab.explorer.errors import Learned, Nondeterminism, Overtaken, ScheduleError, Stuck
+from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, RestartSearch, ScheduleError, Stuck
+from django_lockstep.lab.explorer.final_state import describe_state
 from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
-from django_lockstep.lab.explorer.measure import counted
-from django_lockstep.lab.explorer.oracle import End
+from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
 from django_lockstep.lab.explorer.search import Search
-from django_lockstep.lab.explorer.stage import PATIENCE, Stage, stage
+from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
 from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.wording import counted
 
 __all__ = ["explore", "replay"]
 
 _TURNS = 50
-"""How often a schedule is tried until those who waited for one row go on in the order they came.
+"""How often a schedule is tried until waiters for one row go on in the order in which they arrived.
 
-On a busy machine every third try may go wrong, hardly ever more than every other one.
+On a busy machine a third of the tries may fail, hardly ever more than half.
 """
 _ATTEMPTS = 5
-"""How often a schedule is tried that came out otherwise than before where several waited; more would hide chance."""
+"""How often a schedule is tried that came out differently while several actors waited; more would hide
+nondeterminism."""
 
 Victim = Literal["last", "first"]
-_Ended = tuple[End, Trace]
+_TracedResult = tuple[RunResult, Trace]
 
 
 def explore(
@@ -54,51 +55,55 @@ def explore(
     warm_up: bool = True,
     virtual_sleep: bool = False,
     victim: Victim = "last",
-    patience: float = PATIENCE,
+    step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
 ) -> Exploration:
     """Run the actors through every meaningfully different interleaving of their SQL statements.
 
-    ``reduction="none"`` takes every interleaving, also those that differ in the order of independent steps only.
-    ``preemptions`` bounds how often an actor that could go on is interrupted (then without reduction).
-    ``max_schedules`` and ``timeout`` (seconds) bound how long the search goes on, ``max_steps`` how long one run does;
-    ``stop_on_first`` ends it with the first wrong run.
+    ``reduction="none"`` runs every interleaving, also those that differ only in the order of independent steps.
+    ``preemptions`` limits how often an actor that could go on is interrupted (then without reduction).
+    ``max_schedules`` and ``timeout`` (seconds) limit the search, ``max_steps`` one run; ``stop_on_first`` ends the
+    search with the first wrong run.
 
-    A race in which an actor sends nothing, or raises the same in every schedule, is vacuous, unless the error is a
-    conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run that has one
-    ends wrong. ``ignore`` are columns that do not count, such as ``auth_user.password``; others that differ when the
-    same schedule is run again are found. ``warm_up`` first runs the actors one after the other, to fill caches. With
-    ``virtual_sleep`` `time.sleep` in an actor sets its clock on and lets the others go, instead of waiting.
+    A race in which an actor sends nothing, or raises the same error in every schedule, is vacuous, unless the error is
+    a conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run with a
+    deadlock counts as wrong. ``ignore`` names columns that are not compared, such as ``auth_user.password``; others
+    that differ when the same schedule is run again are found automatically. ``warm_up`` first runs the actors one after
+    the other, to fill caches. With ``virtual_sleep``, `time.sleep` in an actor advances its clock and lets the others
+    run, instead of waiting.
 
-    ``victim`` says who loses a deadlock: the ``last`` to wait, which closes it, or the ``first``,
-    whose time-out fires first in production. ``patience`` is how many seconds one step may take without waiting for
+    ``victim`` is the actor that loses a deadlock: the ``last`` to wait, which closes the cycle, or the ``first``, whose
+    time-out expires first in production. ``step_timeout`` is how many seconds one step may take without waiting for
     another actor.
 
-    The scenario runs on committed data, and tables that it wrote are put back: what others commit into them meanwhile
-    is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` says that nobody needs
-    the rows. Raises `NotExplorable` on another database, inside a transaction, on other servers than PostgreSQL, for
-    tables too large to put back, and where another explorer is at work; what set-up or invariant raise passes.
+    The scenario runs on committed data, and tables that it wrote are put back: what other sessions commit into them in
+    the meantime is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` confirms
+    that the rows are not needed. Raises `NotExplorable` on another database, inside a transaction, on servers other
+    than PostgreSQL, for tables too large to put back, and while another explorer is running. Errors of ``set_up`` and
+    of the invariant are raised as they are.
     """
     if reduction not in ("dpor", "none") or victim not in ("last", "first"):
-        raise ValueError(f"reduction is 'dpor' or 'none', victim 'last' or 'first', not {reduction!r} and {victim!r}")
+        raise ValueError(
+            f"reduction must be 'dpor' or 'none' and victim 'last' or 'first', not {reduction!r} and {victim!r}"
+        )
     begun = time.monotonic()
     terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
     terms["database_is_mine"] = database_is_mine
-    with stage(scenario, database=database, patience=patience, victim=victim, **terms) as place:
+    with exploration_session(scenario, database=database, step_timeout=step_timeout, victim=victim, **terms) as session:
 
         def attempt() -> Exploration:
             deadline = None if timeout is None else begun + timeout
-            place.controller.limits = Limits(max_steps=max_steps, deadline=deadline)
-            vacuity = Vacuity(place.names, raises=raises)
+            session.controller.limits = Limits(max_steps=max_steps, deadline=deadline)
+            vacuity = Vacuity(session.names, raises=raises)
             tally = _Tally(
                 limit=max_schedules, timeout=timeout, stop_on_first=stop_on_first, begun=begun, vacuity=vacuity
             )
             search = Search(reduce=reduction == "dpor", preemptions=preemptions)
-            trouble = _explored(place, search, tally, warm_up=warm_up)
-            return tally.exploration(place, search, trouble)
+            trouble = _run_schedules(session, search, tally, warm_up=warm_up)
+            return tally.exploration(session, search, trouble)
 
-        return place.settled(attempt)
+        return session.run_until_stable(attempt)
 
 
 def replay(
@@ -111,125 +116,132 @@ def replay(
     warm_up: bool = True,
     virtual_sleep: bool = False,
     victim: Victim = "last",
-    patience: float = PATIENCE,
+    step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
 ) -> Run:
     """Run one schedule, such as ``AABBAB``, and return what happened with the values read.
 
     After the schedule's end each actor goes on as long as it can. The options are those of `explore`. Raises
-    `ScheduleError` where the schedule names somebody who waits or is done, and as `explore` does; `Stuck` where a step
-    does not end.
+    `ScheduleError` if the schedule names an actor that waits or is done, `Stuck` if a step does not end, and as
+    `explore` does.
     """
     moves = parse_schedule(schedule, actors=len(scenario.actors))
     terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
     terms["database_is_mine"] = database_is_mine
-    with stage(scenario, database=database, patience=patience, victim=victim, **terms) as place:
-        place.controller.limits = Limits(max_steps=max_steps)
+    with exploration_session(scenario, database=database, step_timeout=step_timeout, victim=victim, **terms) as session:
+        session.controller.limits = Limits(max_steps=max_steps)
 
         def attempt() -> Run:
             if warm_up:
-                place.warm_up()
-            first, _ = _followed(place, moves) if scenario.invariant is None else (None, None)
-            place.keep_values()
-            end, trace = _followed(place, moves)
-            if first is not None:  # the end counts: what differs in it without any race is not compared
-                place.oracle.learn(first, end)
-            return place.judged(end, trace)
+                session.warm_up()
+            first, _ = _follow(session, moves) if scenario.invariant is None else (None, None)
+            session.keep_values()
+            end, trace = _follow(session, moves)
+            if first is not None:  # run twice, to learn which columns differ without any race
+                session.oracle.learn(first, end)
+            return session.judge(end, trace)
 
-        return place.settled(attempt)
-
-
-def _followed(place: Stage, moves: Sequence[int], *, expected: Trace | None = None) -> tuple[End, Trace]:
-    made, trace = _steered(place, lambda in_turn: place.play(Follow(moves), expected=expected, in_turn=in_turn))
-    return place.end(made, trace), trace
+        return session.run_until_stable(attempt)
 
 
-def _explored(place: Stage, search: Search, tally: _Tally, *, warm_up: bool) -> Nondeterminism | Stuck | None:
-    """Run schedules until none is left or the tally has enough; return what made it impossible to go on."""
+def _follow(
+    session: ExplorationSession, moves: Sequence[int], *, expected: Trace | None = None
+) -> tuple[RunResult, Trace]:
+    fixture, trace = _retry_overtaken(
+        session, lambda in_turn: session.play(Follow(moves), expected=expected, in_turn=in_turn)
+    )
+    return session.result(fixture, trace), trace
+
+
+def _run_schedules(
+    session: ExplorationSession, search: Search, tally: _Tally, *, warm_up: bool
+) -> Nondeterminism | Stuck | None:
+    """Run schedules until none is left or a limit is reached; return the error that ended the search early."""
     try:
-        warm = place.warm_up() if warm_up and tally.wants_more() else None
-        first = _search(place, search, tally, warm)
-        place.controller.limits.deadline = None  # what is found is confirmed in any case
+        warm = session.warm_up() if warm_up and tally.wants_more() else None
+        first = _search(session, search, tally, warm)
+        session.controller.limits.deadline = None  # a wrong run is confirmed after the time limit, too
         if first is not None:
-            # Unless that, or its beginning, was run again already.
+            # Run the first schedule again, unless the warm-up or another run has repeated it already.
             if tally.runs == 1 or not _same_schedule(warm, first):
-                _learn(place, first, _followed(place, first[1].actors, expected=first[1]))
-            _require_steered(place, first[1])
+                _learn(session, first, _follow(session, first[1].actors, expected=first[1]))
+            _require_steered(session, first[1])
     except ScheduleError as error:
         return Nondeterminism(str(error))
     except Nondeterminism as trouble:
         return trouble
     except Stuck as trouble:
-        return Stuck(f"{trouble}{place.controller.give_up()}")
+        return Stuck(f"{trouble}{session.controller.give_up()}")
     return None
 
 
-def _search(place: Stage, search: Search, tally: _Tally, warm: _Ended | None) -> _Ended | None:
-    """Run the search's schedules, and return the first; ``warm`` is what came of running the actors in their order."""
-    first: _Ended | None = None
+def _search(
+    session: ExplorationSession, search: Search, tally: _Tally, warm: _TracedResult | None
+) -> _TracedResult | None:
+    """Run the search's schedules, and return the first result; ``warm`` is that of the warm-up."""
+    first: _TracedResult | None = None
     before: Trace | None = None
     while tally.wants_more() and search.begin():
-        made, before = _played(place, search, before)
+        fixture, before = _play_next(session, search, before)
         if before.out_of_time:
             break
-        if place.rekeyed > before.rekeyed:
+        # Footprints of earlier moves took keys for constant that have changed now.
+        if session.rekeyed > before.rekeyed:
             search.start_over()
             first = before = None
             continue
         tally.note(before)
         if before.complete:
-            end = place.end(made, before)
+            end = session.result(fixture, before)
             if first is None:
                 first = end, before
                 if warm is not None and _same_schedule(warm, first):
-                    place.oracle.learn(warm[0], end)
-            tally.add(place, end, before)
+                    session.oracle.learn(warm[0], end)
+            tally.add(session, end, before)
         else:
             tally.redundant += 1
         search.finish()
     return first
 
 
-def _same_schedule(warm: _Ended | None, first: _Ended) -> bool:
+def _same_schedule(warm: _TracedResult | None, first: _TracedResult) -> bool:
     return warm is not None and warm[1].actors == first[1].actors
 
 
-def _learn(place: Stage, one: _Ended, other: _Ended) -> None:
-    """Raise `Learned` where two ends of the same schedule have columns that were not known to differ."""
-    steered = not (one[1].unsteerable or other[1].unsteerable)  # else the server may have chosen otherwise
-    if steered and place.oracle.learn(one[0], other[0]):
-        raise Learned
+def _learn(session: ExplorationSession, one: _TracedResult, other: _TracedResult) -> None:
+    """Raise `RestartSearch` if two results of one schedule differ in columns that were not known to differ."""
+    steered = not (one[1].unsteerable or other[1].unsteerable)  # otherwise the server may have decided differently
+    if steered and session.oracle.learn(one[0], other[0]):
+        raise RestartSearch
 
 
-def _require_steered(place: Stage, first: Trace) -> None:
-    """Raise `Nondeterminism` where sessions were opened that nobody steers."""
-    still_open, ended = place.strangers()
-    if ended and not still_open:  # of one run it is certain: all sessions of ours have been counted by then
-        place.know_sessions()
-        _followed(place, first.actors, expected=first)
-        still_open, ended = place.strangers()
+def _require_steered(session: ExplorationSession, first: Trace) -> None:
+    """Raise `Nondeterminism` if sessions were opened that the explorer does not control."""
+    still_open, ended = session.untracked_sessions()
+    if ended and not still_open:  # after one more run it is certain, since all sessions of ours are counted by then
+        session.mark_sessions_known()
+        _follow(session, first.actors, expected=first)
+        still_open, ended = session.untracked_sessions()
     if still_open or ended:
         raise Nondeterminism(
-            f"{max(still_open, ended)} sessions were opened that Django knows nothing of (a driver's own, an "
-            "asynchronous one, another process), so that their statements are not scheduled"
+            f"{max(still_open, ended)} sessions were opened outside of Django (by the driver itself, asynchronously or "
+            "by another process), so that their statements are not scheduled"
         )
 
 
-def _played(place: Stage, search: Search, before: Trace | None) -> tuple[Any, Trace]:
-    """Run the search's next schedule."""
-
+def _play_next(session: ExplorationSession, search: Search, before: Trace | None) -> tuple[Any, Trace]:
     def again(in_turn: bool) -> tuple[Any, Trace]:
         search.begin()
-        return place.play(search, expected=before, record=search.record, in_turn=in_turn)
+        return session.play(search, expected=before, record=search.record, in_turn=in_turn)
 
-    return _steered(place, again)
+    return _retry_overtaken(session, again)
 
 
-def _steered(place: Stage, play: Callable[[bool], tuple[Any, Trace]]) -> tuple[Any, Trace]:
-    """Play a schedule, again where the server let those who waited for one row go on in another order than they came.
+def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[Any, Trace]]) -> tuple[Any, Trace]:
+    """Play a schedule, and again if the server let waiters for one row go on in another order than they arrived.
 
-    ``play`` is told whether they have to go on in turn, which the last try does not ask for.
+    ``play`` takes whether they must go on in that order, which the last try does not require.
     """
     others = 0
     for turn in range(1, _TURNS + 1):
@@ -237,16 +249,18 @@ def _steered(place: Stage, play: Callable[[bool], tuple[Any, Trace]]) -> tuple[A
             return play(turn < _TURNS)
         except (Nondeterminism, ScheduleError) as error:
             others += not isinstance(error, Overtaken)
-            if not place.controller.contended or others == _ATTEMPTS:
+            # Where actors waited for one row, the server may have chosen another order; only then is it worth another
+            # try.
+            if not session.controller.contended or others == _ATTEMPTS:
                 raise
             trouble = error
-            place.controller.abandon()
+            session.controller.abandon()
     raise trouble
 
 
 @dataclass(slots=True, kw_only=True)
 class _Tally:
-    """Counts what came of the runs."""
+    """Counts the results of runs."""
 
     limit: int | None
     timeout: float | None
@@ -257,16 +271,16 @@ class _Tally:
     redundant: int = 0
     deadlocks: int = 0
     unsteerable: int = 0
-    rests: int = 0
+    yields: int = 0
     opaque: set[str] = field(default_factory=set)
     errors: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
     ends: dict[tuple[object, ...], list[Run]] = field(default_factory=dict)
     counts: Counter[tuple[object, ...]] = field(default_factory=Counter)
-    broken: tuple[Run, _Ended] | None = None
+    broken: tuple[Run, _TracedResult] | None = None
 
     def wants_more(self) -> bool:
-        """Whether no limit is reached."""
+        """Whether no limit is reached yet."""
         return not (
             (self.limit is not None and self.runs >= self.limit)
             or (self.timeout is not None and time.monotonic() - self.begun >= self.timeout)
@@ -274,44 +288,47 @@ class _Tally:
         )
 
     def note(self, trace: Trace) -> None:
-        """Count the waits and errors of statements, and the rests of actors that would have got the same answer."""
-        self.rests += trace.rests
+        """Count the waits and errors of statements, and the forced yields."""
+        self.yields += trace.yields
         self.vacuity.note_steps(trace.steps)
-        for begun in trace.steps:
-            self.opaque |= begun.operation.statement.because
-            if begun.waited_for:
-                self.waits[begun.operation.template.split()[0].upper()] += 1
-            if begun.operation.error is not None:
-                error = begun.operation.error
+        for step in trace.steps:
+            if step.operation.statement is not None:
+                self.opaque |= step.operation.statement.reasons
+            if step.waited_for:
+                self.waits[step.operation.template.split()[0].upper()] += 1
+            if step.operation.error is not None:
+                error = step.operation.error
                 self.errors[sqlstate_of(error) or type(error).__name__] += 1
 
-    def add(self, place: Stage, ended: End, trace: Trace) -> None:
-        """Judge and count an ended run."""
-        run = place.judged(ended, trace)
+    def add(self, session: ExplorationSession, ended: RunResult, trace: Trace) -> None:
+        """Judge and count a run that has ended."""
+        run = session.judge(ended, trace)
         self.vacuity.note_end(ended.errors)
         self.runs += 1
         self.deadlocks += bool(run.deadlocks)
         self.unsteerable += run.unsteerable
-        end = (place.oracle.key(ended), run.holds)
+        end = (session.oracle.key(ended), run.holds)
         self.counts[end] += 1
         self.ends[end] = [min([run, *self.ends.get(end, [])], key=_simplicity)]
         if not run.holds and (self.broken is None or _simplicity(run) < _simplicity(self.broken[0])):
             self.broken = run, (ended, trace)
 
-    def exploration(self, place: Stage, search: Search, trouble: Nondeterminism | Stuck | None) -> Exploration:
+    def exploration(
+        self, session: ExplorationSession, search: Search, trouble: Nondeterminism | Stuck | None
+    ) -> Exploration:
         """Return the verdict, with the simplest wrong run replayed."""
         failure = self.broken[0] if self.broken else None
         if self.broken is not None and trouble is None:
-            failure, trouble = _confirmed(place, *self.broken)
+            failure, trouble = _confirm(session, *self.broken)
         verdict, reason = self._verdict(search, failure, trouble)
         return Exploration(
             verdict=verdict,
             reason=reason,
-            actors=place.names,
+            actors=session.names,
             schedules=self.runs,
             redundant=self.redundant,
             unsteerable=self.unsteerable,
-            rests=self.rests,
+            yields=self.yields,
             opaque=tuple(sorted(self.opaque)),
             left=search.left,
             outcomes=tuple(self._outcomes()),
@@ -320,7 +337,7 @@ class _Tally:
             waits=dict(sorted(self.waits.items())),
             seconds=time.monotonic() - self.begun,
             failure=failure,
-            not_compared=place.oracle.not_compared,
+            not_compared=session.oracle.not_compared,
         )
 
     def _verdict(
@@ -332,12 +349,12 @@ class _Tally:
             return "broken", f"Schedule {failure.schedule}: {failure.reason}"
         if search.left:
             ended = counted(self.runs, "schedule")
-            return "incomplete", f"{ended} ended right; more are left, at least {search.left}"
+            return "incomplete", f"{ended} ended right; at least {search.left} more are left"
         if self.unsteerable:
-            return "incomplete", f"{self.unsteerable} times the server alone decided in which order waiters went on"
+            return "incomplete", f"In {self.unsteerable} moves the server alone decided in which order waiters went on"
         if self.vacuity.reason:
             return "vacuous", self.vacuity.reason
-        fair = "fair " if self.rests else ""
+        fair = "fair " if self.yields else ""
         return "holds", f"Every {fair}interleaving was explored, in {counted(self.runs, 'schedule')}"
 
     def _outcomes(self) -> list[Outcome]:
@@ -360,29 +377,31 @@ def _simplicity(run: Run) -> tuple[int, int, str]:
     return run.preemptions, len(run.schedule), run.schedule
 
 
-def _confirmed(place: Stage, failure: Run, before: _Ended) -> tuple[Run, Nondeterminism | Stuck | None]:
-    """Run the wrong schedule again, with the values read; it has to end wrong again, and with the same errors."""
-    place.keep_values()
-    moves = parse_schedule(failure.schedule, actors=len(place.names))
+def _confirm(
+    session: ExplorationSession, failure: Run, before: _TracedResult
+) -> tuple[Run, Nondeterminism | Stuck | None]:
+    """Run the wrong schedule again, keeping the values read; it must end wrong again, with the same errors."""
+    session.keep_values()
+    moves = parse_schedule(failure.schedule, actors=len(session.names))
     for _ in range(_ATTEMPTS):
         try:
-            ended, trace = _followed(place, moves)
+            ended, trace = _follow(session, moves)
         except ScheduleError as error:
-            return failure, Nondeterminism(f"Schedule {failure.schedule} could not be run again: {error}\n{CAUSES}")
+            return failure, Nondeterminism(f"Schedule {failure.schedule} could not be repeated: {error}\n{CAUSES}")
         except (Nondeterminism, Stuck) as error:
             return failure, error
-        _learn(place, before, (ended, trace))
-        again = place.judged(ended, trace)
-        # What an invariant rejects counts, not how it came about: passwords and the like may differ.
-        alike = place.scenario.invariant is not None or place.oracle.key(ended) == place.oracle.key(before[0])
+        _learn(session, before, (ended, trace))
+        again = session.judge(ended, trace)
+        # With an invariant, only its answer is compared: passwords and the like may differ.
+        alike = session.scenario.invariant is not None or session.oracle.key(ended) == session.oracle.key(before[0])
         if alike and not again.holds and (again.errors, again.schedule) == (failure.errors, failure.schedule):
             return again, None
     return failure, Nondeterminism(
-        f"Schedule {failure.schedule} ended otherwise when it was run again.\nThen: {_in_words(failure)}\n"
+        f"Schedule {failure.schedule} ended differently when it was repeated.\nThen: {_in_words(failure)}\n"
         f"Now:  {_in_words(again)}\n{CAUSES}"
     )
 
 
 def _in_words(run: Run) -> str:
     errors = [f"{name} raised {error}" for name, error in run.errors.items()]
-    return "; ".join([*errors, as_text(run.state), run.reason or "right"])
+    return "; ".join([*errors, describe_state(run.state), run.reason or "right"])

@@ -1,8 +1,8 @@
-"""What a step touches, and which steps depend on each other: the relation that makes the reduction sound.
+"""What a step reads, locks and writes, and which steps depend on each other: the relation that the reduction rests on.
 
 Two steps are independent when they commute: neither enables, delays nor changes the other (A. Mazurkiewicz, "Trace
-Theory", 1987). On PostgreSQL at READ COMMITTED a read never meets an uncommitted write, it meets the commit; writers
-and lockers meet at the row locks (PostgreSQL documentation, table 13.3).
+Theory", 1987). On PostgreSQL at READ COMMITTED a read never depends on an uncommitted write but on
+the commit; writes and locks depend on each other through the row locks (PostgreSQL documentation, table 13.3).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class BlindInsert:
     """An INSERT that adds no conflict between SERIALIZABLE transactions; see `django_lockstep.lab.explorer.overlap`."""
 
     target: frozenset[str]
-    """Tables that it inserts into: whoever reads them does matter."""
+    """Tables that it inserts into: reads of them matter."""
     watched: frozenset[str]
-    """Tables that its transaction has read: whoever writes them does matter."""
+    """Tables that its transaction has read: writes to them matter."""
     held: frozenset[Key]
-    """Rows in these that its transaction has updated, so that nobody else has."""
+    """Rows in these that its transaction has updated, so that no other one has."""
 
-    def meets(self, other: Footprint) -> bool:
+    def may_conflict(self, other: Footprint) -> bool:
         """Whether the order of the INSERT and a step of another SERIALIZABLE transaction may matter."""
         read = other.reads | {key for key, mode in other.locks if mode is not Mode.INSERT}
         written = other.publishes | {key for key, mode in other.locks if mode >= Mode.NO_KEY_UPDATE}
@@ -69,22 +69,22 @@ class Footprint:
     locks: frozenset[Lock] = frozenset()
     """Row locks taken, whether asked for or implied by a write."""
     publishes: frozenset[Key] = frozenset()
-    """Rows that others see changed from this step on."""
+    """Rows whose changes others see from this step on."""
     releases: frozenset[Lock] = frozenset()
-    """Row locks given up."""
+    """Row locks released."""
     snapshot: bool = False
     """Whether it fixes what a REPEATABLE READ transaction sees, so that it depends on every commit."""
     serializable: bool = False
-    """Whether it belongs to a SERIALIZABLE transaction, whose fate depends on all others of the kind."""
+    """Whether it belongs to a SERIALIZABLE transaction, whose outcome depends on all others of that level."""
     serializable_read: bool = False
-    """The same for a read by one that has written nothing: such reads do not depend on each other."""
+    """The same for a read by a transaction that has written nothing: such reads do not depend on each other."""
     blind: frozenset[BlindInsert] = frozenset()
-    """What it inserts blindly among SERIALIZABLE transactions."""
+    """The blind INSERT of a SERIALIZABLE transaction; see `BlindInsert`."""
     opaque: bool = False
     """Whether it is not understood, so that it depends on everything."""
 
     def __or__(self, other: Footprint) -> Footprint:
-        """Return what both touch together."""
+        """Return the union of both."""
         if self is LOCAL or other is LOCAL:
             return other if self is LOCAL else self
         return Footprint(
@@ -101,7 +101,7 @@ class Footprint:
 
 
 LOCAL = Footprint()
-"""Touches nothing that others could notice."""
+"""Touches nothing that other actors could notice."""
 OPAQUE = Footprint(opaque=True)
 """Not understood."""
 
@@ -119,7 +119,7 @@ def dependent(one: Footprint, other: Footprint) -> bool:
 def _meet_in_conflict_graph(one: Footprint, other: Footprint) -> bool:
     """Whether the steps may change each other's place among the read-write conflicts that SERIALIZABLE watches.
 
-    A transaction that has written nothing has no incoming conflict, so that it is no pivot, and no read can make it
+    A transaction that has written nothing has no incoming conflict, so that it is not a pivot, and no read can make it
     one (D. Ports, K. Grittner, "Serializable Snapshot Isolation in PostgreSQL", VLDB 2012). Two reads of such
     transactions only add a conflict each from themselves to writers.
     """
@@ -134,12 +134,12 @@ def _meet_in_conflict_graph(one: Footprint, other: Footprint) -> bool:
 def _sees(one: Footprint, other: Footprint) -> bool:
     """Whether a blind INSERT of the first may matter to a SERIALIZABLE transaction's step, or that step to it."""
     return (other.serializable or other.serializable_read or bool(other.blind)) and any(
-        insert.meets(other) for insert in one.blind
+        insert.may_conflict(other) for insert in one.blind
     )
 
 
 def _affects(one: Footprint, other: Footprint) -> bool:
-    """Whether what the first makes visible or frees matters to the second."""
+    """Whether what the first publishes or releases matters to the second."""
     seen = (other.snapshot and bool(one.publishes)) or any(
         _same_row(written, read) for written in one.publishes for read in other.reads
     )

@@ -26,12 +26,12 @@ __all__ = ["Gate", "Hooks"]
 
 _MOST_VALUES = 3
 _BOOLEAN = 16
-"""The type's number in every PostgreSQL."""
+"""The type's OID in every PostgreSQL."""
 _ISOLATION = {1: "read committed", 2: "repeatable read", 3: "serializable", 4: "serializable"}
 
 
 _SETS = re.compile(r"(?:^|;)\s*(?:RE)?SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)|\bset_config\b", re.IGNORECASE)
-"""May change the session for longer than a transaction."""
+"""Statements that may change the session beyond their transaction."""
 
 
 class Gate(Protocol):
@@ -41,14 +41,14 @@ class Gate(Protocol):
     """Whether the first rows returned are kept."""
 
     def before(self, operation: Operation) -> None:
-        """Return when the operation may be sent."""
+        """Block until the operation may be sent."""
 
     def after(self, operation: Operation) -> None:
-        """Return when the code that sent it may go on."""
+        """Block until the code that sent it may go on."""
 
 
 class Hooks:
-    """Leads what one Django connection sends through a gate, until `remove`."""
+    """Passes everything that one Django connection sends through a gate, until `remove`."""
 
     def __init__(self, wrapper: BaseDatabaseWrapper, gate: Gate) -> None:
         self.wrapper = wrapper
@@ -57,53 +57,55 @@ class Hooks:
         self._inside = False
         self.pid: int = self._driver.info.backend_pid
         self._wait: Callable[..., Any] = self._driver.wait
+        # On the instance: other connections of the process keep the class's method.
         self._driver.wait = self._waited
-        # One level for all transactions that say nothing else, as the server or the settings have it.
+        # The level of transactions that do not set one, from the server or Django's settings.
         self.isolation = self.setting("default_transaction_isolation")
         self.read_only = self.setting("default_transaction_read_only") == "on"
         wrapper.execute_wrappers.append(self._executed)
-        self._given = self._chosen()
+        self._original_settings = self._driver_settings()
         self._has_set = False
 
     @property
-    def is_as_given(self) -> bool:
-        """Whether the session is as it was opened, as far as that can be seen: with no setting of the code's own."""
-        return not self._has_set and self._chosen() == self._given
+    def is_unchanged(self) -> bool:
+        """Whether the session is as it was opened, without settings of the code under test, as far as can be seen."""
+        return not self._has_set and self._driver_settings() == self._original_settings
 
-    def _chosen(self) -> tuple[Any, ...]:
-        """Return what the driver's connection can be told."""
+    def _driver_settings(self) -> tuple[Any, ...]:
+        """Return the attributes of the driver's connection that code may set."""
         driver = self._driver
         modes = (driver.autocommit, driver.isolation_level, driver.read_only, driver.deferrable)
         return (*modes, driver.prepare_threshold, driver.row_factory, driver.cursor_factory)
 
     def remove(self) -> None:
-        """Take the hooks off."""
+        """Remove the hooks from the connection."""
         vars(self._driver).pop("wait", None)
         if self._executed in self.wrapper.execute_wrappers:
             self.wrapper.execute_wrappers.remove(self._executed)
 
     def pause(self, seconds: float) -> None:
-        """Pass the gate with a step that sends nothing, in place of sleeping."""
+        """Pass the gate with a step that sends nothing, instead of sleeping."""
         if not self._inside:
             operation = self._operation(f"{ASLEEP}{seconds:g}", None)
             operation.statement = Statement(kind="LOCAL")
             self._pass(operation, lambda: None)
 
-    def send_aside(self, sql: str) -> bool:
+    def send_out_of_band(self, sql: str) -> bool:
         """Send a statement past the gate, and return whether the server took it."""
         if self._driver.closed:
             return False
+        # Not through the driver's methods, which would pass the gate and could begin a transaction.
         result = self._driver.pgconn.exec_(sql.encode())
         return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
 
     def end(self) -> None:
-        """End the session, as the driver does."""
+        """Close the session in the driver, past Django."""
         self._driver.close()
 
     def is_alive(self) -> bool:
-        """Whether the session still is the connection's, and answers."""
+        """Whether the session still belongs to the connection, and answers."""
         try:
-            return self.wrapper.connection is self._driver and self.send_aside("SELECT 1")
+            return self.wrapper.connection is self._driver and self.send_out_of_band("SELECT 1")
         except DriverError:
             return False
 
@@ -113,7 +115,7 @@ class Hooks:
         return TransactionStatus(self._driver.pgconn.transaction_status)
 
     def setting(self, name: str) -> str:
-        """Return what the session has set."""
+        """Return the session's value of a setting."""
         value = self._driver.pgconn.exec_(f"SHOW {name}".encode()).get_value(0, 0)
         return value.decode() if value else ""
 
@@ -128,7 +130,9 @@ class Hooks:
 
     def _waited(self, generator: GeneratorType[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
         name = generator.gi_code.co_name
+        # Django calls commit() and rollback() outside of transactions too, and the driver then sends nothing.
         idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
+        # What is sent while a step passes the gate belongs to that step; _set_* generators only set attributes.
         if self._inside or idle_end or name.startswith("_set_"):
             return self._wait(generator, *args, **kwargs)
         if name == "_execute_gen":  # not that of executemany(), which is a pipeline by itself
@@ -169,9 +173,12 @@ class Hooks:
             raise
         finally:
             self._inside = False
+            # Read before the gate: while the actor holds there, the controller needs to know whether locks were
+            # released.
             operation.ends_idle = self.status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
             if cursor is not None and operation.error is None and not cursor.closed:
                 self._keep(operation, cursor)
+            # In any case: an actor that waited and failed must hold like one that succeeded.
             self._gate.after(operation)
 
     def _keep(self, operation: Operation, cursor: Any) -> None:
@@ -194,5 +201,5 @@ class Hooks:
 
 def _text(value: bytes | None, *, boolean: bool = False) -> str | None:
     if boolean and value is not None:
-        return str(value == b"t")  # as a parameter reads
+        return str(value == b"t")  # as a parameter looks in Python
     return None if value is None else value.decode(errors="replace")

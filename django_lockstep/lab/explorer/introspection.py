@@ -1,7 +1,7 @@
 """Reads from the server's catalog what writing a table may do beyond what the statement says.
 
 What expressions call is read from their stored trees, not from text: defaults, generated columns, CHECK constraints,
-indexes, policies, domains and WHEN clauses of triggers. A function is harmless where it only computes.
+indexes, policies, domains and WHEN clauses of triggers. A function is harmless if it only computes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _HARMLESS = """(CASE WHEN p.pronamespace = 'pg_catalog'::regnamespace
         AND (p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') OR EXISTS (
              SELECT FROM pg_depend x WHERE x.classid = 'pg_proc'::regclass AND x.objid = p.oid AND x.deptype = 'e'))
 END)"""
-"""Extensions' functions count where they are immutable; those of a project may lie about it."""
+"""Functions of extensions count if they are immutable; a project's own may be declared so wrongly."""
 _OWN_FUNCTIONS = f"""
 SELECT DISTINCT p.proname FROM pg_proc p
 WHERE p.pronamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace) AND NOT {_HARMLESS}
 """
 _HARMFUL = f"SELECT p.proname FROM pg_proc p WHERE p.proname = ANY (%s) AND NOT {_HARMLESS}"
 _NAME = "CASE WHEN pg_table_is_visible(c.oid) THEN c.relname::text ELSE c.oid::regclass::text END"
-"""As tables are named where they need no schema."""
+"""The table's name, with its schema only where it needs one."""
 _OURS = "c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)"
 _CALLS = rf"""
 WITH RECURSIVE domains (type, source, tree, classid, objid) AS (
@@ -69,7 +69,8 @@ WHERE {_OURS} AND NOT {_HARMLESS} AND NOT (p.proname = 'nextval' AND e.classid =
     SELECT FROM pg_depend d JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
     WHERE d.classid = e.classid AND d.objid = e.objid AND d.refclassid = 'pg_class'::regclass))
 """
-"""A sequence that a default names by an expression of text is in nobody's catalog: that counts as a call."""
+"""A default that computes a sequence's name has no dependency on it in the catalog: it counts as a call of
+nextval()."""
 _TRIGGERS = f"""
 SELECT {_NAME}, t.tgname, ARRAY(SELECT verb FROM (VALUES (4, 'INSERT'), (8, 'DELETE'), (16, 'UPDATE')) v (bit, verb)
                                 WHERE t.tgtype & bit <> 0), l.lanname, p.prosrc, {_HARMLESS}
@@ -89,7 +90,7 @@ _ALL_SEQUENCES = f"SELECT c.oid::regclass::text FROM pg_class c WHERE c.relkind 
 
 
 class Facts:
-    """What is found about all tables, by their names."""
+    """What the catalog says about all tables, by table name."""
 
     def __init__(self) -> None:
         self.own_functions: frozenset[str] = frozenset()
@@ -101,22 +102,21 @@ class Facts:
         self.sequences: defaultdict[str, set[str]] = defaultdict(set)
         """Sequences that number the table's rows."""
         self.all_sequences: frozenset[str] = frozenset()
-        """All sequences, also those that no table's rows are numbered by."""
+        """All sequences, also those that number no table."""
 
     def note_opaque(self, table: str, verbs: Collection[str], *, sentence: str) -> None:
-        """Note that these verbs do more to the table than the statement says."""
+        """Note that statements of these verbs on the table may do anything, and why."""
         for verb in verbs:
             self.opaque[table][verb].add(f"table {table}: its {sentence}")
 
     def note_body(self, table: str, name: str, *, verbs: Collection[str], body: Body) -> None:
-        """Note what a trigger does."""
+        """Note what a trigger of the table does."""
         self.assigned[table] |= body.assigned
         if body.does:
             self.note_opaque(table, verbs, sentence=f"trigger {name} {body.does}")
 
 
 def read_facts(cursor: Any) -> Facts:
-    """Ask the server."""
     facts = Facts()
     facts.own_functions = frozenset(name for (name,) in _rows(cursor, _OWN_FUNCTIONS))
     for table, source, verbs, function in _rows(cursor, _CALLS):
@@ -131,7 +131,7 @@ def read_facts(cursor: Any) -> Facts:
 def _read_triggers(facts: Facts, cursor: Any) -> None:
     triggers = [(each, source) for *each, source, harmless in _rows(cursor, _TRIGGERS) if not harmless]
     called = sorted({name for _, source in triggers for name in called_names(source)})
-    # What numbers a row of another table is known of defaults only.
+    # nextval() outside of defaults may number the rows of another table.
     harmful = {name for (name,) in _rows(cursor, _HARMFUL, [called])} | {"nextval"} if called else set()
     for (table, name, verbs, language), source in triggers:
         plain = language == "plpgsql"

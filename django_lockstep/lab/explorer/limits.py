@@ -1,4 +1,4 @@
-"""How long one run may go on."""
+"""Limits of one run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.errors import Endless
+from django_lockstep.lab.explorer.errors import TooManySteps
 from django_lockstep.lab.explorer.origins import line_of
 from django_lockstep.lab.explorer.trace import Trace
 
 __all__ = ["MAX_STEPS", "Limits"]
 
 MAX_STEPS = 1000
-"""Steps that one run may have, unless told otherwise."""
+"""Steps that one run may have by default."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,17 +21,17 @@ class Limits:
     """What ends a run that does not end by itself."""
 
     max_steps: int = MAX_STEPS
-    """Steps that it may have."""
+    """Steps that a run may have."""
     deadline: float | None = None
-    """When it is given up, by `time.monotonic`."""
+    """When it is abandoned, by `time.monotonic`."""
 
     def is_over(self, trace: Trace, names: Sequence[str]) -> bool:
-        """Whether the time is. Raises `Endless` where the run has had all its steps and goes on."""
+        """Whether the time is over. Raises `TooManySteps` if the run goes on after its last allowed step."""
         if len(trace.moves) >= self.max_steps:
             last = trace.steps[-1]
             at = f" at {line_of(last.operation.origin)}" if last.operation.origin else ""
-            raise Endless(
-                f"The run had {self.max_steps} steps (max_steps) and did not end; the last one was "
+            raise TooManySteps(
+                f"The run did not end within {self.max_steps} steps (max_steps); the last one was "
                 f"{last.operation.template!r} of {names[last.actor]}{at}"
             )
         trace.out_of_time = self.deadline is not None and time.monotonic() >= self.deadline

@@ -1,4 +1,4 @@
-"""Operations as SQL with literals, fit for the files of isolationtester."""
+"""Operations as SQL with literals, for specs of isolationtester."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from psycopg import ClientCursor, ProgrammingError
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.operations import Operation
 
-__all__ = ["braceless", "literal_sql"]
+__all__ = ["escape_braces", "literal_sql"]
 
 _IN_SMALL_LETTERS = "set|reset|show|lock|savepoint|release|rollback|start transaction|discard|listen|notify|table"
-"""How statements begin that consist of words only."""
+"""First words of statements that may consist of words only."""
 _PROTOCOL = re.compile(
     rf"(?!(?:{_IN_SMALL_LETTERS})\b)[a-z_ ]+|CLOSE|COPY\b.*|FETCH (?:SELECT|WITH|VALUES|TABLE)\b.*", re.DOTALL
 )
-"""What the hooks call a round trip that has no statement of its own: FETCH, COPY, blocks of the driver."""
+"""How the hooks name round trips without a statement of their own: FETCH, COPY, transaction blocks of the driver."""
 _BY_ITSELF = frozenset({"abort", "begin", "commit", "end", "rollback"})
 _SAVEPOINT = re.compile(r'"?(s\d+_x\d+)"?')
 _TOKEN = re.compile(
@@ -34,7 +34,7 @@ def literal_sql(operation: Operation, connection: Any, *, savepoints: dict[str, 
     """Return what the operation sent as SQL that needs no parameters; several statements where it sent several.
 
     ``connection`` is the driver's, whose adapters write the values. ``savepoints`` collects short names for the
-    generated ones. Raises `NotWritable` for what went over the wire in another way than as a statement.
+    generated ones. Raises `NotWritable` for what was not sent as a statement.
     """
     sql = operation.sql.strip().rstrip(";")
     if _PROTOCOL.fullmatch(sql) and sql not in _BY_ITSELF:
@@ -51,7 +51,7 @@ def _short(name: str, savepoints: dict[str, str]) -> str:
     return savepoints.setdefault(name, f"sp{len(savepoints) + 1}")
 
 
-def braceless(sql: str) -> str:
+def escape_braces(sql: str) -> str:
     """Return the SQL without closing braces, which end a block of a spec and cannot be escaped there."""
     return _TOKEN.sub(_without_brace, sql) if "}" in sql else sql
 

@@ -7,22 +7,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer.ends import State
+from django_lockstep.lab.explorer.final_state import FinalState
 
 __all__ = ["MASK", "Masker"]
 
 MASK = "***"
 _SECRET = re.compile(r"passw|pwd|secret|token|(?:api|auth|access|private|session|signing)_?key", re.IGNORECASE)
 _FEW_DIGITS = re.compile(r"-?\d{0,5}")
-"""A counter, such as the token of a lease, and no secret; nor is nothing."""
+"""A counter, such as the fencing token of a lease, is not a secret; nor is the empty string."""
 _TOKEN = 20
-"""Characters of what is a secret in a column called ``key``."""
+"""Length from which on a value in a column called ``key`` is a secret."""
 _LONG = 6
-"""Characters from which on a secret is looked for inside other texts, too."""
+"""Length from which on a secret is also masked inside other texts."""
 
 
 class Masker:
-    """Masks the secrets of one run: by the column they are in, and the same values wherever else they stand."""
+    """Masks the secrets of one run: values of secret columns, and the same values everywhere else."""
 
     def __init__(self) -> None:
         self._own = tuple(conf.secrets())
@@ -33,34 +33,35 @@ class Masker:
         return column in self._own or bool(_SECRET.search(column))
 
     def note(self, column: str, values: Iterable[Any]) -> None:
-        """Remember values of a column, if they are secret."""
+        """Remember these values of a column if they are secret."""
         texts = [value for value in values if isinstance(value, str) and not self._is_open(value)]
         if self.is_secret(column):
             self._known.update(texts)
-        elif column == "key":  # of a token, or of something with a short name
+        elif column == "key":  # of an API token, or of something with a short name
             self._known.update(text for text in texts if len(text) >= _TOKEN)
 
     @staticmethod
     def _is_open(value: str) -> bool:
         return bool(_FEW_DIGITS.fullmatch(value)) or value in {"NULL", "DEFAULT", "True", "False"}
 
-    def text(self, text: str) -> str:
-        """Return the text with what is secret in it masked."""
+    def mask(self, text: str) -> str:
+        """Return the text with its secrets masked."""
         if text in self._known:
             return MASK
+        # Longer ones first: a secret may contain another one.
         for secret in sorted(self._known, key=len, reverse=True):
             if len(secret) >= _LONG:
                 text = text.replace(secret, MASK)
         return text
 
-    def row(self, row: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return a row that was read with its secrets masked."""
-        return {name: None if value is None else self.text(value) for name, value in row.items()}
+    def mask_row(self, row: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return a row that was read, with its secrets masked."""
+        return {name: None if value is None else self.mask(value) for name, value in row.items()}
 
-    def state(self, state: State) -> State:
-        """Return an end with its secrets masked."""
+    def mask_state(self, state: FinalState) -> FinalState:
+        """Return the final state with its secrets masked."""
         if isinstance(state, str):
-            return self.text(state)
+            return self.mask(state)
         for rows in state.values():
             for row in rows:
                 for name, value in row.items():
@@ -68,4 +69,4 @@ class Masker:
         return {table: [self._values(row) for row in rows] for table, rows in state.items()}
 
     def _values(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.text(value) if isinstance(value, str) else value for name, value in row.items()}
+        return {name: self.mask(value) if isinstance(value, str) else value for name, value in row.items()}

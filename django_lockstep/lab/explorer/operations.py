@@ -1,4 +1,4 @@
-"""One step of an actor as it goes over the wire."""
+"""One step of an actor: what it sends to the server, and what came back."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from django_lockstep.lab.explorer.effects import Statement
 from django_lockstep.lab.explorer.origins import Origin
 
 __all__ = ["ASLEEP", "Operation"]
 
 _SAVEPOINT_NAME = re.compile(r'"?s\d+_x\d+"?')
 ASLEEP = "sleep "
-"""How the text of a step begins that sends nothing."""
+"""Prefix of the text of a step that sends nothing."""
 _SPACE = re.compile(r"\s+")
 
 
 @dataclass(slots=True, kw_only=True)
 class Operation:
-    """What an actor is about to send, and after it what came of it."""
+    """What an actor is about to send, and afterwards its result."""
 
     alias: str
     """The database."""
@@ -38,11 +39,11 @@ class Operation:
     isolation: str = "read committed"
     """The isolation level that a transaction begun by it would have."""
     read_only: bool = False
-    """Whether that transaction could only read."""
-    statement: Any = None
-    """What its text says, once somebody has worked it out."""
-    described: str | None = None
-    """What is compared from run to run, once somebody has worked it out."""
+    """Whether that transaction would be read-only."""
+    statement: Statement | None = None
+    """Its parsed `Statement`, once it was parsed."""
+    signature: str | None = None
+    """What is compared from run to run, once it was computed."""
     origin: Origin | None = None
     """The line of the user's code that sends it."""
     error: BaseException | None = None
@@ -58,16 +59,16 @@ class Operation:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Its parameters as text, where it has one list of them."""
+        """Its parameters as text; none where it has several sets of them."""
         given = self.params if isinstance(self.params, list | tuple) and not self.many else ()
         return tuple("NULL" if value is None else str(value) for value in given)
 
     @property
     def template(self) -> str:
-        """The statement without what differs from run to run: names of savepoints."""
-        return _normalised(self.sql)
+        """The statement without what differs from run to run: white space and names of savepoints."""
+        return _normalise(self.sql)
 
 
 @functools.lru_cache(maxsize=1024)
-def _normalised(sql: str) -> str:
+def _normalise(sql: str) -> str:
     return _SPACE.sub(" ", _SAVEPOINT_NAME.sub("savepoint", sql)).strip()

@@ -1,4 +1,4 @@
-"""What an end is worth: held against the invariant, or against the ends of the actors one after the other."""
+"""Judges how a run ended: by the invariant, or by comparison with the actors run one after the other."""
 
 from __future__ import annotations
 
@@ -10,142 +10,149 @@ from decimal import Decimal
 from typing import Any
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.ends import State, compared, difference, differing, without
+from django_lockstep.lab.explorer.final_state import (
+    FinalState,
+    comparison_text,
+    describe_difference,
+    differing_columns,
+    without_columns,
+)
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["End", "Oracle", "error_name", "plain_results"]
+__all__ = ["Oracle", "RunResult", "error_name", "plain_results"]
 
 _PLAIN = (bool, int, Decimal, str)
 _NUMBER = re.compile(r"\d+")
 _RESULT = "the result of {}"
-"""What stands for an actor's result among the columns that are not compared."""
+"""How an actor's result is named among the columns that are not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """How a run ended, with the real objects."""
+class RunResult:
+    """How a run ended, with the original objects."""
 
-    made: Any
-    """What the set-up returned."""
-    state: State
-    """The end as it was found."""
+    fixture: Any
+    """What ``set_up`` returned."""
+    state: FinalState
+    """The final state."""
     results: Mapping[str, Any]
     """What actors returned, by name."""
     errors: Mapping[str, BaseException]
     """What the others raised."""
     generated: frozenset[str] = field(default=frozenset())
-    """Keys that the database numbered in this run, which depend on who was refused in between."""
+    """Keys that the database generated in this run, which depend on what was refused in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Compared:
-    """An end without what is not compared."""
+class _Comparable:
+    """The part of a result that is compared."""
 
-    state: State
+    state: FinalState
     results: Mapping[str, str]
     errors: Mapping[str, str]
 
     @property
     def key(self) -> tuple[object, ...]:
-        return tuple(self.errors.items()), tuple(self.results.items()), compared(self.state)
+        return tuple(self.errors.items()), tuple(self.results.items()), comparison_text(self.state)
 
-    def difference(self, expected: _Compared) -> list[str]:
-        """Return in words what is other than expected."""
+    def describe_difference(self, expected: _Comparable) -> list[str]:
+        """Return in words what differs from the expected result."""
         returned = [
             f"{name} returned {self.results.get(name, 'nothing')} instead of {expected.results.get(name, 'nothing')}"
             for name in self.results.keys() | expected.results.keys()
             if self.results.get(name) != expected.results.get(name)
         ]
-        return [*difference(self.state, expected.state), *sorted(returned)]
+        return [*describe_difference(self.state, expected.state), *sorted(returned)]
 
 
 class Oracle:
-    """Says what is wrong with an end; learns which columns differ without any race.
+    """Says what is wrong with a result; learns which columns differ without any race.
 
-    ``alone`` runs actors, by their indexes, one after the other, and returns the end; None where one does not end.
+    ``run_serially`` runs actors, given by their indexes, one after the other; it returns None if one does not end.
     """
 
     def __init__(
-        self, scenario: Scenario, *, ignore: Collection[str], alone: Callable[[Sequence[int]], End | None]
+        self, scenario: Scenario, *, ignore: Collection[str], run_serially: Callable[[Sequence[int]], RunResult | None]
     ) -> None:
         self._scenario = scenario
         self._names = tuple(scenario.actors)
-        self._alone = alone
+        self._run_serially = run_serially
         self._ignored = set(ignore)
-        self._serial: dict[frozenset[str], list[_Compared]] = {}
+        self._serial: dict[frozenset[str], list[_Comparable]] = {}
 
     @property
     def not_compared(self) -> tuple[str, ...]:
-        """The columns left out, by those who called and by what was learned."""
+        """The columns left out: those to ignore, and those that were learned."""
         return tuple(sorted(self._ignored))
 
-    def key(self, end: End) -> tuple[object, ...]:
-        """Return what is equal for ends that come to the same."""
-        return self._compared(end, numbered=True).key
+    def key(self, end: RunResult) -> tuple[object, ...]:
+        """Return a key that is equal for equivalent results."""
+        return self._comparable(end, numbered=True).key
 
-    def kept(self, state: State) -> State:
-        """Return the state without what is not compared."""
-        return without(state, self._ignored)
+    def comparable_state(self, state: FinalState) -> FinalState:
+        """Return the state without the columns that are not compared."""
+        return without_columns(state, self._ignored)
 
-    def results(self, end: End) -> dict[str, str]:
+    def results(self, end: RunResult) -> dict[str, str]:
         """Return the plain results that are compared."""
         return {
             name: text for name, text in plain_results(end.results).items() if _RESULT.format(name) not in self._ignored
         }
 
-    def learn(self, one: End, other: End) -> bool:
-        """Note what differs in two ends of the same schedule; return whether there is anything new."""
+    def learn(self, one: RunResult, other: RunResult) -> bool:
+        """Note what differs between two results of the same schedule; return whether that is new."""
         mine, theirs = self.results(one), self.results(other)
-        if _named(one.errors) != _named(other.errors):
+        if _error_names(one.errors) != _error_names(other.errors):
             return False
-        found = differing(self.kept(one.state), self.kept(other.state))
+        found = differing_columns(self.comparable_state(one.state), self.comparable_state(other.state))
         found |= {_RESULT.format(name) for name in mine if mine[name] != theirs.get(name)}
         self._ignored |= found
+        # Serial results were compared with the columns that are ignored from now on.
         self._serial.clear()
         return bool(found)
 
-    def objection(self, end: End) -> str:
-        """Return what is wrong with the end, or nothing."""
+    def objection(self, end: RunResult) -> str:
+        """Return what is wrong with the result; empty if nothing is."""
         if self._scenario.invariant is None:
             return self._serial_objection(end)
-        return self._scenario.objection(end.made, end.results, end.errors)
+        return self._scenario.objection(end.fixture, end.results, end.errors)
 
-    def _serial_objection(self, end: End) -> str:
-        mine = self._compared(end)
+    def _serial_objection(self, end: RunResult) -> str:
+        mine = self._comparable(end)
         succeeded = frozenset(self._names).difference(mine.errors)
-        candidates: list[_Compared] = []
-        # Those who raised have done nothing, or what they do before they raise where nobody else is about.
+        candidates: list[_Comparable] = []
+        # Actors that raised have either done nothing, or what they do before they raise when they run alone.
         for names, errors in ((succeeded, {}), (frozenset(self._names), mine.errors)):
             serial = [one for one in self._serial_ends(names) if one.errors == errors]
             if any((one.state, one.results) == (mine.state, mine.results) for one in serial):
                 return ""
             candidates += serial
-        who = ", ".join(name for name in self._names if name in succeeded) or "nobody"
+        who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
-            return f"In no order of {who}, one after the other, do all of them succeed"
-        nearest = min((mine.difference(one) for one in candidates), key=len)
+            return f"One after the other, the actors {who} do not all succeed in any order"
+        nearest = min((mine.describe_difference(one) for one in candidates), key=len)
         return f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
 
-    def _serial_ends(self, names: frozenset[str]) -> list[_Compared]:
-        """Return the ends that the actors reach when each runs alone, in every order."""
+    def _serial_ends(self, names: frozenset[str]) -> list[_Comparable]:
+        """Return the results of running these actors one after the other, in every order."""
         if names not in self._serial:
             ends = list(self._every_order(names))
-            self._serial[names] = [self._compared(end) for end in ends]
+            self._serial[names] = [self._comparable(end) for end in ends]
         return self._serial[names]
 
-    def _every_order(self, names: frozenset[str]) -> Iterator[End]:
+    def _every_order(self, names: frozenset[str]) -> Iterator[RunResult]:
         indexes = [index for index, name in enumerate(self._names) if name in names]
-        yield from filter(None, map(self._alone, itertools.permutations(indexes)))
+        yield from filter(None, map(self._run_serially, itertools.permutations(indexes)))
 
-    def _compared(self, end: End, *, numbered: bool = False) -> _Compared:
-        """Return what counts of the end; of results the keys in them only where they are ``numbered``."""
+    def _comparable(self, end: RunResult, *, numbered: bool = False) -> _Comparable:
+        """Return the part that is compared; generated keys in results only if ``numbered``."""
         results = self.results(end)
         if not numbered:
             results = {name: _without_keys(text, end.generated) for name, text in results.items()}
-        return _Compared(state=self.kept(end.state), results=results, errors=_named(end.errors))
+        return _Comparable(state=self.comparable_state(end.state), results=results, errors=_error_names(end.errors))
 
 
-def _named(errors: Mapping[str, BaseException]) -> dict[str, str]:
+def _error_names(errors: Mapping[str, BaseException]) -> dict[str, str]:
     return {name: error_name(error) for name, error in errors.items()}
 
 
@@ -154,7 +161,7 @@ def _without_keys(text: str, generated: Collection[str]) -> str:
 
 
 def plain_results(results: Mapping[str, Any]) -> dict[str, str]:
-    """Return those that are plain values, as text."""
+    """Return the results that are plain values, as text."""
     return {name: str(result) for name, result in results.items() if isinstance(result, _PLAIN)}
 
 

@@ -1,4 +1,4 @@
-"""Lines of the user's code: which one sent a statement, which one raised."""
+"""Lines of the user's code that sent a statement or raised an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psycopg
 __all__ = ["Origin", "line_of", "raised_at", "sent_from"]
 
 Origin = tuple[CodeType, int]
-"""A place in the code: cheap to note, put into words by `line_of`."""
+"""A line of code: cheap to note, formatted by `line_of`."""
 
 _LIBRARY = Path(__file__).parents[2]
 _OURS = tuple(f"{path}/" for path in (_LIBRARY, *(Path(package.__path__[0]) for package in (django, psycopg, asgiref))))
@@ -24,13 +24,13 @@ _INSTALLED = tuple(f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "pl
 
 @functools.lru_cache(maxsize=4096)
 def _is_users(filename: str) -> bool:
-    """Whether the file is neither of Django, the driver, the library nor Python itself."""
+    """Whether the file belongs neither to Django, the driver, this library nor Python itself."""
     of_python = filename.startswith(_PYTHON) and not filename.startswith(_INSTALLED)
     return not (of_python or filename.startswith(_OURS) or filename.startswith("<"))
 
 
 def sent_from(frame: FrameType | None) -> Origin | None:
-    """Return the innermost place of the user's code on this stack."""
+    """Return the innermost line of the user's code on this stack."""
     while frame is not None:
         if _is_users(frame.f_code.co_filename):
             return frame.f_code, frame.f_lineno
@@ -39,7 +39,7 @@ def sent_from(frame: FrameType | None) -> Origin | None:
 
 
 def raised_at(error: BaseException) -> Origin | None:
-    """Return the innermost place of the user's code that the error went through."""
+    """Return the innermost line of the user's code in the error's traceback."""
     found, traceback = None, error.__traceback__
     while traceback is not None:
         if _is_users(traceback.tb_frame.f_code.co_filename):
@@ -49,7 +49,7 @@ def raised_at(error: BaseException) -> Origin | None:
 
 
 def line_of(origin: Origin | None) -> str:
-    """Return the place as ``shows/booking.py:12``, from the current folder where it is below that."""
+    """Return the line as ``shows/booking.py:12``, relative to the current folder if it is below that."""
     if origin is None:
         return ""
     code, line = origin

@@ -1,15 +1,15 @@
-"""What SERIALIZABLE transactions of one run have read and made visible, so far as it tells who may be refused.
+"""What SERIALIZABLE transactions of one run have read and published, to know which of them may be refused.
 
 PostgreSQL dooms a transaction W, to be refused (40001) at its next statement, only as the pivot of two read-write
 conflicts F -> W -> T whose T has begun to commit, so that W read what T wrote (D. Ports, K. Grittner, "Serializable
 Snapshot Isolation in PostgreSQL", VLDB 2012; ``OnConflict_CheckForSerializationFailure`` and
 ``PreCommit_CheckForSerializationFailure`` in the server's predicate.c). T has not written a row that W has written: of
-two such writers one waits, and fails when the other one commits. So as long as nobody publishes anything else in the
-tables that W read, W is not doomed, whoever reads what it wrote. Tables, not rows, because what the server remembers
-of a read may be a page of an index.
+two such writers one waits, and fails when the other one commits. So as long as no other transaction publishes anything
+in the tables that W read, W is not doomed, whatever reads its writes. Tables, not rows, because the server may remember
+a read as a page of an index.
 
-An INSERT behind another write, into a table that nobody reads, adds no conflict. So its place among the steps of
-others does not matter while its transaction cannot be doomed: such an INSERT is called blind here.
+An INSERT after another write, into a table that no other transaction reads, adds no conflict. So its place among the
+steps of others does not matter while its transaction cannot be doomed: such an INSERT is called blind here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Overlap"]
 
 
 class Overlap:
-    """Notes reads and commits of a run's SERIALIZABLE transactions; ``session`` is any name of who made them."""
+    """Notes reads and commits of a run's SERIALIZABLE transactions; ``session`` is any key of the session."""
 
     def __init__(self) -> None:
         self._read: dict[object, set[str]] = {}
@@ -43,19 +43,19 @@ class Overlap:
         self._opaque = True
 
     def allows(self, insert: BlindInsert, *, session: object) -> bool:
-        """Whether so far nobody else has read what is inserted into, or published what dooms the transaction."""
+        """Whether so far no other session has read the target, or published what may doom the transaction."""
         read = frozenset((table, None) for other, tables in self._read.items() if other != session for table in tables)
         published = frozenset(key for other, keys in self._published.items() if other != session for key in keys)
-        return not self._opaque and not insert.meets(Footprint(reads=read, publishes=published))
+        return not self._opaque and not insert.may_conflict(Footprint(reads=read, publishes=published))
 
-    def refuses_by_chance(self, ending: Footprint, let_go: Mapping[Any, Footprint]) -> bool:
-        """Whether the server alone decides if one of those is refused whom a transaction's end lets go on, by session.
+    def refuses_by_chance(self, ending: Footprint, woken: Mapping[Any, Footprint]) -> bool:
+        """Whether the server alone decides if a waiter that a transaction's end wakes is refused.
 
-        The server releases row locks a moment before it notes that a transaction has been undone, or has written
-        nothing. A waiter that is quick may still meet it as one of those that make him a pivot.
+        The server releases row locks a moment before it notes that a transaction was rolled back, or has written
+        nothing. A quick waiter may still count it as one of the transactions that make the waiter a pivot.
         """
         ends_without_writing = ending.serializable and ending.releases and not ending.publishes
         return bool(ends_without_writing) and any(
             waiter.serializable and any(keys for other, keys in self._published.items() if other != session)
-            for session, waiter in let_go.items()
+            for session, waiter in woken.items()
         )

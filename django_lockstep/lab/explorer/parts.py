@@ -1,11 +1,11 @@
-"""The parts of a WITH statement, each of which is a statement of its own."""
+"""Splits a WITH statement into its parts, each of which is a statement."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-__all__ = ["Part", "closing", "parts_of"]
+__all__ = ["Part", "closing_parenthesis", "split_parts"]
 
 _HEAD = re.compile(
     r'\s*(?:"([^"]+)"|([a-z_][a-z0-9_]*))\s*(\([^()]*\)\s*)?\bAS\s*(?:(?:NOT\s+)?MATERIALIZED\s*)?\(', re.IGNORECASE
@@ -15,24 +15,24 @@ _BRACKET = re.compile(r'"[^"]*"|[()]')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part."""
+    """One part of a WITH statement."""
 
     name: str
-    """What the parts behind it call its rows; empty for the last part, the statement itself."""
+    """Its name in later parts; empty for the last part, the statement itself."""
     text: str
     """Its SQL."""
     start: int = 0
     """How many parameters belong to the parts before it."""
     renamed: bool = False
-    """Whether its columns are given other names."""
+    """Whether its columns are renamed."""
 
 
-def parts_of(text: str) -> list[Part]:
-    """Return the parts of a statement without strings; all of it as one where it has no WITH that is understood."""
+def split_parts(text: str) -> list[Part]:
+    """Return the parts of a statement without strings; one part where it has no WITH that is understood."""
     parts: list[Part] = []
     place = len("WITH")
     while head := _HEAD.match(text, place):
-        end = closing(text, head.end())
+        end = closing_parenthesis(text, head.end())
         name = head[1] or head[2].lower()
         parts.append(_part(text, head.end(), end, name=name, renamed=head[3] is not None))
         place = end + 1
@@ -46,8 +46,8 @@ def _part(text: str, start: int, end: int, *, name: str = "", renamed: bool = Fa
     return Part(name=name, text=text[start:end].strip(), start=text[:start].count("%s"), renamed=renamed)
 
 
-def closing(text: str, start: int) -> int:
-    """Return where the parenthesis closes that stands open at the start; the text's length if it does not."""
+def closing_parenthesis(text: str, start: int) -> int:
+    """Return the index of the parenthesis that closes the one open at ``start``; the text's length without one."""
     depth = 1
     for bracket in _BRACKET.finditer(text, start):
         depth += {"(": 1, ")": -1}.get(bracket[0], 0)

@@ -1,4 +1,4 @@
-"""The sessions and steps of a spec for isolationtester, and the order in which they are taken."""
+"""The sessions and steps of a spec for isolationtester, and the order of the steps."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from string import ascii_lowercase
 from typing import Any
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.copies import quoted
+from django_lockstep.lab.explorer.copies import quote_name
 from django_lockstep.lab.explorer.errors import NotWritable
-from django_lockstep.lab.explorer.literals import braceless, literal_sql
+from django_lockstep.lab.explorer.literals import escape_braces, literal_sql
 from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.trace import StepRecord, Trace
 
 __all__ = ["SCHEMA", "Permutation", "block"]
 
 SCHEMA = "race"
-"""The schema that a spec makes for its tables, so that it can run in any database."""
+"""The schema that a spec creates for its tables, so that it can run in any database."""
 _WORD = re.compile(r"[A-Za-z]\w*")
-_CLOSES_AT_ONCE, _LOSES_LATER, _NEVER_LOSES = "1ms", "3s", "100s"
-"""``deadlock_timeout`` of a victim that closes the cycle, of one that waited before, and of everybody else."""
+_CLOSES_CYCLE, _WAITS_IN_CYCLE, _NOT_A_VICTIM = "1ms", "3s", "100s"
+"""``deadlock_timeout`` of a victim that closes the cycle, of one that waited before, and of all other sessions."""
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class _Session:
 class Permutation:
     """The sessions and steps of a spec, in the order of the moves."""
 
-    def __init__(self, trace: Any, actors: tuple[str, ...], *, connection: Any) -> None:
+    def __init__(self, trace: Trace, actors: tuple[str, ...], *, connection: Any) -> None:
         self.names: list[str] = []
         self._actors = actors
         self._connection = connection
@@ -41,48 +42,48 @@ class Permutation:
         self._savepoints: dict[int, dict[str, str]] = {}
         self._order: list[str] = []
         self._deadlocks = bool(trace.cycles)
-        losers = [begun for begun in trace.steps if _loses(begun.operation)]
-        for begun in trace.steps:
-            self._add(begun)
-            for loser in losers:
-                if loser.ended == begun.number:
-                    self._await_end(loser, trace.steps.index(loser))
+        victims = [step for step in trace.steps if _is_victim(step.operation)]
+        for step in trace.steps:
+            self._add(step)
+            for victim in victims:
+                if victim.ended == step.number:
+                    self._await_end(victim, trace.steps.index(victim))
         self._mark_waits(trace.steps)
 
-    def _add(self, begun: Any) -> None:
-        operation: Operation = begun.operation
-        number = 1 + sum(name.startswith(ascii_lowercase[begun.actor]) for name in self.names)
+    def _add(self, step: StepRecord) -> None:
+        operation: Operation = step.operation
+        number = 1 + sum(name.startswith(ascii_lowercase[step.actor]) for name in self.names)
         try:
-            savepoints = self._savepoints.setdefault(begun.actor, {})
+            savepoints = self._savepoints.setdefault(step.actor, {})
             sql = literal_sql(operation, self._connection, savepoints=savepoints)
         except NotWritable as error:
-            raise NotWritable(f"Step {number} of {self._actors[begun.actor]}: {error}") from error
-        session = self._session(begun.actor, operation)
-        label = f"{ascii_lowercase[begun.actor]}{number}"
+            raise NotWritable(f"Step {number} of {self._actors[step.actor]}: {error}") from error
+        session = self._session(step.actor, operation)
+        label = f"{ascii_lowercase[step.actor]}{number}"
         if not (operation.in_transaction or operation.autocommit):
             self._step(session, f"{label}_begin", f"BEGIN ISOLATION LEVEL {operation.isolation.upper()}")
-        if _loses(operation):
-            loses = _CLOSES_AT_ONCE if begun.ended == begun.number else _LOSES_LATER
-            self._step(session, f"{label}_loses", f"SET deadlock_timeout = '{loses}'")
+        if _is_victim(operation):
+            timeout = _CLOSES_CYCLE if step.ended == step.number else _WAITS_IN_CYCLE
+            self._step(session, f"{label}_loses", f"SET deadlock_timeout = '{timeout}'")
         word = _WORD.search(sql)
         self.names.append(f"{label}_{word[0].lower() if word else 'step'}")
         self._step(session, self.names[-1], sql)
 
-    def _await_end(self, loser: Any, number: int) -> None:
-        """Add a step that does nothing, which a session takes only when its last one has ended.
+    def _await_end(self, victim: StepRecord, number: int) -> None:
+        """Add an empty step, which a session runs only when its last step has ended.
 
-        Nobody else's step begins before, so that all find the loser's locks released, as in the run.
+        No other session's step begins before, so that all find the victim's locks released, as in the run.
         """
-        self._step(self._session(loser.actor, loser.operation), f"{self.names[number]}_ended", "")
+        self._step(self._session(victim.actor, victim.operation), f"{self.names[number]}_ended", "")
 
     def _session(self, actor: int, operation: Operation) -> _Session:
-        """Return the session of the actor's connection; one that was opened anew is another one."""
+        """Return the session of the actor's connection; a connection that was reopened is another session."""
         key = (actor, operation.alias, operation.pid)
         if key not in self._sessions:
             earlier = sum(known[0] == actor for known in self._sessions)
             session = _Session(self._actors[actor] + (f" {earlier + 1}" if earlier else ""))
             if self._deadlocks:
-                session.setup.append(f"SET deadlock_timeout = '{_NEVER_LOSES}'")
+                session.setup.append(f"SET deadlock_timeout = '{_NOT_A_VICTIM}'")
             if operation.isolation != "read committed":
                 session.setup.append(f"SET default_transaction_isolation = '{operation.isolation}'")
             self._sessions[key] = session
@@ -92,32 +93,32 @@ class Permutation:
         session.steps.append((name, sql))
         self._order.append(name)
 
-    def _mark_waits(self, steps: list[Any]) -> None:
-        """Say of each step that waits after which other one it may be reported as complete."""
-        by_move = {begun.number: name for begun, name in zip(steps, self.names, strict=True)}
+    def _mark_waits(self, steps: list[StepRecord]) -> None:
+        """Mark each step that waits with the step after which it may be reported as complete."""
+        by_move = {step.number: name for step, name in zip(steps, self.names, strict=True)}
         marks: dict[str, str] = {}
-        for begun, name in zip(steps, self.names, strict=True):
-            if begun.ended is not None and begun.ended != begun.number:
-                marks[name] = by_move[begun.ended]
-            elif begun.waited_for or _loses(begun.operation):
+        for step, name in zip(steps, self.names, strict=True):
+            if step.ended is not None and step.ended != step.number:
+                marks[name] = by_move[step.ended]
+            elif step.waited_for or _is_victim(step.operation):
                 marks[name] = "*"
         self._order = [f"{name}({marks[name]})" if name in marks else name for name in self._order]
 
     def parts(self, shown: dict[str, str]) -> Iterator[str]:
-        """Yield the sessions, the one that shows the end, and the permutation."""
+        """Yield the sessions, the one that shows the final state, and the permutation."""
         for session in [*self._sessions.values(), _Session("end", steps=list(shown.items()))]:
-            lines = [f"session {quoted(session.name)}", block("setup", "; ".join(session.setup), line=True)]
+            lines = [f"session {quote_name(session.name)}", block("setup", "; ".join(session.setup), line=True)]
             lines += [block(f"step {name}", sql, line=True) for name, sql in session.steps]
             if session.steps:
                 yield "\n".join(lines)
         yield "permutation\n    " + "\n    ".join([*self._order, *shown])
 
 
-def _loses(operation: Operation) -> bool:
+def _is_victim(operation: Operation) -> bool:
     return operation.error is not None and sqlstate_of(operation.error) == "40P01"
 
 
 def block(head: str, sql: str, *, line: bool = False) -> str:
-    """Return a block of a spec, in one line where it is short."""
-    text = braceless(sql)
+    """Return a block of a spec; ``line``: in one line."""
+    text = escape_braces(sql)
     return f"{head} {{ {text}; }}" if line else f"{head}\n{{\n{text};\n}}"

@@ -1,4 +1,4 @@
-"""Whether a trigger's function can only change or refuse the row at hand, by its source in PL/pgSQL."""
+"""Reads PL/pgSQL sources of trigger functions: whether they do more than change or refuse the row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SQL = re.compile(
     r"unlisten|update|vacuum|values|with)\b",
     re.IGNORECASE,
 )
-"""Words of SQL commands and queries: PL/pgSQL evaluates ``count(*) FROM t`` as an expression, too."""
+"""Words of SQL commands and queries; FROM, because PL/pgSQL takes ``count(*) FROM t`` as an expression, too."""
 _CALL = re.compile(r'(?:"([^"]+)"|([a-z_][\w$]*))\s*\(', re.IGNORECASE)
 _ASSIGNED = re.compile(r'\bNEW\s*\.\s*(?:"([^"]+)"|(\w+))\s*(?:\[[^\]]*\]\s*)?:?=', re.IGNORECASE)
 _WHOLE_ROW = re.compile(r"\bNEW\s*:?=|\bRETURN\s+(?!(?:NEW|OLD|NULL)\s*;)\S", re.IGNORECASE)
@@ -29,16 +29,16 @@ _WHOLE_ROW = re.compile(r"\bNEW\s*:?=|\bRETURN\s+(?!(?:NEW|OLD|NULL)\s*;)\S", re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What a trigger function's source says."""
+    """What a trigger function does."""
 
     does: str = ""
-    """What it does beyond the row at hand, such as ``calls audit()``; empty where it does nothing."""
+    """What it does beyond the row, such as ``calls audit()``; empty if nothing."""
     assigned: frozenset[str] = frozenset()
     """Columns of the row that it may set."""
 
 
 def read_body(source: str, *, harmful: Collection[str]) -> Body:
-    """Return what a body does; ``harmful`` are the names of functions that may do anything."""
+    """Return what the source does; ``harmful`` are the names of functions that may do anything."""
     text = _code(source)
     if "\\" in source or re.search(r"\$\w*\$", source):
         return Body(does="holds strings that are not understood")
@@ -52,7 +52,7 @@ def read_body(source: str, *, harmful: Collection[str]) -> Body:
 
 
 def called_names(source: str) -> set[str]:
-    """Return what stands before parentheses: functions, and words of the language."""
+    """Return all words before parentheses: functions, and keywords."""
     return {quoted or bare.lower() for quoted, bare in _CALL.findall(_code(source))}
 
 
@@ -61,6 +61,6 @@ def _code(source: str) -> str:
 
 
 def _without_text(found: re.Match[str]) -> str:
-    """Return names as they are, and strings and comments without what they say."""
+    """Empty strings and comments, and keep quoted names."""
     token = found[0]
     return token if token.startswith('"') else "''" if token.startswith("'") else " "

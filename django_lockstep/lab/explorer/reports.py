@@ -17,41 +17,42 @@ from django_lockstep.lab.explorer.drawing.svg import STYLE
 from django_lockstep.lab.explorer.errors import ExplorerError
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import replay
-from django_lockstep.lab.explorer.measure import counted, cut
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run
-from django_lockstep.lab.explorer.timelines import fitting, timeline
+from django_lockstep.lab.explorer.text_width import truncate
+from django_lockstep.lab.explorer.timelines import fitting_width, timeline
 from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.wording import counted
 
-__all__ = ["FORMATS", "Chapter", "as_html", "as_json", "as_text", "chosen_runs", "run_data", "summary"]
+__all__ = ["FORMATS", "RaceReport", "as_html", "as_json", "as_text", "run_data", "runs_to_draw", "summary_lines"]
 
 _ROOM = Path(__file__).parents[1]
 _MOST_RUNS = 4
 _MOST_WAYS = 8
-"""Wrong outcomes that a text lists."""
+"""Wrong outcomes that a text lists at most."""
 _COLUMNS = 160
-"""Of what it says of one of them."""
+"""Width of the line on one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chapter:
-    """What is told of one race: an exploration, a single run, or both."""
+class RaceReport:
+    """The report on one race: an exploration, single runs, or both."""
 
     name: str
     """The race's name."""
     text: str = ""
-    """What is raced."""
+    """What is raced, in a sentence."""
     exploration: Exploration | None = None
-    """What exploring it found; None where one schedule was replayed."""
+    """What exploring it found; None if one schedule was replayed."""
     runs: tuple[Run, ...] = ()
     """Runs to draw."""
     as_expected: bool = True
-    """Whether it came out as it says."""
+    """Whether the race ended as it is meant to."""
 
     def drawings(self) -> Iterator[dict[str, Any]]:
-        """Yield what a page shows of each run."""
+        """Yield what templates show of each run."""
         for number, run in enumerate(self.runs, start=1):
             picture = svg(run, ident=f"{_slug(self.name)}-{number}", styled=False)
-            # The drawing has everything escaped that came from outside.
+            # svg() has escaped everything that came from outside.
             yield {"run": run, "svg": mark_safe(picture), "text": timeline(run), "why": explain(run)}  # noqa: S308
 
 
@@ -59,12 +60,12 @@ def _slug(name: str) -> str:
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
 
 
-def chosen_runs(
+def runs_to_draw(
     scenario: Scenario, exploration: Exploration, *, most: int = _MOST_RUNS, **options: Any
 ) -> Iterator[Run]:
-    """Yield the failure and, replayed, one run for each other outcome, at most so many in all.
+    """Yield the failure and, replayed, one run for each other outcome; at most ``most`` runs.
 
-    ``options`` are those of `replay`. An outcome that cannot be reached again is left out.
+    ``options`` are those of `replay`. An outcome that cannot be reproduced is left out.
     """
     if exploration.failure is not None:
         yield exploration.failure
@@ -83,11 +84,11 @@ def run_data(run: Run) -> dict[str, Any]:
     return {**run.to_dict(), "explanation": explain(run)}
 
 
-def as_json(chapters: Sequence[Chapter]) -> str:
-    """Return explorations by name; a single replayed run as it is."""
-    if len(chapters) == 1 and chapters[0].exploration is None:
-        return json.dumps(run_data(chapters[0].runs[0]), indent=2)
-    return json.dumps({chapter.name: _data(chapter.exploration) for chapter in chapters}, indent=2)
+def as_json(reports: Sequence[RaceReport]) -> str:
+    """Return explorations by name; a single replayed run alone."""
+    if len(reports) == 1 and reports[0].exploration is None:
+        return json.dumps(run_data(reports[0].runs[0]), indent=2)
+    return json.dumps({report.name: _data(report.exploration) for report in reports}, indent=2)
 
 
 def _data(found: Exploration | None) -> dict[str, Any] | None:
@@ -96,8 +97,8 @@ def _data(found: Exploration | None) -> dict[str, Any] | None:
     return {**found.to_dict(), "failure": run_data(found.failure) if found.failure else None}
 
 
-def summary(found: Exploration) -> list[str]:
-    """Return what came of exploring in a line, and, where it is broken, a line for each way to end wrong."""
+def summary_lines(found: Exploration) -> list[str]:
+    """Return the result in one line and, if the race is broken, one line for each wrong outcome."""
     wrong = [outcome for outcome in found.outcomes if not outcome.holds]
     if found.verdict != "broken":
         return [found.reason, *_compared(found)]
@@ -118,34 +119,34 @@ def _compared(found: Exploration) -> list[str]:
 def _way(outcome: Outcome) -> str:
     raised = [f"{name} raised {error}" for name, error in outcome.errors.items()]
     said = "; ".join([outcome.reason, *raised, f"end: {outcome.end}"])
-    return f"  {outcome.count} x {cut(f'Schedule {outcome.schedule}: {said}', _COLUMNS)}"
+    return f"  {outcome.count} x {truncate(f'Schedule {outcome.schedule}: {said}', _COLUMNS)}"
 
 
-def as_text(chapters: Iterable[Chapter], *, columns: int = 0) -> str:
-    """Return verdicts, and the timelines of what is wrong, for a terminal of so many columns."""
-    return "\n".join(line for chapter in chapters for line in _lines(chapter, columns))
+def as_text(reports: Iterable[RaceReport], *, columns: int = 0) -> str:
+    """Return verdicts, and timelines of wrong runs, for a terminal of so many columns."""
+    return "\n".join(line for report in reports for line in _lines(report, columns))
 
 
-def _lines(chapter: Chapter, columns: int) -> Iterator[str]:
-    found = chapter.exploration
+def _lines(report: RaceReport, columns: int) -> Iterator[str]:
+    found = report.exploration
     if found is None:
-        yield from (timeline(run, width=fitting(columns, run)) for run in chapter.runs)
+        yield from (timeline(run, width=fitting_width(columns, run)) for run in report.runs)
         return
     counts = f"{counted(found.schedules, 'schedule')}, {found.seconds:.2f} s, {found.deadlocks} with deadlocks"
-    yield f"{chapter.name}: {found.verdict} ({counts})"
-    yield from _compared(found) if found.verdict == "holds" else summary(found)
+    yield f"{report.name}: {found.verdict} ({counts})"
+    yield from _compared(found) if found.verdict == "holds" else summary_lines(found)
     if found.failure is not None:
-        yield timeline(found.failure, width=fitting(columns, found.failure))
+        yield timeline(found.failure, width=fitting_width(columns, found.failure))
     yield from (f"depends on everything: {sentence}" for sentence in found.opaque)
 
 
-def as_html(chapters: Sequence[Chapter]) -> str:
-    """Return one page that needs nothing from outside: verdicts, counts, outcomes, drawings, and the same as text."""
+def as_html(reports: Sequence[RaceReport]) -> str:
+    """Return one self-contained page: verdicts, counts, outcomes, and timelines as drawings and as text."""
     styles = [STYLE, STYLE.with_name("lab.css")]
     context = {
-        "chapters": chapters,
-        "unexpected": [chapter.name for chapter in chapters if not chapter.as_expected],
-        # Our own files, without anything from outside.
+        "reports": reports,
+        "unexpected": [report.name for report in reports if not report.as_expected],
+        # Only files of this package.
         "style": mark_safe("\n".join(path.read_text(encoding="utf-8") for path in styles)),  # noqa: S308
     }
     return _engine().get_template("lockstep_lab/report.html").render(Context(context))
@@ -153,9 +154,9 @@ def as_html(chapters: Sequence[Chapter]) -> str:
 
 @functools.cache
 def _engine() -> Engine:
-    # Our own, so that reports need no template settings of the project.
+    # Not the project's engine, so that reports need no template settings.
     return Engine(dirs=[str(_ROOM / "templates")])
 
 
-FORMATS: Mapping[str, Callable[[Sequence[Chapter]], str]] = {"text": as_text, "json": as_json, "html": as_html}
-"""What one text can hold of any number of races."""
+FORMATS: Mapping[str, Callable[[Sequence[RaceReport]], str]] = {"text": as_text, "json": as_json, "html": as_html}
+"""The formats that hold any number of races in one text."""

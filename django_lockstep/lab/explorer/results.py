@@ -1,4 +1,4 @@
-"""What an exploration found: plain frozen data that text, JSON and SVG only render."""
+"""Results of explorations: plain frozen data, which text, JSON and SVG only render."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from django_lockstep.lab.explorer.ends import State, as_text
+from django_lockstep.lab.explorer.final_state import FinalState, describe_state
 
 __all__ = ["SCHEMA_VERSION", "Deadlock", "Exploration", "Outcome", "Raised", "Run", "Step", "Verdict"]
 
-SCHEMA_VERSION = 2
-"""Of `to_json`; rises when a reader of the old form would misread the new one."""
+SCHEMA_VERSION = 3
+"""Of `to_json`; incremented when a reader of the old form would misread the new one."""
 
 Verdict = Literal["holds", "broken", "vacuous", "incomplete", "nondeterministic", "stuck"]
 
@@ -22,7 +22,7 @@ class Step:
     """One statement of one actor, from its start to its end."""
 
     actor: str
-    """Name of the actor."""
+    """The actor's name."""
     begun: int
     """Number of the move, from 0, that sent it."""
     ended: int
@@ -30,19 +30,19 @@ class Step:
     sql: str
     """The statement with placeholders."""
     params: str
-    """Its parameters, in short."""
+    """Its parameters, as text."""
     arguments: tuple[str, ...] = ()
     """Its parameters one by one, as text; none where it was sent for several sets of them."""
     transaction: int | None = None
-    """Which of the actor's transactions it belongs to, from 0; None where it was one by itself."""
+    """Number of the actor's transaction, from 0; None for a statement outside of a transaction."""
     waited_for: tuple[str, ...] = ()
-    """Actors that held what it waited for."""
+    """Actors that it waited for."""
     waited_on: str = ""
-    """The lock it waited on: a row of a table where that is known."""
+    """The lock that it waited for: a row of a table where that is known."""
     woken_by: str | None = None
     """The actor whose move ended the wait."""
     sqlstate: str | None = None
-    """SQLSTATE of the error it ended with, or the error's class where it has none."""
+    """SQLSTATE of the error that it ended with, or the error's class."""
     rows: int | None = None
     """Rows returned or changed."""
     values: tuple[Mapping[str, str | None], ...] = ()
@@ -55,12 +55,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """What an actor raised, for people."""
+    """An error that an actor raised, with its message and line of code."""
 
     type: str
     """The error's class."""
     message: str
-    """What it says."""
+    """Its message."""
     source: str
     """The innermost line of the user's code that it went through."""
 
@@ -74,35 +74,35 @@ class Deadlock:
     """A cycle of waiting actors that the server broke."""
 
     actors: tuple[str, ...]
-    """Who waited in a circle."""
+    """The actors in the cycle."""
     victim: str
-    """Whose transaction the server ended."""
+    """The actor whose transaction the server ended."""
     detail: str
-    """The cycle in the server's words, with actors for process numbers."""
+    """The server's description of the cycle, with actors' names instead of process numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One schedule from its beginning to its end."""
+    """One run of a scenario under one schedule."""
 
     schedule: str
-    """Who moved at each step, as letters."""
+    """The actor that moved at each step, as letters."""
     preemptions: int
     """How often an actor that could have gone on was interrupted."""
     steps: tuple[Step, ...]
-    """Every statement, in the order of their beginnings."""
+    """Every statement, in the order in which they were sent."""
     errors: Mapping[str, str]
     """What actors raised, by name: SQLSTATE, or the class of errors that have none."""
     results: Mapping[str, str]
     """What actors returned, by name, where it is a plain value."""
-    state: State
-    """The end: what ``observe`` returned, as text, or the rows of each table that is changed."""
+    state: FinalState
+    """The final state: what ``observe`` returned, as text, or the rows of each changed table."""
     holds: bool
-    """Whether the end is right."""
+    """Whether the run ended right."""
     reason: str = ""
-    """Why it is not."""
+    """Why it did not."""
     deadlocks: tuple[Deadlock, ...] = ()
-    """Deadlocks on the way."""
+    """Deadlocks in the run."""
     unsteerable: int = 0
     """Moves that woke several actors whose order only the server knows."""
     raised: Mapping[str, Raised] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Run:
     @property
     def end(self) -> str:
         """The state in a line."""
-        return as_text(self.state)
+        return describe_state(self.state)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""
@@ -124,18 +124,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One way to end, however many schedules lead there."""
+    """One way in which runs ended, whatever number of schedules led to it."""
 
     errors: Mapping[str, str]
     """What actors raised, by name."""
     results: Mapping[str, str]
     """What actors returned, by name."""
-    state: State
+    state: FinalState
     """What ``observe`` returned, or the rows of the tables changed."""
     holds: bool
     """Whether it is right."""
     count: int
-    """Schedules run that ended so."""
+    """How many schedules ended so."""
     schedule: str
     """The simplest of them."""
     reason: str = ""
@@ -144,35 +144,35 @@ class Outcome:
     @property
     def end(self) -> str:
         """The state in a line."""
-        return as_text(self.state)
+        return describe_state(self.state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """What came of exploring a scenario."""
+    """The result of exploring a scenario."""
 
     verdict: Verdict
     """``holds`` only if every interleaving, up to the order of independent steps, was run and ended right.
 
-    Where ``rests`` is not 0: every fair one, in which nobody asks for a lock or polls again and again while nobody else
-    moves.
+    If ``yields`` is not 0: every fair one, in which no actor asks for a lock or polls again and again while no other
+    one moves.
     """
     reason: str
     """The verdict in a sentence."""
     actors: tuple[str, ...]
-    """Names of the actors; letters of schedules count them."""
+    """Names of the actors, in the order of their letters in schedules."""
     schedules: int
     """Schedules run to their end."""
     redundant: int
-    """Schedules given up midway, because equivalent ones had been run."""
+    """Schedules abandoned midway, because equivalent ones had been run."""
     unsteerable: int
     """Moves whose order of woken actors was left to the server although it may matter."""
-    rests: int
-    """How often an actor that was refused the same lock twice, polls or sleeps had to let another one go first."""
+    yields: int
+    """How often an actor that was refused the same lock twice, polls or sleeps had to yield to another one."""
     left: int
     """Branches known and not taken; each may lead to more."""
     outcomes: tuple[Outcome, ...]
-    """Every distinct end, the wrong ones first, then by how many schedules lead there."""
+    """Every distinct outcome, the wrong ones first, then by number of schedules."""
     deadlocks: int
     """Runs with at least one deadlock."""
     errors: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""Schedules as short strings: ``AABBAB`` lets the first actor make two steps, then the second one two, and so on."""
+"""Schedules as short strings: in ``AABBAB`` the first actor makes two steps, then the second one two, and so on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def write_schedule(moves: Sequence[int]) -> str:
 
 
 def parse_schedule(schedule: str, *, actors: int) -> tuple[int, ...]:
-    """Return who moves at each step. Raises `ScheduleError` for a letter that stands for no actor."""
+    """Return the actor of each step, by index. Raises `ScheduleError` for a letter that is not an actor's."""
     letters = ascii_uppercase[:actors]
     for position, letter in enumerate(schedule, start=1):
         if letter not in letters:
@@ -25,7 +25,7 @@ def parse_schedule(schedule: str, *, actors: int) -> tuple[int, ...]:
 
 
 class Follow:
-    """Chooses the moves of one schedule; after its end, and without one, each actor goes on as long as it can."""
+    """Chooses the moves of one schedule; after its end each actor goes on as long as it can."""
 
     def __init__(self, moves: Sequence[int]) -> None:
         self._moves = moves
@@ -33,13 +33,13 @@ class Follow:
         self._previous: int | None = None
 
     def choose(self, enabled: Collection[int]) -> int | None:
-        """Return who moves. Raises `ScheduleError` where the schedule names somebody who waits or is done."""
+        """Return the actor that moves. Raises `ScheduleError` if it waits or is done."""
         if self._step < len(self._moves):
             chosen = self._moves[self._step]
             if chosen not in enabled:
-                able = write_schedule(sorted(enabled))
+                possible = write_schedule(sorted(enabled))
                 raise ScheduleError(
-                    f"Step {self._step + 1} is {ascii_uppercase[chosen]}'s, who waits or is done; {able} could move"
+                    f"Step {self._step + 1} is {ascii_uppercase[chosen]}, which waits or is done; {possible} could move"
                 )
         else:
             chosen = self._previous if self._previous in enabled else min(enabled)  # type: ignore[assignment]

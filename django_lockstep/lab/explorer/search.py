@@ -2,8 +2,8 @@
 
 Depth first by replay. Dynamic partial-order reduction (C. Flanagan, P. Godefroid, "Dynamic partial-order reduction for
 model checking software", POPL 2005) with source sets and sleep sets (P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas,
-"Optimal dynamic partial order reduction", POPL 2014). Two things are particular to a database: a step that waits is a
-move of its own, and the move that wakes a waiter contains the rest of the waiter's step.
+"Optimal dynamic partial order reduction", POPL 2014). Two things are specific to databases: a step that begins to
+wait is a move, and the move that wakes a waiter contains the rest of the waiter's step.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["Move", "Search"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What happened when one actor was let go for one step."""
+    """One step of one actor, until all actors stand, wait or are done."""
 
     actor: int
     footprint: Footprint
-    """What the step touched, with what the woken steps touched."""
+    """What the step and the woken steps touched."""
     woken: frozenset[int] = frozenset()
     """Actors whose waiting steps ended with it."""
     waits_for: frozenset[int] = frozenset()
@@ -33,7 +33,7 @@ class Move:
 
     @property
     def participants(self) -> frozenset[int]:
-        """Everyone who got on with it."""
+        """All actors that made progress in it."""
         return self.woken | {self.actor}
 
 
@@ -44,7 +44,7 @@ class _Node:
     enabled: tuple[int, ...]
     previous: int | None
     preempted: int
-    """Preemptions on the way to here."""
+    """Preemptions before this state."""
     sleep: dict[int, Move]
     """Moves whose every continuation was explored from an equivalent state."""
     chosen: int
@@ -53,18 +53,19 @@ class _Node:
     done: dict[int, Move] = field(default_factory=dict)
 
     def cost(self, actor: int) -> int:
-        """Preemptions after letting this actor go."""
+        """Return the number of preemptions if this actor moves next."""
         switched = self.previous is not None and actor != self.previous and self.previous in self.enabled
         return self.preempted + switched
 
 
 class Search:
-    """Which actor moves next, in this run and in the runs to come.
+    """Decides which actor moves next, in this run and in later ones.
 
-    Call `begin` before each run, `choose` and `record` for each move, `finish` after the run, until `begin` says no.
-    ``reduce`` leaves out schedules that only swap independent steps. ``preemptions`` bounds how often an actor that
-    could go on is interrupted; partial-order reduction is not complete under such a bound (K. Coons, M. Musuvathi, K.
-    McKinley, "Bounded partial-order reduction", OOPSLA 2013), so that the search then takes every schedule within it.
+    Call `begin` before each run, `choose` and `record` for each move, `finish` after the run, until `begin` returns
+    False. ``reduce`` leaves out schedules that only swap independent steps. ``preemptions`` bounds how often an actor
+    that could go on is interrupted; partial-order reduction is not complete under such a bound (K. Coons, M. Musuvathi,
+    K. McKinley, "Bounded partial-order reduction", OOPSLA 2013), so that the search then takes every schedule within
+    it.
     """
 
     def __init__(self, *, reduce: bool = True, preemptions: int | None = None) -> None:
@@ -83,7 +84,7 @@ class Search:
         return not self._exhausted
 
     def start_over(self) -> None:
-        """Forget everything: what the moves so far were said to touch was not all of it."""
+        """Forget everything, because earlier moves touched more than their footprints say."""
         self._path.clear()
         self.cut = 0
 
@@ -94,25 +95,28 @@ class Search:
         return self.cut + (0 if self._exhausted else open_branches + 1)
 
     def choose(self, enabled: Collection[int]) -> int | None:
-        """Return who moves in this state, or None where every continuation is known already.
+        """Return the actor that moves in this state, or None if every continuation has been explored.
 
-        Raises `Nondeterminism` where a state that was met before has other actors ready.
+        Raises `Nondeterminism` if other actors are ready in a state that was reached before.
         """
         ready = tuple(sorted(enabled))
         if self._depth < len(self._path):
             node = self._path[self._depth]
             if node.enabled != ready:
-                raise Nondeterminism(f"step {self._depth + 1}: actors {node.enabled} could move, now {ready}")
+                raise Nondeterminism(
+                    f"At step {self._depth + 1} actors {node.enabled} could move before, and now {ready}"
+                )
             return node.chosen
         return self._extend(ready)
 
     def record(self, move: Move) -> None:
-        """Tell what the chosen actor's step did."""
+        """Record what the chosen actor's step did."""
         self._path[self._depth].move = move
         self._depth += 1
 
     def finish(self) -> None:
-        """Derive from the run which branches are worth taking, and choose the next."""
+        """Derive from the run which branches have to be taken, and choose the next."""
+        # Under a bound on preemptions every branch within it is taken, and no race has to be looked for.
         if self._reduce:
             _Races(self._path).add_backtracks(self._fresh)
         while self._path:
@@ -123,6 +127,7 @@ class Search:
             self._count_cut(node)
             if candidates:
                 node.chosen, node.move = self._preferred(node, candidates), None
+                # Races of the moves before were looked for after earlier runs.
                 self._fresh = len(self._path) - 1
                 return
             self._path.pop()
@@ -135,6 +140,7 @@ class Search:
         awake = [actor for actor in ready if actor not in sleep]
         if not awake:
             return None
+        # Without preemption as long as possible, so that wrong schedules are found in a simple form first.
         chosen = previous if previous is not None and previous in awake else awake[0]
         node = _Node(
             enabled=ready,
@@ -163,6 +169,7 @@ class Search:
 
     @staticmethod
     def _preferred(node: _Node, candidates: list[int]) -> int:
+        # Fewest preemptions first: explanations of simple schedules are short.
         return min(candidates, key=lambda actor: (node.cost(actor), actor))
 
 
@@ -174,7 +181,7 @@ def _asleep_after(node: _Node) -> dict[int, Move]:
     return {
         actor: known
         for actor, known in {**node.sleep, **node.done}.items()
-        # Who is waited for may now close a cycle, which it could not before.
+        # An actor that is now waited for may close a cycle, which it could not before.
         if actor not in move.participants and actor not in move.waits_for and not _related(known, move)
     }
 
@@ -201,7 +208,7 @@ class _Races:
             self._order(index)
 
     def _order(self, index: int) -> None:
-        """Find what happens before the move, and what of it does so immediately."""
+        """Find which moves happen before this one, and which of them immediately."""
         before: set[int] = set()
         immediate = []
         for earlier in range(index - 1, -1, -1):
@@ -213,7 +220,7 @@ class _Races:
         self._races.append(immediate)
 
     def add_backtracks(self, fresh: int) -> None:
-        """Make sure that each race of a move from ``fresh`` on is also run in its other order."""
+        """Add branches so that each race of a move from ``fresh`` on is also run in its other order."""
         for later in range(fresh, len(self._moves)):
             for earlier in self._races[later]:
                 if self._reversible(earlier, later):
@@ -226,6 +233,7 @@ class _Races:
     def _add_backtrack(self, earlier: int, later: int) -> None:
         node = self._nodes[earlier]
         initials = self._initials(earlier, later)
+        # One of the initials suffices (source sets); a sleeping one has been explored already.
         if initials & (node.backtrack | node.sleep.keys()):
             return
         possible = sorted(initials & set(node.enabled))
@@ -235,10 +243,11 @@ class _Races:
         elif possible:
             node.backtrack.add(possible[0])
         else:
+            # None of the initials can move here, so all actors are tried.
             node.backtrack |= set(node.enabled)
 
     def _initials(self, earlier: int, later: int) -> set[int]:
-        """Return who may come first in the run without the earlier move: Abdulla et al. 2014, definition 4.2."""
+        """Return the actors that may come first without the earlier move: Abdulla et al. 2014, definition 4.2."""
         rest = [i for i in range(earlier + 1, later) if earlier not in self._before[i]] + [later]
         first: dict[int, int] = {}
         for index in rest:

@@ -1,4 +1,4 @@
-"""The explorer's own connection to the server: who is blocked, what the tables held, and putting it back."""
+"""The explorer's own session on a database: which actors are blocked, copies of tables, and putting them back."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from psycopg import Error as DriverError
 from psycopg import OperationalError
 from psycopg.pq import ExecStatus
 
-from django_lockstep.lab.explorer.copies import Column, TableCopy, literal, quoted
+from django_lockstep.lab.explorer.control_session import BLOCKED, catalog_of, control_session
+from django_lockstep.lab.explorer.copies import Column, TableCopy, quote_literal, quote_name
 from django_lockstep.lab.explorer.databases import claim, release
-from django_lockstep.lab.explorer.ends import Row
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
-from django_lockstep.lab.explorer.outside import BLOCKED, catalog_of, outside_session
+from django_lockstep.lab.explorer.final_state import Row
+from django_lockstep.lab.explorer.session_tracker import SessionTracker
 from django_lockstep.lab.explorer.storage import Storage
-from django_lockstep.lab.explorer.strangers import Sessions
 
 __all__ = ["Server"]
 
 MOST_ROWS = 20_000
 """A table with more rows is not copied and put back for every schedule."""
-_PATIENCE = "5s"
-"""How long a session that is no actor may keep tables from being put back."""
+_TIMEOUT = "5s"
+"""How long a session that is not an actor's may keep tables from being put back."""
 
 _WAITED_FOR = """
 SELECT w.pid, w.locktype, w.mode, coalesce(t.relation, w.relation)::regclass::text, t.page, t.tuple
@@ -47,30 +47,34 @@ is stored as given, and whether it is a time or a UUID."""
 
 
 class Server:
-    """One database, seen from outside of the race."""
+    """One database, as the explorer sees it beside the actors."""
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
-        self._session = outside_session(alias)
+        self._session = control_session(alias)
         self._driver = self._session.driver
         self._saved: dict[str, TableCopy] = {}
         self._sequences: set[str] = set()
-        """Those that are put back; one may number several tables."""
+        """Sequences that are put back; one may number several tables."""
         self._empty_sql = ""
         self._fill_sql = ""
         try:
+            # Before anything is read: another explorer would put tables back in the meantime.
             claim(self._cursor())
+            # Rows of transactions from this one on may belong to the exploration.
             self._since: int = self._query(_NEXT_TRANSACTION)[0][0]
             self.catalog = catalog_of(self._session)
         except BaseException:
             self._session.close()
             raise
+        # As a replica the session fires no triggers and checks no foreign keys, so that the order of tables does not
+        # matter.
         self._replica = "SET LOCAL session_replication_role = replica; " if self._session.skips_triggers else ""
-        self.sessions = Sessions(self._cursor(), pooled=self._session.pooled)
+        self.sessions = SessionTracker(self._cursor(), pooled=self._session.pooled)
         self._storage = Storage(self._session)
 
     def _cursor(self) -> Any:
-        # The driver's own cursor: twice as fast as Django's, which nobody needs here.
+        # The driver's own cursor: twice as fast as Django's, whose features are not needed here.
         return self._driver.cursor()
 
     def _query(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
@@ -78,42 +82,43 @@ class Server:
         return rows
 
     def close(self) -> None:
-        """Drop the temporary copies, and leave the sessions to the next exploration; close them where that fails."""
+        """Drop the temporary copies, and keep the sessions for the next exploration; close them if that fails."""
         try:
             self._storage.close()
             if self._saved:
+                # One statement for all copies; the session has no other temporary tables.
                 self._driver.execute("DISCARD TEMP")
             release(self._cursor())
         except OperationalError:  # the server may be gone, and the session with its lock
             self._session.close()
         else:
-            self._session.leave()
+            self._session.release()
 
     def blocked(self, pids: Collection[int]) -> dict[int, list[int]]:
-        """Return who of these server processes waits, and for which others."""
+        """Return which of these server processes wait, and for which others."""
         listed = "{" + ",".join(map(str, pids)) + "}"
-        # Asked at nearly every wait: without a cursor, which takes longer than the server does.
+        # Called at nearly every wait, so without a cursor, which takes longer than the server.
         result = self._driver.pgconn.exec_prepared(BLOCKED, [listed.encode()])
         if result.status != ExecStatus.TUPLES_OK:
-            raise ExplorerError(f"The server did not say who waits: {result.error_message.decode()}")
+            raise ExplorerError(f"The server did not say which sessions wait: {result.error_message.decode()}")
         rows = ((result.get_value(row, 0), result.get_value(row, 1)) for row in range(result.ntuples))
         return {int(pid or 0): _numbers(blockers) for pid, blockers in rows if _numbers(blockers)}
 
     def cancel(self, pid: int) -> None:
-        """Cancel what the server process is doing."""
+        """Cancel the server process's statement."""
         self._query("SELECT pg_cancel_backend(%s)", pid)
 
     def terminate(self, pid: int) -> None:
         """End the server process."""
         self._query("SELECT pg_terminate_backend(%s)", pid)
 
-    def session(self, pid: int) -> str:
-        """Describe a session that is no actor."""
+    def describe_session(self, pid: int) -> str:
+        """Describe a session that is not an actor's."""
         rows = self._query("SELECT application_name, state, left(query, 80) FROM pg_stat_activity WHERE pid = %s", pid)
         return f"session {pid} ({', '.join(str(value) for value in rows[0])})" if rows else f"session {pid}"
 
-    def waited_for(self, pid: int) -> str:
-        """Say in short on which lock, and on which row of which table, the process waits."""
+    def describe_lock(self, pid: int) -> str:
+        """Return in a few words for which lock, and for which row of which table, the process waits."""
         for _, locktype, mode, relation, page, item in self._query(_WAITED_FOR, pid):
             if relation is None:
                 return f"{locktype} {mode}"
@@ -125,7 +130,7 @@ class Server:
         if table is None or table.pk is None:
             return ""
         rows = self._query(
-            f"SELECT {quoted(table.pk)} FROM {relation} WHERE ctid = %s::tid",
+            f"SELECT {quote_name(table.pk)} FROM {relation} WHERE ctid = %s::tid",
             f"({page},{item})",
         )
         return f" {table.pk}={rows[0][0]}" if rows else ""
@@ -138,19 +143,21 @@ class Server:
             self._save(name)
 
     def save_all(self) -> None:
-        """Copy everything: a statement that is about to be sent may write anything."""
-        self.save(self.catalog.ordinary())
+        """Copy all tables, because a statement may write anything."""
+        self.save(self.catalog.ordinary_tables())
         self._save_sequences(self.catalog.sequences)
 
     def _save_sequences(self, names: Iterable[str]) -> None:
         for sequence in sorted(set(names) - self._sequences):
             self._sequences.add(sequence)
+            # Sequences are not transactional: nextval() of a run stays, whatever its transaction did.
             ((last, called),) = self._query(f"SELECT last_value, is_called FROM {sequence}")
             self._fill_sql += f"SELECT setval('{sequence}', {last}, {str(called).lower()}); "
 
     def _save(self, name: str) -> None:
-        asked = _TABLE.format(table=quoted(name), name=literal(quoted(name)), most=MOST_ROWS)
+        asked = _TABLE.format(table=quote_name(name), name=quote_literal(quote_name(name)), most=MOST_ROWS)
         ((count, facts),) = self._cursor().execute(asked.encode()).fetchall()
+        # Refused here rather than slowly: each schedule would read the whole table.
         if count > MOST_ROWS:
             raise NotExplorable(f"Table {name} has more than {MOST_ROWS} rows, too many to put back for every schedule")
         known = self.catalog.get(name)
@@ -158,47 +165,50 @@ class Server:
         pk = known.pk if known is not None else None
         copy = TableCopy(name=name, columns=columns, rows=count, pk=pk, since=self._since)
         if count:
-            self._cursor().execute(copy.copying().encode())
-        self._empty_sql += copy.emptying()
-        self._fill_sql += copy.filling()
+            self._cursor().execute(copy.copy_sql().encode())
+        self._empty_sql += copy.delete_sql()
+        self._fill_sql += copy.restore_sql()
         if known is not None:
             self._save_sequences(known.sequences)
-        self._storage.add(quoted(name), count, rewritten=0 if copy.partial else count)
+        self._storage.add(quote_name(name), count, rewritten=0 if copy.partial else count)
         self._saved[name] = copy
 
     def reset(self) -> None:
         """Put every saved table back."""
         if not self._saved:
             return
-        # One round trip: it is asked how the run has left the tables, and they are put back.
-        asked = self._storage.asks()
+        # One round trip: the query on the tables' use runs before they are put back.
+        asked = self._storage.usage_query()
         found = self._send(self._empty_sql + self._fill_sql, before=asked)
-        if self._storage.is_worn(found.fetchall() if asked else ()):
+        if self._storage.needs_vacuum(found.fetchall() if asked else ()):
             self._send(self._empty_sql)
             self._storage.vacuum()
             self._send(self._fill_sql)
 
     def _send(self, sql: str, *, before: str = "") -> Any:
-        settings = f"{self._replica}SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '{_PATIENCE}'; "
+        # LOCAL, because the session is kept; a lock_timeout, because a session beside the actors may hold a lock on a
+        # table.
+        settings = f"{self._replica}SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '{_TIMEOUT}'; "
         try:
+            # Several statements in one round trip: without parameters psycopg sends them as one simple query.
             return self._cursor().execute(f"{before}BEGIN; {settings}{sql}COMMIT".encode())
         except DriverError as error:
             with suppress(OperationalError):  # the server may be gone
                 self._driver.rollback()
             tables = ", ".join(f"{copy.name} ({copy.rows} rows before the race)" for copy in self._saved.values())
             raise ExplorerError(
-                f"These tables could not be put back, so that rows of the race may be left in them: {tables}: {error}"
+                f"These tables could not be put back, and may still contain rows of the race: {tables}: {error}"
             ) from error
 
-    def content(self) -> dict[str, list[Row]]:
-        """Return the rows by which the tables differ from what they held, sorted; of those removed apart.
+    def changed_rows(self) -> dict[str, list[Row]]:
+        """Return the rows by which the tables differ from before, sorted; removed rows under a name with `REMOVED`.
 
-        Without generated keys, times and UUIDs, which differ between runs that come to the same. Numbers with a point
-        are text, exactly as they are.
+        Without generated keys, times and UUIDs, which differ between equivalent runs. Decimal numbers are text, so that
+        they stay exact.
         """
         if not self._saved:
             return {}
-        parts = [part for name in sorted(self._saved) for part in self._saved[name].differences()]
+        parts = [part for name in sorted(self._saved) for part in self._saved[name].difference_queries()]
         rows: dict[str, Any] = dict(self._cursor().execute(" UNION ALL ".join(parts).encode(), prepare=True).fetchall())
         # Django has the driver return jsonb as text.
         return {name: json.loads(rows[name], parse_float=str) for name in sorted(rows) if rows[name] != "[]"}

@@ -1,4 +1,4 @@
-"""What SET and ``set_config()`` change: nothing that others notice, the transaction's level, or what names mean."""
+"""Reads SET and ``set_config()``: whether they are harmless, set the isolation level, or change what names mean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["chosen_level", "is_harmless_set", "unsettles"]
+__all__ = ["changes_session", "is_harmless_set", "isolation_level_set"]
 
 _LEVEL = re.compile(
     r"\b(?:ISOLATION\s+LEVEL\s+|transaction_isolation\s*(?:=|TO\b)\s*)'?"
@@ -36,39 +36,39 @@ _HARMLESS = frozenset(
 )
 
 
-def chosen_level(sql: str) -> str | None:
-    """Return the isolation level that a statement chooses for its transaction, if it does."""
+def isolation_level_set(sql: str) -> str | None:
+    """Return the isolation level that the statement sets for its transaction; None if it does not."""
     found = _LEVEL.search(sql)
     return " ".join(found[1].lower().split()).replace("uncommitted", "committed") if found else None
 
 
-def unsettles(sql: str, params: Any) -> bool:
-    """Whether after it names, levels and transactions may be others than they seem; of statements not understood."""
-    return any(_part_unsettles(part.strip()) for part in sql.split(";")) or not _sets_only_harmless(sql, params)
+def changes_session(sql: str, params: Any) -> bool:
+    """Whether a statement that was not understood may change names, levels or transactions of the session."""
+    return any(_part_changes_session(part.strip()) for part in sql.split(";")) or not _sets_only_harmless(sql, params)
 
 
-def _part_unsettles(part: str) -> bool:
+def _part_changes_session(part: str) -> bool:
     word = part.partition(" ")[0].upper()
     if re.search(r"\btransaction_isolation\b|\bISOLATION LEVEL\b", part, re.IGNORECASE) and word != "SELECT":
-        return chosen_level(part) != "read committed" or "CHARACTERISTICS" in part.upper()
+        return isolation_level_set(part) != "read committed" or "CHARACTERISTICS" in part.upper()
     if word in {"SET", "RESET"}:
         return not (_OF_TRANSACTION.match(part) or is_harmless_set(part))
     return word in {"DISCARD", "CREATE", "ALTER", "DROP", "PREPARE", "COMMIT", "END", "ROLLBACK", "ABORT"}
 
 
 def is_harmless_set(sql: str) -> bool:
-    """Whether a SET changes only how the session waits, plans or shows; not its role, its schemas or its triggers."""
+    """Whether a SET changes only how the session waits, plans or prints; not its role, schemas or triggers."""
     found = _SET.match(sql)
     return found is not None and _is_harmless(found[1])
 
 
 def _is_harmless(name: str) -> bool:
-    # Names with a dot are the application's own; scans may be switched off and on.
+    # Names with a dot are the application's own; enable_* only changes plans.
     return "." in name or name.lower() in _HARMLESS or name.lower().startswith("enable_")
 
 
 def _sets_only_harmless(sql: str, params: Any) -> bool:
-    """Whether all that ``set_config()`` sets in a statement is harmless."""
+    """Whether every ``set_config()`` in the statement is harmless."""
     given: Sequence[Any] = params if isinstance(params, list | tuple) else ()
     for found in _CONFIGURED.finditer(sql):
         place = sql[: found.start()].count("%s")

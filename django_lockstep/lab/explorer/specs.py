@@ -1,4 +1,4 @@
-"""Runs as specs for isolationtester, the tool with which PostgreSQL tests its own isolation.
+"""Runs as specs for isolationtester, the tool that PostgreSQL tests its own isolation with.
 
 The format is described in ``src/test/isolation/README`` of PostgreSQL's sources; it is that of PostgreSQL 14 and later.
 """
@@ -14,15 +14,15 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.controller import Chooser
-from django_lockstep.lab.explorer.copies import quoted
+from django_lockstep.lab.explorer.copies import quote_name
 from django_lockstep.lab.explorer.dumps import Dump
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.permutations import SCHEMA, Permutation, block
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
-from django_lockstep.lab.explorer.sql import understood
-from django_lockstep.lab.explorer.stage import PATIENCE, Stage, stage
+from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
+from django_lockstep.lab.explorer.sql import parse_cached
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["SCHEMA", "Spec", "write_spec"]
@@ -37,9 +37,9 @@ class Spec:
     run: Run
     """What happened in the lab."""
     steps: tuple[str, ...]
-    """Names that the run's steps have in the spec, in the same order."""
+    """Names of the run's steps in the spec, in the same order."""
     ends: Mapping[str, str]
-    """Names of the steps that show the written tables at the end, with their SQL."""
+    """SQL of the steps that show the written tables at the end, by name."""
 
 
 def write_spec(
@@ -47,19 +47,19 @@ def write_spec(
     schedule: str | Chooser = "",
     *,
     victim: Literal["last", "first"] = "last",
-    patience: float = PATIENCE,
+    step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
 ) -> Spec:
     """Run one schedule, such as ``AABBAB``, and write it as a spec for PostgreSQL's isolationtester.
 
-    The spec is self-contained: it makes the tables that the run touched in a schema of its own, with their rows as
-    set-up left them, and drops that in the end. Steps carry the SQL that was sent, with literals. Needs a superuser
-    to run where a deadlock occurs, for ``deadlock_timeout``. ``schedule`` may also be somebody who chooses the moves;
-    the other options are those of `replay`.
+    The spec is self-contained: it creates the tables that the run touched in its own schema, with their rows as
+    ``set_up`` left them, and drops it at the end. Steps contain the SQL that was sent, with literals. A spec with a
+    deadlock must be run by a superuser, because it sets ``deadlock_timeout``. ``schedule`` may also be a `Chooser`; the
+    other options are those of `replay`.
 
-    Raises `NotWritable`, naming the step, for what has no statement of its own (server-side cursors, COPY), for other
-    databases, views and partitions, and for columns of types that are not built in; the rest as `replay` does.
+    Raises `NotWritable`, naming the step, for what is not sent as a statement (server-side cursors, COPY), for other
+    databases, views and partitions, and for columns of types that are not built in; otherwise as `replay` does.
     """
     if isinstance(schedule, str):
         schedule = Follow(parse_schedule(schedule, actors=len(scenario.actors)))
@@ -67,13 +67,13 @@ def write_spec(
     try:
         own.connect()
         recorder = _Recorder(scenario, own.connection, database=database, database_is_mine=database_is_mine)
-        return recorder.spec(schedule, victim=victim, patience=patience)
+        return recorder.spec(schedule, victim=victim, step_timeout=step_timeout)
     finally:
         own.close()
 
 
 class _Recorder:
-    """Runs a schedule twice: to learn which tables it touches, and to keep their rows right before it starts."""
+    """Runs a schedule twice: first to learn which tables it touches, then to keep their rows before it starts."""
 
     def __init__(self, scenario: Scenario, connection: Any, *, database: str, database_is_mine: bool) -> None:
         self._scenario = scenario
@@ -84,50 +84,49 @@ class _Recorder:
         self._tables: set[str] = set()
         self._words: set[str] = set()
 
-    def spec(self, chooser: Chooser, *, victim: Literal["last", "first"], patience: float) -> Spec:
-        """Return the spec of the schedule."""
+    def spec(self, chooser: Chooser, *, victim: Literal["last", "first"], step_timeout: float) -> Spec:
         copied = Scenario(
             set_up=self._set_up,
             actors=self._scenario.actors,
             invariant=self._scenario.invariant,
             observe=self._scenario.observe,
         )
-        with stage(
+        with exploration_session(
             copied,
             database=self._database,
-            patience=patience,
+            step_timeout=step_timeout,
             victim=victim,
             database_is_mine=self._database_is_mine,
-        ) as place:
-            return place.settled(lambda: self._recorded(place, chooser))
+        ) as session:
+            return session.run_until_stable(lambda: self._record(session, chooser))
 
-    def _recorded(self, place: Stage, chooser: Chooser) -> Spec:
-        place.warm_up()
-        _, trace = place.play(chooser)
-        self._tables.update(self._touched(place, [begun.operation for begun in trace.steps]))
-        self._words.update(word for begun in trace.steps for word in _words(begun.operation))
-        place.keep_values()
-        made, trace = place.play(Follow(trace.actors))
+    def _record(self, session: ExplorationSession, chooser: Chooser) -> Spec:
+        session.warm_up()
+        _, trace = session.play(chooser)
+        self._tables.update(self._touched_tables(session, [step.operation for step in trace.steps]))
+        self._words.update(word for step in trace.steps for word in _words(step.operation))
+        session.keep_values()
+        fixture, trace = session.play(Follow(trace.actors))
         setup = ";\n".join(self._dump.statements())
-        permutation = Permutation(trace, place.names, connection=self._connection)
-        shown = self._shown(place.server(self._database).catalog, [begun.operation for begun in trace.steps])
-        run = place.judged(place.end(made, trace), trace)
+        permutation = Permutation(trace, session.names, connection=self._connection)
+        shown = self._final_queries(session.server(self._database).catalog, [step.operation for step in trace.steps])
+        run = session.judge(session.result(fixture, trace), trace)
         head = [*_head(run), *([block("setup", setup)] if setup else []), _TEARDOWN]
         text = "\n\n".join([*head, *permutation.parts(shown)]) + "\n"
         return Spec(text=text, run=run, steps=tuple(permutation.names), ends=shown)
 
     def _set_up(self) -> Any:
-        made = self._scenario.set_up()
+        fixture = self._scenario.set_up()
         self._dump.take(self._tables, words=self._words)
-        return made
+        return fixture
 
-    def _touched(self, place: Stage, operations: Iterable[Operation]) -> set[str]:
-        """Return the tables of the statements, and what their constraints and triggers lead to."""
-        catalog = place.server(self._database).catalog
+    def _touched_tables(self, session: ExplorationSession, operations: Iterable[Operation]) -> set[str]:
+        """Return the tables of the statements, and those that their constraints and triggers lead to."""
+        catalog = session.server(self._database).catalog
         reached: set[str] = set()
         waiting: list[str] = []
         for operation in operations:
-            if place.server(operation.alias) is not place.server(self._database):
+            if session.server(operation.alias) is not session.server(self._database):
                 raise NotWritable(f"{operation.sql!r} goes to database {operation.alias!r}; a spec has one database")
             waiting += _tables_of(operation, catalog)
         while waiting:
@@ -135,28 +134,28 @@ class _Recorder:
             if table is None or table.name in reached:
                 continue
             if table.special:
-                raise NotWritable(f"{table.name} is no ordinary table but a view, a partition, or has rules")
+                raise NotWritable(f"{table.name} is not an ordinary table: it is a view, a partition, or has rules")
             reached.add(table.name)
-            waiting += [*table.parents, *_named(self._dump.named_by_triggers(table.name), catalog)]
+            waiting += [*table.parents, *_named(self._dump.trigger_sources(table.name), catalog)]
         return reached
 
-    def _shown(self, catalog: Catalog, operations: Iterable[Operation]) -> dict[str, str]:
-        """Return the steps that show what the written tables hold at the end, by their names."""
+    def _final_queries(self, catalog: Catalog, operations: Iterable[Operation]) -> dict[str, str]:
+        """Return the queries that show the written tables at the end, by step name."""
         written: set[str] = set()
         for operation in operations:
-            statement = understood(operation, catalog)
+            statement = parse_cached(operation, catalog)
             unknown = statement.kind == "UNKNOWN"
             written |= _named(operation.sql, catalog) if unknown else {name for name, _ in statement.writes}
         shown = {}
         for number, name in enumerate(sorted(written & self._tables), start=1):
             table = catalog.get(name)
-            order = quoted(table.pk) if table is not None and table.pk else "1"
-            shown[f"end{number}"] = f"SELECT * FROM {quoted(name)} ORDER BY {order}"
+            order = quote_name(table.pk) if table is not None and table.pk else "1"
+            shown[f"end{number}"] = f"SELECT * FROM {quote_name(name)} ORDER BY {order}"
         return shown
 
 
 def _tables_of(operation: Operation, catalog: Catalog) -> set[str]:
-    statement = understood(operation, catalog)
+    statement = parse_cached(operation, catalog)
     if statement.kind != "UNKNOWN":
         touched = statement.reads | statement.writes | {key for key, _ in statement.locks}
         return {name for name, _ in touched}
@@ -167,7 +166,7 @@ def _tables_of(operation: Operation, catalog: Catalog) -> set[str]:
 
 
 def _words(operation: Operation) -> Iterator[str]:
-    """Yield the words of the statement and of its parameters, one of which may name a sequence."""
+    """Yield the words of the statement and of its parameters; one of them may be a sequence."""
     for text in (operation.sql, *operation.arguments):
         yield from re.findall(r"\w+", text)
 

@@ -1,7 +1,7 @@
-"""Understands the SQL that Django writes, and says so where it does not.
+"""Reads from a statement which rows it reads, locks and writes; `UNKNOWN` if it is not certain.
 
-A recogniser, no parser: a statement that is not certainly of a known form is unknown, and the search then takes it to
-depend on everything.
+A recogniser for the SQL that Django generates, not a parser: a statement that is not certainly of a known form is
+unknown, and the search then assumes that it depends on everything.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from django_lockstep.lab.explorer.catalog import Catalog, Table
 from django_lockstep.lab.explorer.clauses import conditions, key_condition, lists_tables, plain_text
+from django_lockstep.lab.explorer.effects import UNKNOWN, Statement, delete, insert, merge, update
 from django_lockstep.lab.explorer.footprints import Key, Mode
 from django_lockstep.lab.explorer.operations import Operation
-from django_lockstep.lab.explorer.parts import Part, closing, parts_of
-from django_lockstep.lab.explorer.session_settings import chosen_level, is_harmless_set, unsettles
-from django_lockstep.lab.explorer.touched import UNKNOWN, Statement, delete, insert, together, update
+from django_lockstep.lab.explorer.parts import Part, closing_parenthesis, split_parts
+from django_lockstep.lab.explorer.session_settings import changes_session, is_harmless_set, isolation_level_set
 
-__all__ = ["Statement", "understand", "understood"]
+__all__ = ["Statement", "parse", "parse_cached"]
 
 _NAME = r'(?:"([^"]+)"|([a-z_][a-z0-9_]*))'
 _LOCAL = re.compile(
@@ -39,7 +39,7 @@ _QUALIFIED = re.compile(
 )
 _CALL = re.compile(r'("[^"]*"|[a-z_][a-z0-9_.]*)\s*\(', re.IGNORECASE)
 _COLUMNS = re.compile(r'\bINTO\s+(?:"[^"]*"|[a-z_][a-z0-9_]*)\s*\(', re.IGNORECASE)
-"""A name before its columns, which is no call."""
+"""A name before its columns, which is not a call."""
 _HARMLESS = frozenset(
     [
         "abs",
@@ -115,18 +115,18 @@ _HARMLESS = frozenset(
         "where",
     ]
 )
-"""What may stand before a parenthesis: functions without side effects, and words of SQL."""
+"""What may stand before a parenthesis: functions without side effects, and keywords."""
 _ADVISORY = re.compile(r"\bpg_(?:try_)?advisory_xact_lock(_shared)?\s*\((?=\s*(%s\s*\))?)", re.IGNORECASE)
 _ADVISORY_CONDITION = re.compile(
     r"\(\s*SELECT\s+pg_(?:try_)?advisory_xact_lock(?:_shared)?\s*(\((?:[^()]|\([^()]*\))*\))\s*\)\s+IS\s+NOT\s+NULL",
     re.IGNORECASE,
 )
-"""Takes a lock and is always true, so that it restricts a statement to no rows."""
+"""A condition that takes an advisory lock and is always true, so that it excludes no rows."""
 _HIDING = re.compile(r"\b(SELECT|UNION|EXCEPT|INTERSECT|CASE|VALUES)\b", re.IGNORECASE)
-"""What a condition may be part of that does not restrict the statement's rows."""
+"""Words after which a condition may not restrict the statement's own rows."""
 _FROM_ARRAYS = re.compile(r"\bSELECT\s+\*\s+FROM\s+UNNEST\s*\(", re.IGNORECASE)
 _EARLIER = "\ue000"
-"""Stands for the rows of an earlier part of a WITH statement, which are no table's."""
+"""Stands for an earlier part of a WITH statement, which is not a table."""
 _MODES = {
     "NO KEY UPDATE": Mode.NO_KEY_UPDATE,
     "KEY SHARE": Mode.KEY_SHARE,
@@ -135,36 +135,36 @@ _MODES = {
 }
 _MOST_REMEMBERED = 4096
 ADVISORY = "advisory lock"
-"""Stands for a table whose rows are the advisory locks."""
+"""The name of a table that stands for all advisory locks, as its rows."""
 
 
-_UNSETTLING = Statement(kind="UNKNOWN", unsettles=True)
+_CHANGES_SESSION = Statement(kind="UNKNOWN", changes_session=True)
 
 
-def understood(operation: Operation, catalog: Catalog) -> Statement:
-    """Return what the operation's statement touches, worked out once."""
+def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
+    """Return the operation's statement, parsed once."""
     if operation.statement is None:
-        operation.statement = _remembered(operation, catalog)
-    return cast("Statement", operation.statement)
+        operation.statement = _parse_remembered(operation, catalog)
+    return operation.statement
 
 
-def _remembered(operation: Operation, catalog: Catalog) -> Statement:
-    """Return what is known already: every schedule sends the same few statements again."""
+def _parse_remembered(operation: Operation, catalog: Catalog) -> Statement:
+    """Return the statement from the catalog's cache: every schedule sends the same few statements again."""
     given = operation.params if isinstance(operation.params, list | tuple) else ()
-    # Times and the like differ each time, but only what may be a key counts, and names of settings.
-    counts = _is_named if "set_config" in operation.sql.lower() else _may_be_key
-    key = (operation.sql, tuple(value if counts(value) else None for value in given), operation.many)
-    known = catalog.understood.get(key)
+    # Other values, such as times, differ each time; only those that may be keys or names of settings matter.
+    matters = _is_named if "set_config" in operation.sql.lower() else _may_be_key
+    key = (operation.sql, tuple(value if matters(value) else None for value in given), operation.many)
+    known: Statement | None = catalog.parsed.get(key)
     if known is None:
-        if len(catalog.understood) >= _MOST_REMEMBERED:
-            catalog.understood.clear()
-        known = understand(operation.sql, operation.params, catalog=catalog, many=operation.many)
-        catalog.understood[key] = known
-    return cast("Statement", known)
+        if len(catalog.parsed) >= _MOST_REMEMBERED:
+            catalog.parsed.clear()
+        known = parse(operation.sql, operation.params, catalog=catalog, many=operation.many)
+        catalog.parsed[key] = known
+    return known
 
 
 def _may_be_key(value: object) -> bool:
-    """Whether it is a whole number: other keys may be random, and then differ from run to run."""
+    """Whether it is an integer: other keys may be random, and differ from run to run."""
     if isinstance(value, str):
         return value.isascii() and value.isdigit()
     return isinstance(value, int) and not isinstance(value, bool)
@@ -174,51 +174,52 @@ def _is_named(value: object) -> bool:
     return isinstance(value, str) or _may_be_key(value)
 
 
-def understand(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Statement:
+def parse(sql: str, params: Any, *, catalog: Catalog, many: bool = False) -> Statement:
     """Return what the statement touches; `UNKNOWN` unless it is certainly understood."""
     text = plain_text(sql)
     word = (text or sql).strip().partition(" ")[0].upper()
-    if text and word == "FETCH":  # the rim writes down what the cursor reads; the code's own FETCH stays unknown
-        return understand(text.partition(" ")[2], None, catalog=catalog)
-    if text and ";" not in text and (statement := _of_session(text, sql)):
+    # The hooks append the cursor's query to FETCH; a FETCH in the code under test has none, and stays unknown.
+    if text and word == "FETCH":
+        return parse(text.partition(" ")[2], None, catalog=catalog)
+    if text and ";" not in text and (statement := _parse_session_statement(text, sql)):
         return statement
-    if unsettles(sql.strip(), params):
-        return _UNSETTLING
+    if changes_session(sql.strip(), params):
+        return _CHANGES_SESSION
     if text is None:
         return UNKNOWN
-    return _together(parts_of(text) if word == "WITH" else [Part(name="", text=text)], params, catalog, many=many)
+    return _parse_parts(split_parts(text) if word == "WITH" else [Part(name="", text=text)], params, catalog, many=many)
 
 
-def _of_session(text: str, sql: str) -> Statement | None:
-    """Return a statement that touches no table, if it is one."""
+def _parse_session_statement(text: str, sql: str) -> Statement | None:
+    """Return a statement that touches no table; None if it is not one."""
     if _COMMIT.fullmatch(text):
         return Statement(kind="COMMIT")
     if _ROLLBACK.fullmatch(text) or _ROLLBACK_TO.match(text):
         return Statement(kind="ROLLBACK TO" if _ROLLBACK_TO.match(text) else "ROLLBACK")
-    level = chosen_level(sql)
+    level = isolation_level_set(sql)
     is_local = _LOCAL.match(text) or (_LEVEL_SET.match(text) and level)
     if is_local or (re.match(r"SET\s+LOCAL\b", text, re.IGNORECASE) and is_harmless_set(text)):
         return Statement(kind="LOCAL", isolation=level, read_only="READ ONLY" in text.upper())
     return None
 
 
-def _together(parts: list[Part], params: Any, catalog: Catalog, *, many: bool) -> Statement:
-    """Return what the parts of a statement touch together; they share one snapshot."""
+def _parse_parts(parts: list[Part], params: Any, catalog: Catalog, *, many: bool) -> Statement:
+    """Return the union of the parts of a statement; they share one snapshot."""
     earlier: dict[Part, Statement] = {}
     for part in parts:
         given = params[part.start :] if isinstance(params, list | tuple) else params
         text = part.text
         for known, statement in earlier.items():
-            text = _without(known, statement, text, catalog)
+            text = _replace_earlier(known, statement, text, catalog)
         if catalog.get(part.name) is not None:
-            return UNKNOWN  # whose rows a name means then depends on where it stands
-        earlier[part] = _part(text, given, catalog=catalog, many=many)
+            return UNKNOWN  # which rows the name means then depends on its place
+        earlier[part] = _parse_part(text, given, catalog=catalog, many=many)
     found = list(earlier.values())
-    return together(next((each.kind for each in found if each.kind != "SELECT"), "SELECT"), found)
+    return merge(next((each.kind for each in found if each.kind != "SELECT"), "SELECT"), found)
 
 
-def _without(known: Part, statement: Statement, text: str, catalog: Catalog) -> str:
-    """Return a later part's text without an earlier one's name, with the key of the row that it is known to be."""
+def _replace_earlier(known: Part, statement: Statement, text: str, catalog: Catalog) -> str:
+    """Replace an earlier part's name in a later part's text, by the key of its row if that is known."""
     name = rf'(?:"{re.escape(known.name)}"|\b{re.escape(known.name)}\b)'
     if len(statement.reads) == 1 and not known.renamed:
         ((table, key),) = statement.reads
@@ -230,29 +231,29 @@ def _without(known: Part, statement: Statement, text: str, catalog: Catalog) -> 
     return re.sub(rf"\b(FROM|JOIN)\s+{name}", rf'\1 "{_EARLIER}"', text, flags=re.IGNORECASE)
 
 
-def _part(text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
+def _parse_part(text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
     word = text.partition(" ")[0].upper()
-    text = _without_arrays(text) if word == "INSERT" else text
-    if word not in {"SELECT", "INSERT", "UPDATE", "DELETE", "VALUES"} or _strange(text, catalog):
+    text = _replace_arrays(text) if word == "INSERT" else text
+    if word not in {"SELECT", "INSERT", "UPDATE", "DELETE", "VALUES"} or _is_unsupported(text, catalog):
         return UNKNOWN
-    advisory = _advisory(text, params)
-    # The parameters stay where they are counted.
-    statement = _plain(word, _ADVISORY_CONDITION.sub(r"\1", text), params, catalog=catalog, many=many)
+    advisory = _advisory_locks(text, params)
+    # The parameters keep their order.
+    statement = _parse_plain(word, _ADVISORY_CONDITION.sub(r"\1", text), params, catalog=catalog, many=many)
     return replace(statement, locks=statement.locks | advisory)
 
 
-def _without_arrays(text: str) -> str:
-    """Return an INSERT of many rows given as arrays as one of rows given."""
+def _replace_arrays(text: str) -> str:
+    """Rewrite an INSERT of rows from UNNEST of arrays as one with VALUES."""
     found = _FROM_ARRAYS.search(text)
     if found is None:
         return text
-    end = closing(text, found.end())
+    end = closing_parenthesis(text, found.end())
     alone = re.match(r"\)\s*($|RETURNING\b|ON CONFLICT\b)", text[end:], re.IGNORECASE)
     return f"{text[: found.start()]}VALUES ({text[found.end() :]}" if alone else text
 
 
-def _strange(text: str, catalog: Catalog) -> bool:
-    """Whether it has parts that the rest of this module would misread."""
+def _is_unsupported(text: str, catalog: Catalog) -> bool:
+    """Whether the text contains what the rest of this module would misread."""
     calls = {name.lower() for name in _CALL.findall(_COLUMNS.sub("INTO (", text))}
     return bool(
         ";" in text
@@ -261,27 +262,27 @@ def _strange(text: str, catalog: Catalog) -> bool:
         or lists_tables(text)
         or calls - _HARMLESS
         or calls & catalog.own_functions
-        or _changes_session(text)
+        or _sets_beyond_transaction(text)
     )
 
 
-def _changes_session(text: str) -> bool:
-    """Whether a setting is changed for longer than the transaction."""
+def _sets_beyond_transaction(text: str) -> bool:
+    """Whether ``set_config()`` changes a setting beyond the transaction."""
     return "set_config" in text.lower() and not re.search(r"set_config\([^()]*,\s*true\s*\)", text, re.IGNORECASE)
 
 
-def _plain(word: str, text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
+def _parse_plain(word: str, text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
     names = [quoted or bare.lower() for quoted, bare in _named_tables(word, text)]
     tables = [catalog.get(name) for name in names]
     if any(table is None or table.special for table in tables) or (word in _WRITES and not tables):
         special = {f"{table.name} is a view, a partition, or has rules or policies" for table in tables if table}
-        return replace(UNKNOWN, because=frozenset(special) if all(tables) else frozenset())
+        return replace(UNKNOWN, reasons=frozenset(special) if all(tables) else frozenset())
     known = [table for table in tables if table is not None]
     secured = frozenset().union(*(table.opaque.get("SELECT", frozenset()) for table in known))
     if secured:
-        return replace(UNKNOWN, because=secured)
+        return replace(UNKNOWN, reasons=secured)
     if word not in _WRITES:
-        return _select(text, params, known, catalog)
+        return _parse_select(text, params, known, catalog)
     target = known[0]
     keys = _keys(text, params, target, catalog) if len(known) == 1 and not many else {None}
     others = frozenset((table.name, None) for table in known[1:])
@@ -295,7 +296,7 @@ def _named_tables(word: str, text: str) -> list[tuple[str, str]]:
     return [(quoted, bare) for quoted, bare in _TABLES.findall(text) if bare.upper() != "SELECT" and quoted != _EARLIER]
 
 
-def _select(text: str, params: Any, tables: list[Table], catalog: Catalog) -> Statement:
+def _parse_select(text: str, params: Any, tables: list[Table], catalog: Catalog) -> Statement:
     one = _keys(text, params, tables[0], catalog) if len(tables) == 1 else {None}
     reads = frozenset((table.name, key) for table in tables for key in one)
     strengths = _LOCKING.findall(text)
@@ -306,8 +307,8 @@ def _select(text: str, params: Any, tables: list[Table], catalog: Catalog) -> St
     return Statement(kind="SELECT", reads=reads, locks=locks)
 
 
-def _advisory(text: str, params: Any) -> frozenset[tuple[Key, Mode]]:
-    """Return the advisory locks as locks of rows of one table; the key is known where it is all parameters."""
+def _advisory_locks(text: str, params: Any) -> frozenset[tuple[Key, Mode]]:
+    """Return advisory locks as row locks of one table; the key is known if it is a single parameter."""
     locks = set()
     for called in _ADVISORY.finditer(text):
         keys = _values(["%s"], params, start=text[: called.start()].count("%s")) if called[2] else {None}
@@ -319,7 +320,7 @@ _WRITES = {"INSERT": insert, "UPDATE": update, "DELETE": delete}
 
 
 def _keys(text: str, params: Any, table: Table, catalog: Catalog) -> set[int | None]:
-    """Return the primary keys that the WHERE clause restricts the statement to; {None} where it does not plainly."""
+    """Return the primary keys that the WHERE clause restricts the statement to; {None} if that is not certain."""
     if table.pk is None or table.name in catalog.rekeyed or _HIDING.search(text, 1):
         return {None}
     for place, condition in conditions(text):

@@ -1,4 +1,4 @@
-"""A run's steps and errors as results, with their secrets masked."""
+"""Converts a run's steps and errors to results, with secrets masked."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.oracle import error_name
 from django_lockstep.lab.explorer.origins import line_of, raised_at
 from django_lockstep.lab.explorer.results import Raised, Step
-from django_lockstep.lab.explorer.statements import columns_of
-from django_lockstep.lab.explorer.trace import Begun, Trace
+from django_lockstep.lab.explorer.summaries import columns_of
+from django_lockstep.lab.explorer.trace import StepRecord, Trace
 
-__all__ = ["raised_by", "steps_of"]
+__all__ = ["build_raised", "build_steps"]
 
 
-def raised_by(errors: Mapping[str, BaseException], masker: Masker) -> dict[str, Raised]:
-    """Return what actors raised; of a message with details the first line."""
+def build_raised(errors: Mapping[str, BaseException], masker: Masker) -> dict[str, Raised]:
+    """Return what actors raised, with the first line of each message."""
     return {
         name: Raised(
             type=type(error).__name__,
-            message=masker.text(str(error).strip().partition("\n")[0]),
+            message=masker.mask(str(error).strip().partition("\n")[0]),
             source=line_of(raised_at(error)),
         )
         for name, error in errors.items()
     }
 
 
-def steps_of(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[Step, ...]:
-    """Return every statement; of what it sent and read, secrets are masked in all of them."""
-    for begun in trace.steps:
-        _note_secrets(begun.operation, masker)
+def build_steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[Step, ...]:
+    """Return every statement; a secret that one of them sent or read is masked in all."""
+    for step in trace.steps:
+        _note_secrets(step.operation, masker)
     return tuple(_steps(trace, names, masker))
 
 
@@ -50,41 +50,41 @@ def _note_secrets(operation: Operation, masker: Masker) -> None:
 def _steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> Iterator[Step]:
     blocks: dict[tuple[int, str], int] = {}
     counts: Counter[int] = Counter()
-    for begun in trace.steps:
-        operation = begun.operation
-        connection = (begun.actor, operation.alias)
+    for step in trace.steps:
+        operation = step.operation
+        connection = (step.actor, operation.alias)
         if connection not in blocks and (operation.in_transaction or not operation.ends_idle):
-            blocks[connection] = counts[begun.actor]
-            counts[begun.actor] += 1
+            blocks[connection] = counts[step.actor]
+            counts[step.actor] += 1
         transaction = blocks.get(connection)
         if operation.ends_idle:
             blocks.pop(connection, None)
-        ended = len(trace.moves) - 1 if begun.ended is None else begun.ended
-        yield _step(begun, names, masker, transaction=transaction, ended=ended)
+        ended = len(trace.moves) - 1 if step.ended is None else step.ended
+        yield _step(step, names, masker, transaction=transaction, ended=ended)
 
 
-def _step(begun: Begun, names: tuple[str, ...], masker: Masker, *, transaction: int | None, ended: int) -> Step:
-    operation = begun.operation
+def _step(step: StepRecord, names: tuple[str, ...], masker: Masker, *, transaction: int | None, ended: int) -> Step:
+    operation = step.operation
     return Step(
-        actor=names[begun.actor],
-        begun=begun.number,
+        actor=names[step.actor],
+        begun=step.number,
         ended=ended,
-        sql=masker.text(operation.template),
-        params="" if operation.params in (None, (), []) else masker.text(str(operation.params)),
-        arguments=tuple(map(masker.text, operation.arguments)),
+        sql=masker.mask(operation.template),
+        params="" if operation.params in (None, (), []) else masker.mask(str(operation.params)),
+        arguments=tuple(map(masker.mask, operation.arguments)),
         transaction=transaction,
-        waited_for=tuple(names[index] for index in begun.waited_for),
-        waited_on=masker.text(begun.waited_on),
-        woken_by=None if begun.woken_by is None else names[begun.woken_by],
+        waited_for=tuple(names[index] for index in step.waited_for),
+        waited_on=masker.mask(step.waited_on),
+        woken_by=None if step.woken_by is None else names[step.woken_by],
         sqlstate=None if operation.error is None else error_name(operation.error),
         rows=operation.rows,
-        values=tuple(map(masker.row, operation.values)),
+        values=tuple(map(masker.mask_row, operation.values)),
         source=line_of(operation.origin),
         constraint=_constraint(operation.error),
     )
 
 
 def _constraint(error: Any) -> str:
-    """Return the name of the constraint that the server refused the statement for."""
+    """Return the name of the constraint that the error is about."""
     diagnosis = getattr(error, "diag", None) or getattr(getattr(error, "__cause__", None), "diag", None)
     return getattr(diagnosis, "constraint_name", None) or ""

@@ -1,9 +1,10 @@
-"""Keeps what is physically there alike from run to run.
+"""Keeps the physical storage of tables the same from run to run.
 
-A scan without ORDER BY meets and locks rows in the order in which they lie, and an update that no longer fits into its
-page leaves traces in indexes, which SERIALIZABLE notices. So dead rows keep their places during a run, and are removed
-between runs before a page is full. And the planner is to think of the tables as never vacuumed, whatever autovacuum
-tells it: else it scans a small table whole at one time and by its index at another, and SERIALIZABLE locks accordingly.
+A scan without ORDER BY finds and locks rows in physical order, and an update that no longer fits into its page adds
+index entries, which SERIALIZABLE notices. So dead rows keep their places during a run, and are removed between runs
+before a page is full. And the planner's statistics are set to those of a table that was never vacuumed, whatever
+autovacuum writes: otherwise it scans a small table sequentially at one time and by an index at another, and
+SERIALIZABLE locks accordingly.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from typing import Any
 
 from psycopg.pq import TransactionStatus
 
-from django_lockstep.lab.explorer.outside import OutsideSession
+from django_lockstep.lab.explorer.control_session import ControlSession
 
 __all__ = ["Storage"]
 
 _MOST_RUNS = 300
 _MOST_DEAD_ROWS = 20_000
 _FEW_ROWS = 20
-"""Tables that begin a run with more rows than this are larger than a page anyway."""
+"""Tables that begin a run with more rows than this fill more than a page anyway."""
 _USED = """
 SELECT max((ctid::text::point)[0]) > 0 OR max((ctid::text::point)[1]) * (avg(pg_column_size(t)) + 28) > 4096 FROM {} t
 """
-"""Whether the rows reach beyond half of the first page; a tuple has a header and a pointer of 28 bytes together."""
+"""Whether the rows fill more than half of the first page; header and pointer of a tuple take 28 bytes together."""
 _STATISTICS = "SELECT relpages, reltuples, relallvisible, oid FROM pg_class WHERE oid = %s::regclass"
 _SET_STATISTICS = """
 UPDATE pg_class SET relpages = given.pages, reltuples = given.tuples, relallvisible = given.visible
@@ -34,9 +35,9 @@ WHERE pg_class.oid = given.oid
 
 
 class Storage:
-    """Looks after the tables that runs write, through the explorer's session and a second one that holds a snapshot."""
+    """Controls VACUUM of the tables that runs write, by a snapshot that the explorer's second session holds."""
 
-    def __init__(self, session: OutsideSession) -> None:
+    def __init__(self, session: ControlSession) -> None:
         self._session = session
         self._cursor = session.driver.cursor()
         self._tables: dict[str, int] = {}
@@ -45,19 +46,19 @@ class Storage:
         self._runs = 0
 
     def close(self) -> None:
-        """Give up the snapshot, and put the planner's statistics back."""
+        """Release the snapshot, and restore the planner's statistics."""
         if self._tables:
-            self._let_go()
+            self._release_snapshot()
         self._set_statistics(self._statistics)
 
     def add(self, table: str, rows: int, *, rewritten: int) -> None:
-        """Look after one more table (a quoted name) of so many rows, of which some are rewritten for every run."""
+        """Add a table (a quoted name) of so many rows, of which ``rewritten`` are rewritten for every run."""
         self._tables[table] = rows
         self._rewritten += rewritten
         known = self._cursor.execute(_STATISTICS, [table]).fetchall()
         self._statistics += known
         self._forget_statistics(known)
-        self._hold()
+        self._hold_snapshot()
 
     def _forget_statistics(self, known: Sequence[tuple[Any, ...]]) -> None:
         self._set_statistics([(0, -1, 0, oid) for *_, oid in known])
@@ -66,30 +67,30 @@ class Storage:
         if self._session.superuser and rows:
             self._cursor.execute(_SET_STATISTICS, [list(column) for column in zip(*rows, strict=True)])
 
-    def _hold(self) -> None:
-        """Keep a snapshot open, so that the server does not reuse the places of dead rows as it thinks fit."""
-        driver = self._session.holder
+    def _hold_snapshot(self) -> None:
+        """Hold a snapshot, so that the server does not reuse the places of dead rows."""
+        driver = self._session.snapshot_holder
         if driver.info.transaction_status == TransactionStatus.IDLE:
             driver.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
 
-    def _let_go(self) -> None:
-        self._session.holder.execute("ROLLBACK")
+    def _release_snapshot(self) -> None:
+        self._session.snapshot_holder.execute("ROLLBACK")
 
-    def asks(self) -> str:
-        """Return the statement that tells how a run has left the tables; empty where nothing needs to be asked."""
+    def usage_query(self) -> str:
+        """Return the query for how full the tables are; empty if none is small enough."""
         asked = [_USED.format(name) for name, rows in self._tables.items() if rows <= _FEW_ROWS]
         return f"{' UNION ALL '.join(asked)}; " if asked else ""
 
-    def is_worn(self, answers: Iterable[tuple[Any, ...]]) -> bool:
-        """Count a run, and say whether the tables have to be vacuumed after it; ``answers`` are to what `asks` says."""
+    def needs_vacuum(self, answers: Iterable[tuple[Any, ...]]) -> bool:
+        """Count a run, and return whether to vacuum the tables after it; ``answers`` are the rows of `usage_query`."""
         self._runs += 1
         most = min(_MOST_RUNS, _MOST_DEAD_ROWS / (1 + self._rewritten))
         return self._runs >= most or any(used for (used,) in answers)
 
     def vacuum(self) -> None:
-        """Remove dead rows."""
+        """Remove dead rows; the snapshot is released for it, because VACUUM keeps the rows that it sees."""
         self._runs = 0
-        self._let_go()
+        self._release_snapshot()
         self._cursor.execute(f"VACUUM {', '.join(self._tables)}")
         self._forget_statistics(self._statistics)
-        self._hold()
+        self._hold_snapshot()

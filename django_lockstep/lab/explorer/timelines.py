@@ -4,57 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from django_lockstep.lab.explorer.explanations import Explanation, explanation
-from django_lockstep.lab.explorer.measure import clean, cut, wide, wrapped
+from django_lockstep.lab.explorer.explanations import Explanation, find_explanation
 from django_lockstep.lab.explorer.results import Run, Step
-from django_lockstep.lab.explorer.statements import in_parts, told
+from django_lockstep.lab.explorer.summaries import describe_parts, describe_result
+from django_lockstep.lab.explorer.text_width import clean, display_width, truncate, wrap
 
-__all__ = ["actors_of", "endings", "fitting", "ground", "timeline", "titled", "transactions"]
+__all__ = [
+    "actor_title",
+    "actors_of",
+    "describe_end",
+    "describe_wait",
+    "fitting_width",
+    "timeline",
+    "transaction_spans",
+]
 
 _WIDTH = 44
 _MARGIN = 6
 _MOST_LINES = 4
-"""Lines that one text may take in its column."""
-_LEGEND = "┌│└ transaction   ┆ waits   → what came of it   ▲ where it breaks"
+"""Lines that one text may have in its column."""
+_LEGEND = "┌│└ transaction   ┆ waits   → result   ▲ where it breaks"
 
 
 def timeline(run: Run, *, width: int = _WIDTH) -> str:
-    """Return the run as text: what each actor sent, read and waited for, and who ended the wait.
+    """Return the run as text: what each actor sent, read and waited for, and which actor ended the wait.
 
-    ``width`` is each actor's column in characters; see `fitting`. Values and waited-for rows show in runs that
+    ``width`` is each actor's column in characters; see `fitting`. Values and rows waited for show in runs that
     `replay` made.
     """
-    names, why = actors_of(run), explanation(run)
+    names, why = actors_of(run), find_explanation(run)
     lines = [f"schedule {run.schedule}, {'right' if run.holds else 'WRONG'}"]
-    lines.append("step  " + "".join(_filled(titled(name, run), width) for name in names).rstrip())
-    lines.append("----  " + "".join(_filled("-" * (width - 2), width) for _ in names).rstrip())
+    lines.append("step  " + "".join(_pad(actor_title(name, run), width) for name in names).rstrip())
+    lines.append("----  " + "".join(_pad("-" * (width - 2), width) for _ in names).rstrip())
     for move in range(len(run.schedule)):
-        cells = {name: list(_folded(_Cell(run, name, move, why).lines(), width)) for name in names}
+        cells = {name: list(_wrap_lines(_Cell(run, name, move, why).lines(), width)) for name in names}
         for line in range(max((len(cell) for cell in cells.values()), default=0)):
             number = f"{move + 1:4}" if line == 0 else "    "
             lines.append(f"{number}  {_line(run, cells, move, line, width)}".rstrip())
-    return "\n".join([*lines, "", _LEGEND, *_lines_of_code(run), *endings(run)])
+    return "\n".join([*lines, "", _LEGEND, *_lines_of_code(run), *describe_end(run)])
 
 
-def fitting(columns: int, run: Run) -> int:
-    """Return the width of an actor's column in a terminal of so many columns, never too small to be read."""
+def fitting_width(columns: int, run: Run) -> int:
+    """Return the width of an actor's column in a terminal of so many columns, never too small to read."""
     return max(_WIDTH, (columns - _MARGIN) // max(1, len(actors_of(run))))
 
 
-def endings(run: Run) -> list[str]:
-    """Return in plain sentences how the run ended, and why so."""
+def describe_end(run: Run) -> list[str]:
+    """Return in lines how the run ended, and why."""
     raised = [f"{name} raised {_error(run, name)}" for name in run.errors]
     returned = [f"{name} returned {result}" for name, result in run.results.items()]
-    reasons = [run.reason, explanation(run).text]
+    reasons = [run.reason, find_explanation(run).text]
     return [clean(line) for line in (*raised, *returned, f"end: {run.end}", *filter(None, reasons))]
 
 
 def _error(run: Run, name: str) -> str:
-    """Return the SQLSTATE, or else the class, with the message and the line of code where they are known."""
-    code, told = run.errors[name], run.raised.get(name)
-    if told is None:
+    """Return the error's SQLSTATE or class, with its message and line of code if they are known."""
+    code, raised = run.errors[name], run.raised.get(name)
+    if raised is None:
         return code
-    return str(told) if code == told.type else f"{code}, {told}"
+    return str(raised) if code == raised.type else f"{code}, {raised}"
 
 
 def _lines_of_code(run: Run) -> Iterator[str]:
@@ -68,27 +76,27 @@ def _lines_of_code(run: Run) -> Iterator[str]:
         yield from (f"{name} in {path}: step {', '.join(steps)}" for path, steps in sent.items())
 
 
-def titled(name: str, run: Run) -> str:
-    """Return the actor's name, behind its letter in schedules where that is another one."""
+def actor_title(name: str, run: Run) -> str:
+    """Return the actor's name, preceded by its letter in schedules if that differs."""
     letter = next(run.schedule[step.begun] for step in run.steps if step.actor == name)
     return name if name == letter else f"{letter}: {name}"
 
 
-def _folded(lines: Iterator[str], width: int) -> Iterator[str]:
-    """Yield the lines broken to the column's width; what follows is indented."""
+def _wrap_lines(lines: Iterator[str], width: int) -> Iterator[str]:
+    """Yield the lines wrapped to the column's width, with hanging indents."""
     for line in lines:
-        first, *more = wrapped(line, width - 6, most=_MOST_LINES) or [""]
+        first, *more = wrap(line, width - 6, most=_MOST_LINES) or [""]
         yield first
         yield from (f"  {text}" for text in more)
 
 
 def actors_of(run: Run) -> list[str]:
-    """Return the names of those who sent something, in the order of their letters."""
+    """Return the names of the actors that sent something, in the order of their letters."""
     letters = {step.actor: letter for step in run.steps for letter in run.schedule[step.begun : step.begun + 1]}
     return sorted(letters, key=lambda name: letters[name])
 
 
-def transactions(run: Run, actor: str) -> Iterator[tuple[int, int]]:
+def transaction_spans(run: Run, actor: str) -> Iterator[tuple[int, int]]:
     """Yield the first and the last move of each of the actor's transactions."""
     spans: dict[int, tuple[int, int]] = {}
     for step in run.steps:
@@ -98,8 +106,8 @@ def transactions(run: Run, actor: str) -> Iterator[tuple[int, int]]:
     yield from spans.values()
 
 
-def ground(step: Step) -> str:
-    """Return whom the step waits for, and on what."""
+def describe_wait(step: Step) -> str:
+    """Return which actors the step waits for, and for which lock."""
     return f"waits for {', '.join(step.waited_for)}" + (f" on {step.waited_on}" if step.waited_on else "")
 
 
@@ -112,14 +120,14 @@ class _Cell:
         self._step = under_way[-1] if under_way else None
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines: what began, how it waits, what ended."""
+        """Yield the lines: what was sent, the wait, the result."""
         step, move = self._step, self._move
         if step is None:
             return
         if step.begun == move:
-            yield from in_parts(step, self._run)
+            yield from describe_parts(step, self._run)
         if step.begun == move and (step.waited_for or step.ended != move):
-            yield f"┆ {ground(step)}"
+            yield f"┆ {describe_wait(step)}"
         elif step.begun < move == step.ended:
             yield f"┆ woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "┆ goes on"
         if step.begun < move < step.ended:
@@ -127,7 +135,7 @@ class _Cell:
         yield from self._end(step) if step.ended == move else ()
 
     def _end(self, step: Step) -> Iterator[str]:
-        result = told(step, self._run)
+        result = describe_result(step, self._run)
         if result:
             yield f"→ {result}"
         if step is self._why.step:
@@ -139,12 +147,12 @@ def _line(run: Run, cells: Mapping[str, list[str]], move: int, line: int, width:
     parts = []
     for name, cell in cells.items():
         text = cell[line] if line < len(cell) else ""
-        parts.append(_filled(f"{_edge(run, name, move, line, len(cell))} {text}", width))
+        parts.append(_pad(f"{_edge(run, name, move, line, len(cell))} {text}", width))
     return "".join(parts)
 
 
 def _edge(run: Run, name: str, move: int, line: int, lines: int) -> str:
-    for begun, ended in transactions(run, name):
+    for begun, ended in transaction_spans(run, name):
         if begun <= move <= ended:
             first, last = (move, line) == (begun, 0), move == ended and line >= lines - 1
             if last and line >= lines:
@@ -153,6 +161,6 @@ def _edge(run: Run, name: str, move: int, line: int, lines: int) -> str:
     return " "
 
 
-def _filled(text: str, width: int) -> str:
-    text = cut(text, width - 2) if text.strip() else ""
-    return text + " " * (width - wide(text))
+def _pad(text: str, width: int) -> str:
+    text = truncate(text, width - 2) if text.strip() else ""
+    return text + " " * (width - display_width(text))

@@ -1,4 +1,4 @@
-"""What one run did, as the controller notes it."""
+"""The trace of one run, as the controller records it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from django_lockstep.lab.explorer.differences import Pending
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.search import Move
 
-__all__ = ["Begun", "Trace"]
+__all__ = ["StepRecord", "Trace"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Begun:
-    """One step on its way."""
+class StepRecord:
+    """One step, from when it is sent."""
 
     actor: int
     number: int
@@ -26,27 +26,27 @@ class Begun:
 
 @dataclass(slots=True)
 class Trace:
-    """What one run did."""
+    """The moves and steps of one run."""
 
     moves: list[Move] = field(default_factory=list)
     enabled: list[tuple[int, ...]] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
-    """The statements that the ready actors stood before, at each move."""
-    steps: list[Begun] = field(default_factory=list)
+    """The next statements of the ready actors, before each move."""
+    steps: list[StepRecord] = field(default_factory=list)
     cycles: list[tuple[frozenset[int], int, str]] = field(default_factory=list)
-    """Deadlocks: actors, victim, the server's words."""
+    """Deadlocks: actors, victim, the server's description."""
     unsteerable: int = 0
-    rests: int = 0
-    """How often an actor that would have got the same answer again had to let somebody else go first."""
+    yields: int = 0
+    """How often an actor had to yield because it would have got the same answer again."""
     rekeyed: int = 0
-    """How many tables were known to have changing keys when it began."""
+    """How many tables were known to have changing keys when the run began."""
     complete: bool = True
     out_of_time: bool = False
-    """Whether it was given up because the time was over."""
+    """Whether it was abandoned because the time was over."""
 
     @property
     def actors(self) -> list[int]:
-        """Who moved at each step."""
+        """The actor of each move."""
         return [move.actor for move in self.moves]
 
     @property

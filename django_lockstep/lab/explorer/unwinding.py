@@ -1,4 +1,4 @@
-"""How actors are brought back from wherever they are: by their own exceptions, by cancelling, by interrupting."""
+"""Unwinds actors from wherever they are: by exceptions at their gates, by cancelling statements, by interrupts."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from queue import Empty, SimpleQueue
 
-from django_lockstep.lab.explorer.crew import Actor, Event
+from django_lockstep.lab.explorer.actors import Actor, Event
 from django_lockstep.lab.explorer.server import Server
 
 __all__ = ["Unwinding"]
 
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 """Seconds that an abandoned actor has to unwind."""
-_PUSH = 0.1
-"""Seconds after which it is interrupted: rarely, as this may come in the middle of what it does to unwind."""
+_FORCE_AFTER = 0.1
+"""Seconds after which it is interrupted: not earlier, as an interrupt may hit it while it unwinds."""
 
 
 class Unwinding:
-    """Unwinds actors, and remembers whom it had to force."""
+    """Unwinds actors, and remembers which ones it had to force."""
 
     def __init__(self, actors: Sequence[Actor], *, events: SimpleQueue[Event], server: Callable[[str], Server]) -> None:
         self._actors = actors
@@ -31,50 +31,52 @@ class Unwinding:
 
     @property
     def forced(self) -> bool:
-        """Whether an actor did not come back by itself, so that its thread and sessions are fit for nothing more."""
+        """Whether an actor did not unwind by itself, so that its thread and sessions cannot be used again."""
         return bool(self._lost or self._interrupted or self._cancelled)
 
     def unwind(self, unfinished: set[int]) -> None:
-        """Let these actors raise at their next statement; those that never get there are lost."""
+        """Make these actors raise at their next statement; those that do not get there in time are lost."""
         for index in unfinished:
             self._actors[index].abandon()
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while unfinished and time.monotonic() < deadline:
             try:
-                index, kind, _ = self._events.get(timeout=_PUSH)
+                index, kind, _ = self._events.get(timeout=_FORCE_AFTER)
             except Empty:
-                self._push(unfinished)
+                self._force(unfinished)
                 continue
             if kind == "done":
+                # An interrupt that comes late would hit the next run.
                 self._actors[index].spare()
                 unfinished.discard(index)
         self._lost += [self._actors[index].name for index in sorted(unfinished)]
 
-    def _push(self, unfinished: Collection[int]) -> None:
-        """Cancel what the actors do in the server, and interrupt those that are not there."""
+    def _force(self, unfinished: Collection[int]) -> None:
+        """Cancel the actors' statements in the server, and interrupt their threads."""
         for index in unfinished:
             for alias, hooks in list(self._actors[index].hooks.items()):
+                # Both: the actor may be in a statement, or in code that sends nothing.
                 self._server(alias).cancel(hooks.pid)
                 self._cancelled.add((alias, hooks.pid))
             self._actors[index].interrupt()
             self._interrupted = True
 
     def end_lost_sessions(self) -> str:
-        """End the sessions of actors that were lost, and return a sentence on them; empty where there are none."""
+        """End the sessions of lost actors, and return a sentence on them; empty if there are none."""
         for actor in self._actors:
             if actor.name in self._lost:
                 for alias, hooks in list(actor.hooks.items()):
                     self._server(alias).terminate(hooks.pid)
-        return f"\nThe sessions of {', '.join(self._lost)} were ended, the threads still wait." if self._lost else ""
+        return f"\nThe sessions of {', '.join(self._lost)} were ended; their threads still wait." if self._lost else ""
 
     def end_all(self) -> None:
-        """End every thread that can be ended, and what cancelled statements left to the server."""
+        """End every thread that can be ended, and the server processes of cancelled statements."""
         for actor in self._actors:
             actor.stop()
         for actor in self._actors:
             if actor.name not in self._lost:
-                actor.thread.join(_PATIENCE)
+                actor.thread.join(_TIMEOUT)
         if self._interrupted:
-            gc.collect()  # who was interrupted while connecting leaves a session to the garbage
-        for alias, pid in self._cancelled:  # one interrupted right after sending left its statement to the server
+            gc.collect()  # an interrupt while connecting leaves an unreferenced session
+        for alias, pid in self._cancelled:  # an interrupt right after sending leaves the statement running
             self._server(alias).terminate(pid)

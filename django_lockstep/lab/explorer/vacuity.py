@@ -1,4 +1,4 @@
-"""Whether anything was raced at all: code that never ran holds in every schedule."""
+"""Vacuous races: code that never ran holds in every schedule."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
-from django_lockstep.lab.explorer.measure import counted
-from django_lockstep.lab.explorer.trace import Begun
+from django_lockstep.lab.explorer.trace import StepRecord
+from django_lockstep.lab.wording import counted
 
 __all__ = ["Vacuity"]
 
 _CONFLICTS = ("40", "23", "55P03", "57014")
-"""How SQLSTATEs begin of what other transactions cause: rollbacks, constraints, NOWAIT, time-outs."""
+"""First characters of SQLSTATEs of conflicts with other transactions: rollbacks, constraints, NOWAIT, time-outs."""
 
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
 class Vacuity:
-    """Notes what every actor did, in all runs; ``raises`` are errors that are meant to come."""
+    """Notes what every actor did in all runs; ``raises`` are errors that are expected."""
 
     def __init__(self, names: Sequence[str], *, raises: Errors = ()) -> None:
         self._names = names
@@ -29,13 +29,13 @@ class Vacuity:
         self._raised: dict[str, Counter[type[BaseException]]] = {name: Counter() for name in names}
         self._first: dict[str, BaseException] = {}
 
-    def note_steps(self, steps: Sequence[Begun]) -> None:
-        """Note what was sent."""
-        self._active.update(begun.actor for begun in steps)
+    def note_steps(self, steps: Sequence[StepRecord]) -> None:
+        """Note the steps of a run."""
+        self._active.update(step.actor for step in steps)
         self._changed = self._changed or any(map(_may_change, steps))
 
     def note_end(self, errors: Mapping[str, BaseException]) -> None:
-        """Note an ended run, and what it raised."""
+        """Note the end of a run, and the errors of its actors."""
         self._ended += 1
         for name, error in errors.items():
             if not (isinstance(error, self._raises) or _is_conflict(error)):
@@ -44,7 +44,7 @@ class Vacuity:
 
     @property
     def reason(self) -> str:
-        """Why nothing was raced, in a sentence; empty where something was."""
+        """Why the race is vacuous, in a sentence; empty if it is not."""
         schedules = counted(self._ended, "schedule")
         for index, name in enumerate(self._names):
             error = self._first.get(name)
@@ -61,8 +61,8 @@ def _all(schedules: str) -> str:
     return "the only schedule" if schedules.startswith("1 ") else f"all {schedules}"
 
 
-def _may_change(begun: Begun) -> bool:
-    statement = begun.operation.statement
+def _may_change(step: StepRecord) -> bool:
+    statement = step.operation.statement
     return statement is None or statement.kind == "UNKNOWN" or bool(statement.writes or statement.locks)
 
 

@@ -1,8 +1,8 @@
-"""Who waits for whom, before a move and after it.
+"""Which actor waits for which others, before a move and after it.
 
-Whoever asks for a row's lock first is served first (README.tuplock in PostgreSQL's sources). A writer who finds, once
-it is his turn, that the row has a newer version has to lock that one, too; the next one may then overtake him, if he
-is slow to wake up. What comes of that is what comes of the schedule in which the two began to wait in the other order.
+The first to ask for a row's lock gets it first (README.tuplock in PostgreSQL's sources). A writer that finds, at its
+turn, that the row has a newer version must lock that one, too; the next waiter may then overtake it, if it is slow to
+wake up. The result is that of the schedule in which the two began to wait in the other order.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 __all__ = ["Waits", "has_cycle", "met_by_chance", "overtaken"]
 
 Waits = Mapping[int, frozenset[int]]
-"""Whom each of the waiting actors waits for."""
+"""The actors that each waiting actor waits for."""
 
-_NOBODY: frozenset[int] = frozenset()
+_NONE: frozenset[int] = frozenset()
 
 
 def has_cycle(waits: Waits) -> bool:
-    """Whether following who waits for whom leads back to the start."""
+    """Whether the waits contain a cycle."""
     for start in waits:
         reached: set[int] = set()
         todo = set(waits[start])
@@ -28,18 +28,18 @@ def has_cycle(waits: Waits) -> bool:
                 return True
             if index not in reached:
                 reached.add(index)
-                todo |= waits.get(index, _NOBODY)
+                todo |= waits.get(index, _NONE)
     return False
 
 
 def overtaken(before: Waits, after: Waits) -> bool:
-    """Whether somebody who waited for another waiter now has what that one waits for."""
+    """Whether an actor that waited for another waiter now blocks that one."""
     return any(
-        behind in after.get(ahead, _NOBODY) for behind, others in before.items() for ahead in others & before.keys()
+        behind in after.get(ahead, _NONE) for behind, others in before.items() for ahead in others & before.keys()
     )
 
 
 def met_by_chance(before: Waits, after: Waits) -> bool:
-    """Whether two waiters went on in one move, and one of them was the first at what the other one now waits for."""
+    """Whether two waiters went on in one move, and one of them by chance got first what the other one now waits for."""
     went_on = {index for index, others in before.items() if after.get(index) != others}
-    return any(after.get(index, _NOBODY) & went_on - before[index] - {index} for index in went_on if index in after)
+    return any(after.get(index, _NONE) & went_on - before[index] - {index} for index in went_on if index in after)

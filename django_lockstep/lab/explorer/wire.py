@@ -1,4 +1,4 @@
-"""What one of the driver's generators is about to send, read from its arguments before it runs."""
+"""Reads from the arguments of one of the driver's generators what it is about to send."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DECLARED = re.compile(rb"\s*DECLARE .*? CURSOR (?:WITH HOLD )?FOR (.*)", re.IGN
 
 
 def sent_by(generator: GeneratorType[Any, Any, Any], driver: Connection[Any]) -> tuple[str, Any]:
-    """Return the statement and its parameters; the generator's own name where its arguments do not tell."""
+    """Return the statement and its parameters; the generator's name if its arguments do not contain a statement."""
     name = generator.gi_code.co_name
     given = generator.gi_frame.f_locals if generator.gi_frame is not None else {}
     if name in _WITH_TEXT:
@@ -50,14 +50,14 @@ def _of_block(name: str, given: Mapping[str, Any], driver: Connection[Any]) -> s
         idle = driver.pgconn.transaction_status == TransactionStatus.IDLE
         return "BEGIN" if idle else "SAVEPOINT"
     if named and not named.startswith("_pg3_"):
-        return None  # with a name of its own it may be a whole transaction or a savepoint in one
+        return None  # a named block may be a whole transaction or a savepoint
     if given.get("exc_val") is None and not block.force_rollback:
         return "RELEASE SAVEPOINT" if named else "COMMIT"
     return "ROLLBACK TO SAVEPOINT" if named else "ROLLBACK"
 
 
 def _of_cursor(name: str, given: Mapping[str, Any]) -> str | None:
-    """Return a FETCH with the query that the server's cursor was declared for: it may lock the rows it brings."""
+    """Return a FETCH with the query of the server-side cursor, which may lock the rows."""
     query = getattr(getattr(given.get("self"), "_query", None), "query", b"")
     declared = _DECLARED.match(query) if name == "_fetch_gen" else None
     return f"FETCH {declared[1].decode(errors='replace')}" if declared else None

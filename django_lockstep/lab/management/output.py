@@ -1,4 +1,4 @@
-"""Where a command's report goes."""
+"""Writes a command's report to a file."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ __all__ = ["require_writable", "write_atomically"]
 
 
 def require_writable(path: Path, *, option: str = "--output") -> None:
-    """Raise ``ValueError`` if a file cannot be written there, before the work whose result it is to hold."""
+    """Raise ``ValueError`` if the file cannot be written; call it before the work whose result goes there."""
     folder = path.resolve().parent
     if path.is_dir():
-        raise ValueError(f"{option} {path}: it is a folder")
+        raise ValueError(f"{option} {path}: is a folder")
     if not folder.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {folder}")
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise ValueError(f"{option} {path}: not allowed to write there")
+        raise ValueError(f"{option} {path}: permission denied")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write bytes, or a text and a newline; who reads the file meanwhile sees the old or the new content."""
+    """Write bytes, or a text and a newline; a concurrent reader sees either the old or the new content."""
     path = path.resolve()
     data = content if isinstance(content, bytes) else f"{content}\n".encode()
     if path.exists() and not path.is_file():  # a device such as /dev/stdout

@@ -1,4 +1,4 @@
-"""The report for programs."""
+"""The report as JSON."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from django_lockstep.lab.report.trees import trees
 __all__ = ["SCHEMA_VERSION", "as_json"]
 
 SCHEMA_VERSION = 1
-"""Raised when a key goes or changes its meaning; new keys may come at any time."""
+"""Incremented when a key is removed or changes its meaning; new keys may be added at any time."""
 
 
 def as_json(report: LockReport) -> str:
     """Return one line of JSON.
 
-    ``sessions`` holds everybody once, by id; ``waits``, ``roots`` and ``advisory_locks`` refer to them. ``roots``:
-    those who wait for nobody, with how many wait ``behind`` each.
+    ``sessions`` holds each session once, by id; ``waits``, ``roots`` and ``advisory_locks`` refer to these ids.
+    ``roots``: sessions that wait for no other one, with the number of sessions that wait ``behind`` each.
     """
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -37,8 +37,8 @@ def as_json(report: LockReport) -> str:
 
 def _wait(wait: Wait) -> dict[str, Any]:
     facts = ("kind", "lock", "mode", "seconds", "table", "model", "pk", "pk_unknown", "key")
-    parties = {"waiter": wait.waiter.id, "blockers": _ids(wait.blockers)}
-    return parties | {fact: getattr(wait, fact) for fact in facts}
+    ids = {"waiter": wait.waiter.id, "blockers": _ids(wait.blockers)}
+    return ids | {fact: getattr(wait, fact) for fact in facts}
 
 
 def _advisory(lock: AdvisoryLock) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a report consists of: facts as the server tells them, no wording."""
+"""The data of a report, as the server returns it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["AdvisoryLock", "LockReport", "Session", "Wait"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Somebody who holds a lock or waits for one: a server process, or a prepared transaction without one.
+    """A session that holds a lock or waits for one: a server process, or a prepared transaction, which has none.
 
-    Whatever the server does not tell this role is None.
+    What the server does not show to this role is None.
     """
 
     pid: int | None = None
@@ -21,34 +21,34 @@ class Session:
     gid: str | None = None
     """The name of a prepared transaction; None for a server process."""
     application: str | None = None
-    """``application_name`` as the client has set it."""
+    """``application_name`` as set by the client."""
     user: str | None = None
     """The database role."""
     client: str | None = None
     """The client's address; None for a Unix socket."""
     backend: str | None = None
-    """What kind of process: ``client backend``, ``autovacuum worker`` ..."""
+    """The type of the process: ``client backend``, ``autovacuum worker`` ..."""
     state: str | None = None
-    """As in pg_stat_activity, ``idle in transaction`` for example, or ``prepared``; None if hidden or gone."""
+    """As in pg_stat_activity, for example ``idle in transaction``, or ``prepared``; None if hidden or gone."""
     since: datetime | None = None
     """Since when it is in this state; for an idle one the end of its last statement."""
     seconds: float | None = None
-    """How long that is, by the server's clock."""
+    """Seconds since then, by the server's clock."""
     transaction_seconds: float | None = None
-    """How long its transaction is open."""
+    """Seconds since its transaction began."""
     statement: str | None = None
-    """What it runs, or ran last where it is idle; the server cuts it at track_activity_query_size."""
+    """Its current statement, or the last one if it is idle; cut off at track_activity_query_size."""
     hidden: bool = False
     """Whether the server hides its state and statement from this role."""
 
     @property
     def id(self) -> str:
-        """A name that no other session of the report has."""
+        """An identifier that is unique in the report."""
         return str(self.pid) if self.gid is None and self.pid is not None else f"prepared:{self.gid}"
 
     @property
     def is_idle(self) -> bool:
-        """Whether it holds its locks without doing anything."""
+        """Whether it holds its locks without running a statement."""
         return self.state == "prepared" or (self.state or "").startswith("idle")
 
 
@@ -57,51 +57,51 @@ class Wait:
     """One session that waits for a lock."""
 
     waiter: Session
-    """Who waits, with the statement that does."""
+    """The session that waits, with its statement."""
     blockers: tuple[Session, ...]
-    """For whom: those who hold the lock, and those who stand before the waiter in the queue for it."""
+    """The sessions that hold the lock, and those before the waiter in the queue for it."""
     kind: str
-    """``row`` (or unique key), ``table``, ``advisory``, ``transaction``, otherwise PostgreSQL's name of the lock."""
+    """``row`` (or unique key), ``table``, ``advisory``, ``transaction``, or else PostgreSQL's lock type."""
     lock: str
-    """Identifies the lock; waits for the same lock have the same."""
+    """Identifies the lock: waits for the same lock have the same value."""
     mode: str | None
-    """As in SQL, FOR UPDATE or ACCESS EXCLUSIVE for example; None for a row that the server does not name."""
+    """As in SQL, for example FOR UPDATE or ACCESS EXCLUSIVE; None for a row that the server does not name."""
     seconds: float
     """How long it has waited, by the server's clock."""
     table: str | None = None
     """The table's name, with its schema if that is not on the search path; None if unknown."""
     model: str | None = None
-    """The label of the model that lives in the table; None if no installed one does."""
+    """The label of the model with this table; None if no installed model has it."""
     pk: Any = None
     """The row's primary key, a tuple if it has several columns; None if unknown."""
     pk_unknown: str | None = None
     """Why the primary key of a row is unknown; None if it is known or there is no row."""
     key: int | tuple[int, int] | None = None
-    """The advisory lock's key, in the form in which it was locked."""
+    """The advisory lock's key, in the form in which it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisoryLock:
-    """An advisory lock that somebody holds."""
+    """An advisory lock that is held."""
 
     key: int | tuple[int, int]
     """One bigint, or a pair of integers; PostgreSQL keeps the two apart."""
     mode: str
     """EXCLUSIVE, or SHARE if others may share it."""
     holders: tuple[Session, ...]
-    """Who holds it."""
+    """The sessions that hold it."""
     waiters: tuple[Session, ...]
-    """Who waits for it, the longest first."""
+    """The sessions that wait for it, the longest wait first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockReport:
-    """One look at a database."""
+    """The locks of a database at one moment."""
 
     database: str
     """The database's name on the server."""
     taken_at: datetime
-    """When, by the server's clock."""
+    """The time, by the server's clock."""
     waits: tuple[Wait, ...]
     """Every wait, the longest first."""
     advisory_locks: tuple[AdvisoryLock, ...]
@@ -109,12 +109,12 @@ class LockReport:
 
     @property
     def sessions(self) -> dict[str, Session]:
-        """Everybody who is mentioned, by `Session.id`."""
-        parties = [party for wait in self.waits for party in (wait.waiter, *wait.blockers)]
-        parties += [party for lock in self.advisory_locks for party in (*lock.holders, *lock.waiters)]
-        return {party.id: party for party in parties}
+        """All sessions of the report, by `Session.id`."""
+        sessions = [session for wait in self.waits for session in (wait.waiter, *wait.blockers)]
+        sessions += [session for lock in self.advisory_locks for session in (*lock.holders, *lock.waiters)]
+        return {session.id: session for session in sessions}
 
     @property
     def limited(self) -> bool:
-        """Whether the server hides something from this role that a member of pg_read_all_stats would see."""
+        """Whether the server hides from this role what a member of pg_read_all_stats would see."""
         return any(session.hidden for session in self.sessions.values())

@@ -1,4 +1,4 @@
-"""How lock modes and keys of pg_locks read in SQL, and which modes get in each other's way."""
+"""Lock modes and keys of pg_locks as SQL spells them, and which modes conflict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROW_MODES = {
     "ExclusiveLock": "FOR NO KEY UPDATE",
     "AccessExclusiveLock": "FOR UPDATE",
 }
-"""Which row lock a session wants that takes a lock of type tuple in this mode."""
+"""The row lock that a session requests if it takes a tuple lock in this mode."""
 
 _WEAK = {"AccessShareLock", "RowShareLock", "RowExclusiveLock"}
 _STRONG = {"ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"}
@@ -28,7 +28,7 @@ CONFLICTS: dict[str, set[str]] = {
     "ExclusiveLock": _ALL - {"AccessShareLock"},
     "AccessExclusiveLock": _ALL,
 }
-"""With which held modes a wanted mode conflicts (PostgreSQL documentation, table "Conflicting Lock Modes")."""
+"""The held modes that each requested mode conflicts with (PostgreSQL documentation, table "Conflicting Lock Modes")."""
 
 
 def mode_in_sql(mode: str | None, *, row: bool = False) -> str | None:

@@ -1,4 +1,4 @@
-"""All SQL of the report. It reads views and catalogs, and looks rows up by their place; it locks nothing for long."""
+"""All SQL of the report: it reads views and catalogs, and rows by their ctid; it holds no lock for long."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Row = dict[str, Any]
 """A row of a result, by column."""
 
 FRESH = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY"
-"""A serializable look at the rows could make somebody else's transaction fail."""
+"""Reads at SERIALIZABLE could make another session's transaction fail."""
 
-# A lock_timeout is not started before a lock is found taken, so even 1 ms disturbs nothing, and hardly waits.
-# Within a transaction pg_stat_activity stays what it was at the first look, unless it is cleared.
+# The lock_timeout starts when a lock is found taken, so that 1 ms is enough, and hardly waits.
+# Within a transaction pg_stat_activity is cached at the first access, unless the snapshot is cleared.
 LIMITS = """
 SELECT current_database() AS database, clock_timestamp() AS taken_at,
        set_config('lock_timeout', '1ms', true), set_config('statement_timeout', '5s', true),
        pg_stat_clear_snapshot()
 """
 
-# pg_locks is read once, so that all parts fit together. The numbers of another database's tables mean nothing here.
+# pg_locks is read once, so that all parts are consistent. OIDs of other databases' tables mean nothing here.
 _LOCKS = """
 locks AS MATERIALIZED (
     SELECT pid, locktype, mode, granted, waitstart, page, tuple, virtualtransaction, transactionid,
@@ -45,12 +45,12 @@ locks AS MATERIALIZED (
 )"""
 
 # - A waiter for a row waits for the holder's transaction to end. Meanwhile the first in the queue holds a lock of type
-#   tuple, which names the row; the others wait for that lock. Whoever comes to a row that has just changed hands waits
-#   for the transaction alone: then the table is told if the waiter has written to or locked rows of a single one.
-# - A parallel worker waits in the name of its leader, which is what pg_blocking_pids calls it.
-# - pg_blocking_pids stops the server's lock table for a moment, so it is asked about waiters only. It is read after
-#   pg_locks: who has got the lock in between waits for nobody.
-# - Other databases matter where the lock is on a shared object (database 0), or where a blocker waits there.
+#   tuple, which names the row; the others wait for that lock. A session that arrives just after the row's lock was
+#   passed on waits for the transaction only: its table is known if the waiter has locked rows of one table only.
+# - A parallel worker waits on behalf of its leader, and pg_blocking_pids returns the leader.
+# - pg_blocking_pids stops the server's lock table for a moment, so it is called for waiters only. It is called after
+#   reading pg_locks: a session that got the lock in between has no blockers.
+# - Other databases matter if the lock is on a shared object (database 0), or if a blocker waits there.
 WAITING = f"""
 WITH RECURSIVE {_LOCKS},
 waiting AS MATERIALIZED (
@@ -84,7 +84,7 @@ WHERE blockers <> '{{}}'
 ORDER BY waitstart, session
 """
 
-# Others see the process and the names, but neither state nor statement, unless they may read all statistics.
+# Other roles see the process and the names, but neither state nor statement, unless they may read all statistics.
 SESSIONS = """
 SELECT pid, nullif(application_name, '') AS application, usename AS user, host(client_addr) AS client,
        backend_type AS backend, state, state_change AS since,
@@ -96,8 +96,8 @@ FROM pg_stat_activity
 WHERE pid = ANY (%s::int[])
 """
 
-# Their locks have no process, and keep the virtual transaction of the session that prepared them: it leads from any of
-# the locks to the one on the transaction's own number, which pg_prepared_xacts knows.
+# Locks of prepared transactions have no process, but the virtual transaction of the session that prepared them: it
+# links each of the locks to the one on the transaction's own id, which pg_prepared_xacts has.
 PREPARED = f"""
 WITH {_LOCKS}
 SELECT held.lock, held.mode, gid, owner AS user, prepared AS since,
@@ -118,7 +118,7 @@ WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE da
 ORDER BY classid, objid, objsubid, waitstart, pid
 """
 
-# An index stands for its table. INCLUDEd columns stand in the primary key's index, but are not part of the key.
+# An index is reported as its table. INCLUDEd columns are in the primary key's index, but not part of the key.
 RELATIONS = """
 SELECT asked.oid, relname, nspname, pg_table_is_visible(pg_class.oid) AS visible,
        quote_ident(nspname) || '.' || quote_ident(relname) AS sql_name,
@@ -142,10 +142,10 @@ def fetch(cursor: Any, sql: str, *params: object) -> list[Row]:
 
 
 def rows_at(places: Iterable[tuple[int, int]], *, table: str, columns: Sequence[str]) -> str:
-    """Return the query for place and columns of the rows at these places (page, number).
+    """Return the query for ctid and columns of the rows at these places (page, number).
 
-    ``table`` and ``columns`` are quoted already. To be run without parameters, so that no percent sign in a name is
-    taken for one. ONLY, because the same place exists in every table that inherits from this one.
+    ``table`` and ``columns`` must be quoted. Run it without parameters, so that a percent sign in a name is not taken
+    for a placeholder. ONLY, because every table that inherits from this one has the same ctids.
     """
     tids = ", ".join(f"'({page},{number})'" for page, number in places)
     return f"SELECT ctid::text, {', '.join(columns)} FROM ONLY {table} WHERE ctid = ANY (ARRAY[{tids}]::tid[])"

@@ -1,4 +1,4 @@
-"""Which row a session waits for: found by its place in the table, without locking it."""
+"""Finds the row that a session waits for, by its ctid, without locking it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db import DatabaseError, connections, transaction
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.report.queries import Row, rows_at
-from django_lockstep.lab.report.tables import Table
+from django_lockstep.lab.report.tables import LockedTable
 
 __all__ = ["PrimaryKeys"]
 
@@ -19,13 +19,13 @@ _PROBLEMS = {
     "55P03": "the table is locked",
     "57014": "looking it up took too long",
 }
-"""By SQLSTATE: why a table's rows could not be read."""
+"""Why a table's rows could not be read, by SQLSTATE."""
 
 
 class PrimaryKeys:
-    """The primary keys of the rows that some sessions wait for; each table is read once."""
+    """The primary keys of the rows that sessions wait for; each table is read once."""
 
-    def __init__(self, waiting: Iterable[Row], tables: dict[int, Table], *, using: str) -> None:
+    def __init__(self, waiting: Iterable[Row], tables: dict[int, LockedTable], *, using: str) -> None:
         places = defaultdict(set)
         for row in waiting:
             if row["tuple"] is not None and row["relation"] in tables:
@@ -35,8 +35,8 @@ class PrimaryKeys:
         for oid, wanted in places.items():
             self._read(oid, tables[oid], sorted(wanted), using=using)
 
-    def facts(self, row: Row) -> dict[str, Any]:
-        """Return what `Wait` has to say of the row that is waited for: either ``pk`` or ``pk_unknown``."""
+    def wait_facts(self, row: Row) -> dict[str, Any]:
+        """Return the attributes of `Wait` for the row: either ``pk`` or ``pk_unknown``."""
         relation, place = row["relation"], f"({row['page']},{row['tuple']})"
         if row["tuple"] is None:
             return {"pk_unknown": "the server does not say which"}
@@ -44,20 +44,20 @@ class PrimaryKeys:
             return {"pk": self._found[relation, place]}
         return {"pk_unknown": self._problems.get(relation, "it has just changed")}
 
-    def _read(self, oid: int, table: Table, places: Sequence[tuple[int, int]], *, using: str) -> None:
+    def _read(self, oid: int, table: LockedTable, places: Sequence[tuple[int, int]], *, using: str) -> None:
         if not table.key_columns:
             self._problems[oid] = "the table has no primary key"
             return
         try:
-            found = _rolled_back(rows_at(places, table=table.sql_name, columns=table.key_columns), using=using)
+            found = _query_and_roll_back(rows_at(places, table=table.sql_name, columns=table.key_columns), using=using)
         except DatabaseError as error:
             self._problems[oid] = _PROBLEMS.get(sqlstate_of(error) or "", "it could not be read")
         else:
             self._found |= {(oid, place): key[0] if len(key) == 1 else tuple(key) for place, *key in found}
 
 
-def _rolled_back(sql: str, *, using: str) -> list[tuple[Any, ...]]:
-    """Run the query in a savepoint and roll that back: its lock on the table goes at once."""
+def _query_and_roll_back(sql: str, *, using: str) -> list[tuple[Any, ...]]:
+    """Run the query in a savepoint and roll it back, so that its lock on the table is released at once."""
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         cursor.execute(sql)
         rows: list[tuple[Any, ...]] = cursor.fetchall()

@@ -1,4 +1,4 @@
-"""Chains of waits as trees: a session that waits for nobody is a root, below it stand those who wait for it."""
+"""Chains of waits as trees: a session that waits for no other one is a root, and those that wait for it are below."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ __all__ = ["Node", "trees"]
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """A session at its place in the trees; each has one, as near to a root as can be."""
+    """A session in the trees; each session appears once, as near to a root as possible."""
 
     session: Session
-    """Who."""
+    """The session."""
     wait: Wait | None = None
-    """What it waits for; None for a root, unless sessions wait in a circle."""
+    """What it waits for; None for a root, unless sessions wait in a cycle."""
     behind: int = 0
-    """How many wait for it, or for somebody who does."""
+    """How many sessions wait for it, directly or indirectly."""
     ahead: int = 0
-    """How many of its blockers only stand before it in the queue for a lock that somebody else holds."""
+    """How many of its blockers do not hold the lock but are before it in the queue."""
     others: tuple[Session, ...] = ()
-    """For whom it waits beside the one above it."""
+    """The sessions that it waits for in addition to its parent."""
     children: list[Node] = field(default_factory=list)
-    """Who waits for it and has its place here, the longest wait first."""
+    """The sessions that wait for it and are placed here, the longest wait first."""
 
 
 def trees(waits: Sequence[Wait]) -> list[Node]:
-    """Return the roots with everybody who waits behind them; the one with the most behind it comes first.
+    """Return the roots with the sessions that wait behind them; the root with the most of them comes first.
 
-    Of sessions that wait in a circle (a deadlock that the server has not ended yet) one becomes a root.
+    Of sessions that wait in a cycle (a deadlock that the server has not ended yet) one becomes a root.
     """
     return _Forest(waits).roots()
 
 
 class _Forest:
-    """Who waits behind whom, and who has a place already."""
+    """Builds the trees: which sessions wait behind which, and which are placed already."""
 
     def __init__(self, waits: Sequence[Wait]) -> None:
         self._waiting = {wait.waiter.id: wait for wait in waits}
         self._followers: dict[str, list[Wait]] = defaultdict(list)
         for wait in waits:
-            for blocker in self._in_the_way(wait):
+            for blocker in self._blocking(wait):
                 self._followers[blocker.id].append(wait)
         self._placed: set[str] = set()
 
@@ -53,9 +53,9 @@ class _Forest:
         free = [self._node(blocker) for blocker in blockers.values() if blocker.id not in self._waiting]
         free.sort(key=lambda node: node.behind, reverse=True)
         self._plant(free)
-        return free + self._circles()
+        return free + self._cycles()
 
-    def _circles(self) -> list[Node]:
+    def _cycles(self) -> list[Node]:
         roots = []
         for wait in self._waiting.values():
             if wait.waiter.id not in self._placed:
@@ -64,7 +64,7 @@ class _Forest:
         return roots
 
     def _plant(self, roots: Sequence[Node]) -> None:
-        """Go through the waiters breadth first, so that each comes as near to a root as can be."""
+        """Go through the waiters breadth first, so that each is placed as near to a root as possible."""
         self._placed |= {root.session.id for root in roots}
         queue = deque(roots)
         while queue:
@@ -77,7 +77,7 @@ class _Forest:
 
     def _node(self, session: Session, *, under: Session | None = None) -> Node:
         wait = self._waiting.get(session.id)
-        obstacles = self._in_the_way(wait) if wait else ()
+        obstacles = self._blocking(wait) if wait else ()
         return Node(
             session=session,
             wait=wait,
@@ -94,8 +94,8 @@ class _Forest:
             pending += new
         return len(found) - 1
 
-    def _in_the_way(self, wait: Wait) -> Sequence[Session]:
-        """Leave out who waits for the same lock, as long as a holder remains: a queue is no chain."""
+    def _blocking(self, wait: Wait) -> Sequence[Session]:
+        """Return the blockers that hold the lock, or all if none does: a queue for one lock is not a chain."""
         holders = [one for one in wait.blockers if not self._is_queued(one, wait.lock)]
         return holders or wait.blockers
 

@@ -1,4 +1,4 @@
-"""The words of the text report."""
+"""The phrases of the text report."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from django.utils import timezone
 
 from django_lockstep.lab.report.facts import Session, Wait
 
-__all__ = ["clock", "duration", "for_what", "name", "printable", "remedy", "shortened", "situation"]
+__all__ = ["clock", "describe_lock", "duration", "printable", "remedy", "session_name", "shortened", "situation"]
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _IDLE = {
     "idle": "idle (a session-level lock)",
     "prepared": "neither committed nor rolled back",
 }
-"""What the server calls an idle session, where that says too little."""
+"""Explanations of the server's names of idle states that say too little."""
 
 
-def name(session: Session) -> str:
-    """Return by what a person knows the session."""
+def session_name(session: Session) -> str:
+    """Return how the report names the session."""
     if session.pid is None:
         return f"prepared transaction {session.gid!r}" if session.gid else "a prepared transaction"
     kind = f" {session.backend}" if session.backend not in (None, "client backend") else ""
@@ -29,19 +29,19 @@ def name(session: Session) -> str:
 
 
 def situation(session: Session) -> str:
-    """Return why a session that waits for nobody does not go on, and whether it is the one to look at."""
+    """Return what a session that does not wait is doing, and whether it is the one to look at."""
     since = f"since {clock(session.since)} ({duration(session.seconds)})" if session.since else ""
     if session.hidden:
-        return "waits for nobody; what it does is hidden from this role"
+        return "does not wait; its state is hidden from this role"
     if session.state is None:
-        return "has ended meanwhile"
+        return "has ended in the meantime"
     if session.is_idle:
-        return f"LOOK HERE: waits for nobody and is {_IDLE.get(session.state, session.state)} {since}"
-    return f"waits for nobody and is {session.state} {since}; its transaction: {duration(session.transaction_seconds)}"
+        return f"LOOK HERE: does not wait and is {_IDLE.get(session.state, session.state)} {since}"
+    return f"does not wait and is {session.state} {since}; its transaction: {duration(session.transaction_seconds)}"
 
 
 def remedy(session: Session) -> str | None:
-    """Return the statement that ends an idle session or prepared transaction; None for one that may be at work."""
+    """Return the statement that ends an idle session or prepared transaction; None for one that may be working."""
     if not session.is_idle or session.id == "prepared:None":
         return None
     if session.pid is None:
@@ -49,15 +49,15 @@ def remedy(session: Session) -> str | None:
     return f"SELECT pg_terminate_backend({session.pid});"
 
 
-def for_what(wait: Wait) -> str:
-    """Return what is waited for, with the mode that is wanted."""
+def describe_lock(wait: Wait) -> str:
+    """Return what is waited for, with the requested mode."""
     mode = f" ({wait.mode})" if wait.mode else ""
     if wait.kind == "row":
         return _row(wait) + mode
     if wait.kind == "advisory":
         return f"advisory lock {wait.key}{mode}"
     if wait.kind == "transaction":
-        return "the end of a transaction that began before"
+        return "the end of an earlier transaction"
     return f"{wait.kind} {_place(wait) or '(name unknown)'}{mode}"
 
 
@@ -76,7 +76,7 @@ def _value(pk: Any) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a length of time in its two largest units."""
+    """Return a duration in its two largest units."""
     if seconds is None:
         return "for an unknown time"
     if seconds < 60:
@@ -88,7 +88,7 @@ def duration(seconds: float | None) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """Return date and time in the project's time zone."""
+    """Return the date and time in the project's time zone."""
     local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
     return f"{local:%Y-%m-%d %H:%M:%S %Z}".rstrip()
 
@@ -96,7 +96,7 @@ def clock(moment: datetime) -> str:
 def shortened(statement: str, *, room: int) -> str:
     """Return the statement in one line of at most ``room`` characters.
 
-    It is cut in the middle: Django lists columns first, while WHERE and FOR UPDATE come last.
+    It is cut in the middle, because WHERE and FOR UPDATE come last.
     """
     line = " ".join(statement.split())
     room = max(room, 20)
@@ -107,5 +107,5 @@ def shortened(statement: str, *, room: int) -> str:
 
 
 def printable(line: str) -> str:
-    """Return the line without control characters, with which a statement could rewrite the terminal."""
+    """Return the line without control characters, with which a statement could control the terminal."""
     return "".join(character if character.isprintable() else "?" for character in line)

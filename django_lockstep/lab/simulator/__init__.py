@@ -1,5 +1,5 @@
 """Many worker processes on one database: measured, and judged by what the database holds at the end.
 
-`race.race` puts strategies under a load, `rounds.tell` has them play a short story many times; both yield rows of
-plain data, one a strategy. A `crew.Crew` is the worker processes that do the work.
+`trials.run_trials` puts strategies under a load, `stories.run_stories` runs a short scenario many times; both yield
+rows of plain data, one for each strategy. A `pool.WorkerPool` holds the worker processes that do the work.
 """

@@ -1,4 +1,4 @@
-"""What the simulator asks of the database itself."""
+"""What the simulator requires of the database, and what it asks the server."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ def require_row_locks(alias: str) -> None:
 
 
 def require_connections(alias: str, number: int) -> None:
-    """Raise `SimulationError` if the server surely has no room for so many more connections.
+    """Raise `SimulationError` if the server certainly has no room for so many more connections.
 
-    Sessions of other roles may be hidden, and a pooler lets many clients share few sessions: a worker that finds no
-    room all the same says so when it starts.
+    Sessions of other roles may be hidden, and a pooler lets many clients share few sessions: a worker that still
+    cannot connect reports that when it starts.
     """
     with connections[alias].cursor() as cursor:
-        cursor.execute(_ROOM)
+        cursor.execute(_CONNECTIONS)
         pid, allowed, reserved, taken = cursor.fetchone()
     free = max(0, allowed - reserved - taken)
+    # A pooler shows the backend's own pid only to SQL; the connection reports another one.
     behind_a_pooler = connections[alias].connection.info.backend_pid != pid
     if number > free and not behind_a_pooler:
         raise SimulationError(
@@ -51,7 +52,7 @@ def require_connections(alias: str, number: int) -> None:
         )
 
 
-_ROOM = """\
+_CONNECTIONS = """\
 SELECT pg_backend_pid(), current_setting('max_connections')::int,
        CASE WHEN rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
             + coalesce(current_setting('reserved_connections', true)::int, 0) END,
@@ -69,7 +70,7 @@ def require_tables(alias: str, apps: Iterable[str]) -> None:
         return
     if not may_migrate:
         raise SimulationError(
-            f"Database {alias!r} misses migrations: {', '.join(missing)}. Run manage.py migrate --database {alias} "
+            f"Database {alias!r} lacks migrations: {', '.join(missing)}. Run manage.py migrate --database {alias} "
             "first, or set LOCKSTEP_LAB_MIGRATES = True."
         )
     try:
@@ -87,7 +88,7 @@ def _unapplied(alias: str, apps: Iterable[str] | None) -> list[str]:
 
 
 def environment(alias: str) -> dict[str, Any]:
-    """Return what figures depend on, in plain values."""
+    """Return what the figures depend on: versions and settings, in plain values."""
     with connections[alias].cursor() as cursor:
         cursor.execute(
             "SELECT current_setting('server_version'), current_setting('default_transaction_isolation'), "
@@ -108,12 +109,13 @@ def environment(alias: str) -> dict[str, Any]:
 def end_sessions(alias: str, prefixes: Sequence[str]) -> None:
     """End the sessions whose application names begin so, and wait until they are gone, at most 5 seconds for each.
 
-    A worker that was killed leaves its server process behind, which first finishes its statement. Afterwards nothing
-    is written any more.
+    A worker that was killed leaves its server process behind, which first finishes its statement. After that
+    it writes nothing more.
     """
     if prefixes:
         with connections[alias].cursor() as cursor:
             cursor.execute(
+                # By prefix, since workers number their sessions; with a timeout, as a statement may still be running.
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
                 "WHERE EXISTS (SELECT FROM unnest(%s::text[]) AS prefix WHERE starts_with(application_name, prefix))",
                 [list(prefixes)],

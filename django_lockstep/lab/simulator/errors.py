@@ -1,4 +1,4 @@
-"""What keeps a simulation from running."""
+"""The simulator's error."""
 
 from django_lockstep.errors import LockstepError
 

@@ -23,7 +23,7 @@ class Histogram:
     """The largest value, exactly."""
 
     def record(self, value: int) -> None:
-        """Count one value; it must not be negative."""
+        """Count one value, which must not be negative."""
         shift = value.bit_length() - _BITS - 1
         self.counts[value if shift <= 0 else (shift << _BITS) + (value >> shift)] += 1
         if value > self.largest:
@@ -44,7 +44,7 @@ class Histogram:
         return None
 
     @classmethod
-    def merged(cls, parts: Iterable[Histogram]) -> Histogram:
+    def merge(cls, parts: Iterable[Histogram]) -> Histogram:
         """Return one histogram of all values of the parts."""
         whole = cls()
         for part in parts:

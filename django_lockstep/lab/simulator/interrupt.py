@@ -1,4 +1,4 @@
-"""Ctrl-C as something to look at between two steps, instead of an exception in the middle of one."""
+"""Ctrl-C as a flag to check between two steps, instead of an exception in the middle of one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 class Interrupt:
     """Catches the signals that ask a command to end, for the length of a block in the main thread.
 
-    The first one only sets ``signal`` and wakes whoever waits for ``reader``; what was measured can still be told. The
-    second one raises ``KeyboardInterrupt``, for those who do not want to wait.
+    The first signal only sets ``signal`` and makes ``reader`` readable; what was measured can still be reported. The
+    second one raises ``KeyboardInterrupt``, for users who do not want to wait.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Interrupt:
         if threading.current_thread() is threading.main_thread():
             for name in _SIGNALS:
                 if number := getattr(signal, name, None):
-                    self._before[number] = signal.signal(number, self._caught)
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -48,21 +48,21 @@ class Interrupt:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked for the end."""
+        """Whether one of the signals has arrived."""
         return self.signal is not None
 
     @property
     def name(self) -> str | None:
-        """The signal's name, such as SIGINT; None while nobody asked."""
+        """The signal's name, such as SIGINT; None while there was none."""
         return None if self.signal is None else signal.Signals(self.signal).name
 
     def request(self, number: int) -> None:
-        """Ask for the end as the signal of this number does."""
+        """Act as if the signal of this number had arrived."""
         if self.requested:
             raise KeyboardInterrupt
         self.signal = number
-        with contextlib.suppress(OSError):  # nobody reads any more
+        with contextlib.suppress(OSError):  # the reader is closed already
             self._writer.send(None)
 
-    def _caught(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         self.request(number)

@@ -1,4 +1,4 @@
-"""How worker processes come to be: where the system can, forked off a process that has imported everything already.
+"""How worker processes are started: where the system can, forked from a process that has imported everything already.
 
 That process (multiprocessing's fork server) starts from nothing as a spawned one does and never connects to the
 database, so that its children inherit no connection, no thread and no lock. Spawning 64 workers on two processors takes
@@ -22,7 +22,7 @@ _PATH = "PYTHONPATH"
 
 
 def process_context() -> BaseContext:
-    """Return what makes processes: a fork server that is up and has Django, or spawning where there is no fork."""
+    """Return a context that starts processes: a running fork server with Django, or spawning where there is no fork."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver
@@ -35,18 +35,18 @@ def process_context() -> BaseContext:
 
 
 def parent_lives() -> bool:
-    """Whether the process that started this one is there, wherever it was forked off."""
+    """Whether the process that started this one is alive; the fork server's own parent does not count."""
     parent = multiprocessing.parent_process()
     return parent is None or parent.is_alive()
 
 
 @contextlib.contextmanager
 def no_interrupt() -> Iterator[None]:
-    """Keep Ctrl-C, which reaches the whole process group, away from a child until it ignores it by itself."""
+    """Block SIGINT, which Ctrl-C sends to the whole process group, in a child until the child ignores it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    # It starts with the first process, and would unblock the signal.
+    # Started here, because it would start with the first process and unblock the signal.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -57,7 +57,7 @@ def no_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _path_in_environment() -> Iterator[None]:
-    """Let a process that starts in the block find what this one finds: the fork server is told in no other way."""
+    """Put this process's import path into the environment, from where alone the fork server takes it."""
     before = os.environ.get(_PATH)
     os.environ[_PATH] = os.pathsep.join(path or os.curdir for path in sys.path)
     try:

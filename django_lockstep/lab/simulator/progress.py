@@ -1,4 +1,4 @@
-"""Progress on a terminal; nothing anywhere else."""
+"""A progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from django_lockstep.lab.simulator.race import Watch
+from django_lockstep.lab.simulator.trials import ProgressHook
 
-__all__ = ["progress"]
+__all__ = ["show_progress"]
 
 
 @contextlib.contextmanager
-def progress(terminal: TextIO | None, *, races: int, beats: Callable[[], int]) -> Iterator[Watch | None]:
-    """Show on the terminal which race is on and how many operations were done; yields None where it shows nothing.
+def show_progress(
+    terminal: TextIO | None, *, total: int, completed: Callable[[], int]
+) -> Iterator[ProgressHook | None]:
+    """Show what runs, and how many operations it has completed; yields what to call when the next of ``total`` begins.
 
-    It shows nothing without a terminal, and where rich is not installed.
+    Yields None, and shows nothing, without a terminal and where rich is not installed.
     """
     try:
         from rich.console import Console
@@ -28,20 +30,20 @@ def progress(terminal: TextIO | None, *, races: int, beats: Callable[[], int]) -
         return
     console = Console(file=terminal)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[done]}"))
-    # Refreshed by the watch alone: a thread of its own would take time from the workers.
+    # Refreshed by the hook alone: a thread of its own would take time from the workers.
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("starting", total=races, done="")
-        begun = iter(range(races + 1))
+        task = bar.add_task("starting", total=total, done="")
+        begun = iter(range(total + 1))
 
-        def watch(name: str) -> Callable[[], None]:
-            number, before = next(begun), beats()
-            bar.update(task, description=f"{number + 1}/{races} {name}", completed=number)
+        def begin(name: str) -> Callable[[], None]:
+            number, before = next(begun), completed()
+            bar.update(task, description=f"{number + 1}/{total} {name}", completed=number)
 
             def tick() -> None:
-                bar.update(task, done=f"{beats() - before:,} operations")
+                bar.update(task, done=f"{completed() - before:,} operations")
                 bar.refresh()
 
             return tick
 
         bar.refresh()
-        yield watch
+        yield begin

@@ -1,4 +1,4 @@
-"""What a simulation comes to: plain data, which tables, JSON, CSV and advice only render."""
+"""The results of a simulation: plain data, which tables, JSON, CSV and advice only render."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django_lockstep.lab.simulator.audit import Status, Verdict
-from django_lockstep.lab.simulator.plan import Plan
+from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["Latency", "LoadReport", "Row", "factor", "jain"]
+__all__ = ["Latency", "LoadReport", "LoadRow", "jain_index", "speedup"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class LoadRow:
     """One strategy under one load."""
 
     strategy: str
@@ -40,13 +40,13 @@ class Row:
     engine: str = ""
     """What ran it, where the same strategy can be run in several ways."""
     verdict: Verdict
-    """What the database holds, against what the workers were told."""
+    """What the database holds, compared with what the workers acknowledged."""
     workers: int
     """The workers whose figures are in this row."""
     seconds: float
     """From the common start to the last answer."""
     succeeded: int
-    """Operations that were done."""
+    """Operations that succeeded."""
     refused: int
     """Operations that were refused, because the account did not cover them."""
     errors: Mapping[str, int]
@@ -54,19 +54,20 @@ class Row:
     error_examples: Mapping[str, str]
     """The first message of each kind."""
     operations_per_second: float
-    """Operations that got an answer, done or refused, a second."""
+    """Operations per second that succeeded or were refused."""
     latency_ms: Latency
     """Latency of all operations."""
     retries: int
     """Attempts that were repeated."""
     conflicts: int
-    """Attempts that were repeated because somebody else was faster."""
+    """Attempts that were repeated because of a conflict with another worker."""
     deadlocks: int
     """Attempts that ended in a deadlock, repeated or not."""
     fairness: float | None
-    """Jain's index of the workers' rates: 1 where all got the same, 1/n where one of n got everything."""
-    casualties: tuple[str, ...]
-    """The workers that did not come to an end, and why; what they did is only in the verdict."""
+    """Jain's index of the workers' rates: 1 where all got the same, 1/n where one of n got everything; None where no
+    operation was answered."""
+    worker_failures: tuple[str, ...]
+    """The workers that did not finish, and why; what they did is in the verdict only."""
     cut_short: bool
     """Whether the run was interrupted while this strategy was measured."""
 
@@ -103,36 +104,36 @@ class LoadReport:
 
     environment: Mapping[str, Any]
     """What it ran on."""
-    plan: Plan
+    plan: LoadPlan
     """How it was loaded."""
     load: Mapping[str, Any]
     """What the operations were, in plain values."""
     planned: tuple[str, ...]
     """The strategies asked for."""
-    rows: tuple[Row, ...]
+    rows: tuple[LoadRow, ...]
     """The strategies measured, in the same order."""
     advice: tuple[str, ...]
     """Which one to use, in sentences drawn from the rows."""
-    counterparts: tuple[Row, ...] = ()
+    counterparts: tuple[LoadRow, ...] = ()
     """The same strategies by another engine, those that have one, measured in the same run."""
     interrupted: str | None = None
     """The signal that ended the run early."""
     notes: tuple[str, ...] = field(default=())
     """What else a reader has to know."""
 
-    def counterpart(self, row: Row) -> Row | None:
+    def counterpart(self, row: LoadRow) -> LoadRow | None:
         """Return the row of the same strategy by the other engine; None where there is none."""
         return next((other for other in self.counterparts if other.strategy == row.strategy), None)
 
 
-def factor(row: Row, counterpart: Row) -> float | None:
-    """Return how many times the operations a second of the first the second does; None where the first did nothing."""
+def speedup(row: LoadRow, counterpart: LoadRow) -> float | None:
+    """Return the counterpart's operations per second divided by the row's; None where the row has none."""
     rate = row.operations_per_second
     return counterpart.operations_per_second / rate if rate else None
 
 
-def jain(rates: Sequence[float]) -> float | None:
-    """Return Jain's fairness index of the rates, from 1/n to 1; None where nobody did anything.
+def jain_index(rates: Sequence[float]) -> float | None:
+    """Return Jain's fairness index of the rates, from 1/n to 1; None where there were no operations.
 
     R. Jain, D. Chiu, W. Hawe: "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
     """
@@ -140,25 +141,25 @@ def jain(rates: Sequence[float]) -> float | None:
     return sum(rates) ** 2 / (len(rates) * squares) if squares else None
 
 
-def row_of(
-    laps: Sequence[Sequence[Tally | None]],
+def build_row(
+    rounds: Sequence[Sequence[Tally | None]],
     verdict: Verdict,
     *,
     strategy: str,
     safe: bool,
     guarantee: str,
     engine: str = "",
-    casualties: tuple[str, ...] = (),
+    worker_failures: tuple[str, ...] = (),
     cut_short: bool = False,
-) -> Row:
+) -> LoadRow:
     """Return the figures of the workers that finished, with the verdict on all.
 
-    Each lap has the workers' tallies in the same order, None for a worker that did not finish it.
+    Each round has the workers' tallies in the same order, None for a worker that did not finish it.
     """
-    whole = _together([_side_by_side(lap) for lap in laps])
-    tallies = [_together(mine) for mine in zip(*laps, strict=True) if any(mine)]
+    whole = _concatenate([_merge(each) for each in rounds])
+    tallies = [_concatenate(mine) for mine in zip(*rounds, strict=True) if any(mine)]
     seconds = (whole.ended - whole.started) / 1e9
-    return Row(
+    return LoadRow(
         strategy=strategy,
         safe=safe,
         guarantee=guarantee,
@@ -171,27 +172,27 @@ def row_of(
         errors=dict(whole.errors),
         error_examples=whole.examples,
         operations_per_second=whole.answered / seconds if seconds else 0.0,
-        latency_ms=_latency_of(whole),
+        latency_ms=_build_latency(whole),
         retries=whole.conflicts + whole.retried_deadlocks,
         conflicts=whole.conflicts,
         deadlocks=whole.retried_deadlocks + whole.failed_deadlocks,
-        fairness=jain([_rate(tally) for tally in tallies]),
-        casualties=casualties,
+        fairness=jain_index([_rate(tally) for tally in tallies]),
+        worker_failures=worker_failures,
         cut_short=cut_short,
     )
 
 
-def _side_by_side(lap: Sequence[Tally | None]) -> Tally | None:
-    there = [tally for tally in lap if tally]
-    return Tally.merged(there) if there else None
+def _merge(tallies: Sequence[Tally | None]) -> Tally | None:
+    present = [tally for tally in tallies if tally]
+    return Tally.merge(present) if present else None
 
 
-def _together(laps: Sequence[Tally | None]) -> Tally:
-    there = [tally for tally in laps if tally]
-    return Tally.joined(there) if there else Tally()
+def _concatenate(tallies: Sequence[Tally | None]) -> Tally:
+    present = [tally for tally in tallies if tally]
+    return Tally.concatenate(present) if present else Tally()
 
 
-def _latency_of(tally: Tally) -> Latency:
+def _build_latency(tally: Tally) -> Latency:
     marks = [tally.latencies.percentile(percent) for percent in (50, 95, 99)]
     largest = tally.latencies.largest if marks[0] is not None else None
     p50, p95, p99, longest = (None if mark is None else mark / 1e6 for mark in (*marks, largest))

@@ -1,4 +1,4 @@
-"""What came of operations, counted: the size of a tally does not depend on how many there were."""
+"""Counts of what came of operations, in a size that does not depend on how many there were."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.simulator.histogram import Histogram
 
-__all__ = ["Operation", "Tally", "Told", "kind_of"]
+__all__ = ["Acknowledged", "Operation", "Tally", "kind_of"]
 
 _DEADLOCK = "40P01"
 _LONGEST = 200
@@ -19,25 +19,25 @@ _LONGEST = 200
 
 
 class Operation(NamedTuple):
-    """Something to do once; one is made for each operation, and a tuple is made fastest."""
+    """Something to do once. A tuple, because one is made for each operation and nothing is made faster."""
 
     perform: Callable[[], object]
-    """Does it, or raises."""
+    """Performs the operation, or raises."""
     changes: tuple[tuple[Hashable, Decimal], ...]
     """The accounts that it changes, with signed amounts."""
 
 
 @dataclass(slots=True)
-class Told:
-    """What a worker was told had succeeded on one account."""
+class Acknowledged:
+    """The changes of one account that succeeded as far as the workers know."""
 
     count: int = 0
-    """Changes."""
+    """How many."""
     total: Decimal = Decimal(0)
     """Their signed sum."""
 
     def add(self, *, count: int, total: Decimal) -> None:
-        """Count more of them."""
+        """Count further changes."""
         self.count += count
         self.total += total
 
@@ -49,15 +49,15 @@ class Tally:
     succeeded: int = 0
     """Operations that returned."""
     refused: int = 0
-    """Operations that were refused for a good reason."""
+    """Operations that were correctly refused."""
     errors: Counter[str] = field(default_factory=Counter)
     """Operations that failed, by the kind of error."""
     examples: dict[str, str] = field(default_factory=dict)
     """The first message of each kind of error."""
     in_doubt: int = 0
-    """Errors after which nobody knows whether the operation was committed."""
+    """Errors after which it is unknown whether the operation was committed."""
     conflicts: int = 0
-    """Attempts repeated because somebody else was faster."""
+    """Attempts repeated because of a conflict with another worker."""
     retried_deadlocks: int = 0
     """Attempts repeated because of a deadlock."""
     failed_deadlocks: int = 0
@@ -68,12 +68,12 @@ class Tally:
     """``time.perf_counter_ns`` at the start, which all processes share."""
     ended: int = 0
     """The same after the last operation."""
-    told: dict[Hashable, Told] = field(default_factory=dict)
+    acknowledged: dict[Hashable, Acknowledged] = field(default_factory=dict)
     """The changes that succeeded, by account."""
 
     @property
     def answered(self) -> int:
-        """Operations that got an answer: succeeded or refused."""
+        """Operations that succeeded or were refused."""
         return self.succeeded + self.refused
 
     @property
@@ -82,15 +82,16 @@ class Tally:
         return self.errors.total()
 
     def succeed(self, operation: Operation) -> None:
-        """Count a success."""
+        """Count a success, and its changes as acknowledged."""
         self.succeeded += 1
         for account, amount in operation.changes:
-            if (told := self.told.get(account)) is None:
-                told = self.told[account] = Told()
-            told.count += 1
-            told.total += amount
+            # Not setdefault(), which would make an object for each operation.
+            if (acknowledged := self.acknowledged.get(account)) is None:
+                acknowledged = self.acknowledged[account] = Acknowledged()
+            acknowledged.count += 1
+            acknowledged.total += amount
 
-    def settle(self, done: Iterable[tuple[Operation | None, int]]) -> None:
+    def record(self, done: Iterable[tuple[Operation | None, int]]) -> None:
         """Count operations with the nanoseconds that they took; None for one that did not succeed."""
         for operation, nanoseconds in done:
             self.latencies.record(nanoseconds)
@@ -98,34 +99,36 @@ class Tally:
                 self.succeed(operation)
 
     def fail(self, error: Exception) -> None:
-        """Count an error."""
+        """Count an error under `kind_of`, and keep the first message of each kind."""
         kind = kind_of(error)
         self.errors[kind] += 1
         self.examples.setdefault(kind, str(error).partition("\n")[0][:_LONGEST])
         self.failed_deadlocks += sqlstate_of(error) == _DEADLOCK
 
     @classmethod
-    def merged(cls, parts: Iterable[Tally]) -> Tally:
+    def merge(cls, parts: Iterable[Tally]) -> Tally:
         """Return what several workers did at the same time; there must be one part at least."""
         parts = list(parts)
-        return cls(started=min(part.started for part in parts), ended=max(part.ended for part in parts))._with(parts)
+        return cls(started=min(part.started for part in parts), ended=max(part.ended for part in parts))._add(parts)
 
     @classmethod
-    def joined(cls, parts: Iterable[Tally]) -> Tally:
-        """Return what was done in several laps, the time between them left out; there must be one part at least."""
+    def concatenate(cls, parts: Iterable[Tally]) -> Tally:
+        """Return what was done in several rounds, the time between them left out; there must be one part at least."""
         parts = list(parts)
         started = parts[0].started
-        return cls(started=started, ended=started + sum(part.ended - part.started for part in parts))._with(parts)
+        return cls(started=started, ended=started + sum(part.ended - part.started for part in parts))._add(parts)
 
-    def _with(self, parts: Sequence[Tally]) -> Tally:
-        self.latencies = Histogram.merged(part.latencies for part in parts)
+    def _add(self, parts: Sequence[Tally]) -> Tally:
+        self.latencies = Histogram.merge(part.latencies for part in parts)
         for part in parts:
             for name in ("succeeded", "refused", "in_doubt", "conflicts", "retried_deadlocks", "failed_deadlocks"):
                 setattr(self, name, getattr(self, name) + getattr(part, name))
             self.errors.update(part.errors)
             self.examples = {**part.examples, **self.examples}
-            for account, told in part.told.items():
-                self.told.setdefault(account, Told()).add(count=told.count, total=told.total)
+            for account, acknowledged in part.acknowledged.items():
+                self.acknowledged.setdefault(account, Acknowledged()).add(
+                    count=acknowledged.count, total=acknowledged.total
+                )
         return self
 
 

@@ -1,23 +1,11 @@
-"""Small pieces of sentences."""
+"""The phrase for a verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from django_lockstep.lab.simulator.audit import Verdict
+from django_lockstep.lab.wording import counted, listed
 
-__all__ = ["counted", "listed", "loss"]
-
-
-def listed(words: Iterable[str]) -> str:
-    """Return the words as one enumeration: ``a, b and c``."""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def counted(number: int, thing: str, things: str | None = None) -> str:
-    """Return the number with its noun, in the plural where it needs one; ``things``: where that has more than an s."""
-    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+__all__ = ["loss"]
 
 
 def loss(verdict: Verdict, *, brief: bool = False) -> str:
@@ -29,7 +17,7 @@ def loss(verdict: Verdict, *, brief: bool = False) -> str:
             (verdict.lost_updates, f"lost {verdict.lost_updates:,} of {updates}"),
             (verdict.overdrawn_accounts, f"paid out {verdict.overdrawn_by:,.2f} more than was covered"),
             (verdict.money_lost, f"left the balance wrong by {verdict.money_lost:,.2f}"),
-            (verdict.unexpected, f"left entries that nobody was told of ({verdict.unexpected:,})"),
+            (verdict.unexpected, f"left {verdict.unexpected:,} entries of changes that were not acknowledged"),
         )
         if number
     ]

@@ -1,64 +1,165 @@
-"""The worker process: one connection, and one task after the other."""
+"""The parent's view of one worker process."""
 
 from __future__ import annotations
 
-import contextlib
 import signal
-from collections.abc import Iterator, MutableSequence
+import time
 from dataclasses import dataclass
+from enum import Enum
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from typing import Any
 
-from django_lockstep.lab.simulator.desk import Desk, Done, Failed, Flag
+from django_lockstep.lab.simulator import worker_process
+from django_lockstep.lab.simulator.channel import AtBarrier, Done, Failed, Task
+from django_lockstep.lab.simulator.processes import no_interrupt
+from django_lockstep.lab.simulator.worker_process import WorkerConfig
 
-__all__ = ["Post", "main"]
+__all__ = ["SharedState", "Worker", "WorkerFailure", "WorkerState"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
-    """Where a worker works."""
+class WorkerFailure:
+    """A worker that did not finish its task."""
 
-    alias: str
-    """The database, as the settings name it."""
-    database: str
-    """The database's name as the parent uses it: under a test runner not the one of the settings."""
+    worker: int
+    """Its number, from 0."""
     session: str
-    """The ``application_name`` of its connection, by which the server's view of it can be found."""
+    """The ``application_name`` of its connection."""
+    reason: str
+    """What is known of its end, in a line."""
+
+    def __str__(self) -> str:
+        return f"worker {self.worker + 1} {self.reason}"
 
 
-def main(post: Post, pipe: Connection[Any, Any], *, number: int, stop: Flag, beats: MutableSequence[int]) -> None:
-    """Connect, say so, and do tasks until the parent hangs up; then leave as any process does."""
-    # Ctrl-C reaches the whole process group; when to stop is the parent's to say.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with contextlib.suppress(EOFError, ConnectionError), pipe:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedState:
+    """Memory that the parent and all workers share."""
+
+    stop: Any
+    """Its ``value`` is 1 when all workers are to stop."""
+    completed: Any
+    """How many operations each worker has completed since it started."""
+
+    @classmethod
+    def create(cls, context: BaseContext, *, workers: int) -> SharedState:
+        """Return memory for so many workers."""
+        # Raw, without locks: each worker writes its own place only, and a killed process would keep a lock for ever.
+        return cls(stop=context.RawValue("b", 0), completed=context.RawArray("Q", workers))
+
+
+class WorkerState(Enum):
+    """What a worker is doing."""
+
+    BUSY = "busy"
+    AT_BARRIER = "at the barrier"
+    IDLE = "idle"
+    GONE = "gone"
+
+
+class Worker:
+    """One worker process, from its start to its end."""
+
+    def __init__(self, config: WorkerConfig, shared: SharedState, *, number: int, context: BaseContext) -> None:
+        self.config = config
+        self.number = number
+        self.state = WorkerState.BUSY
+        self.result: Any = None
+        self.payloads: list[Any] = []
+        self.failure: WorkerFailure | None = None
+        self._shared = shared
+        self._reason = ""
+        self._last_sign = (shared.completed[number], time.monotonic())
+        self.pipe: Connection[Any, Any]
+        self.pipe, child_pipe = context.Pipe()
+        with child_pipe:
+            given = {"number": number, "stop": shared.stop, "completed": shared.completed}
+            # Daemonic: should the parent crash, multiprocessing ends them with it.
+            self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+                target=worker_process.main, args=(config, child_pipe), kwargs=given, name=config.session, daemon=True
+            )
+            with no_interrupt():
+                self.process.start()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether an answer is still to come."""
+        return self.state in {WorkerState.BUSY, WorkerState.AT_BARRIER}
+
+    def assign(self, task: Task | None) -> None:
+        """Forget the last task's result, and send the next task, if there is one."""
+        self.result, self.payloads = None, []
+        if task is not None and self.state is not WorkerState.GONE:
+            self._send(task)
+
+    def release(self, start: int | None) -> None:
+        """Let the worker leave the barrier at this instant (``time.perf_counter_ns``); None cancels its task."""
+        self._send(start)
+
+    def receive(self) -> None:
+        """Take one message from the worker; call it when `pipe` is readable."""
         try:
-            with connected(post):
-                pipe.send(Done(result=None))
-                Desk(pipe, number=number, stop=stop, beats=beats).serve()
-        except (EOFError, ConnectionError):
-            raise
-        except Exception as error:  # noqa: BLE001 - the parent reports it
-            pipe.send(Failed(reason=f"{type(error).__name__}: {error}"))
+            message: AtBarrier | Failed | Done = self.pipe.recv()
+        except (EOFError, OSError):
+            self._reap()
+            return
+        self._note_sign_of_life()
+        if isinstance(message, AtBarrier):
+            self.payloads.append(message.payload)
+            self.state = WorkerState.AT_BARRIER
+        elif isinstance(message, Failed):
+            self.kill(f"failed: {message.reason}")
+        else:
+            self.result, self.state = message.result, WorkerState.IDLE
+
+    def kill_if_stuck(self, seconds: float) -> None:
+        """Kill the worker if it is busy and has neither sent nor completed anything for so many seconds."""
+        if self.state is not WorkerState.BUSY:
+            return
+        if self._shared.completed[self.number] != self._last_sign[0]:
+            self._note_sign_of_life()
+        elif time.monotonic() - self._last_sign[1] > seconds:
+            self.kill(f"was stuck: nothing finished for {seconds:g} s, so it was killed")
+
+    def kill(self, reason: str) -> None:
+        """End the process at once; what it did since its last answer is unknown."""
+        self._reason = self._reason or reason
+        self.process.kill()
+        self._reap()
+
+    def close(self, *, deadline: float) -> None:
+        """Close the pipe, give the process until ``deadline`` (``time.monotonic``) to leave, and then kill it."""
+        self.pipe.close()
+        self.process.join(max(0, deadline - time.monotonic()))
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.process.close()
+
+    def _send(self, message: object) -> None:
+        self._note_sign_of_life()
+        self.state = WorkerState.BUSY
+        try:
+            self.pipe.send(message)
+        except OSError:
+            self._reap()
+
+    def _note_sign_of_life(self) -> None:
+        self._last_sign = (self._shared.completed[self.number], time.monotonic())
+
+    def _reap(self) -> None:
+        # The pipe breaks a moment before the process is gone.
+        self.process.join(5)
+        reason = self._reason or _describe_exit(self.process.exitcode)
+        self.failure = WorkerFailure(worker=self.number, session=self.config.session, reason=reason)
+        self.state = WorkerState.GONE
 
 
-@contextlib.contextmanager
-def connected(post: Post) -> Iterator[None]:
-    """Set Django up and hold this process's connection to the parent's database."""
-    import django
-    from django.apps import apps
-    from django.db import connections
-
-    if not apps.ready:
-        django.setup()
-    connection = connections[post.alias]
-    connection.settings_dict["NAME"] = post.database
-    options = connection.settings_dict.get("OPTIONS") or {}
-    connection.settings_dict["OPTIONS"] = {**options, "application_name": post.session}
-    try:
-        connection.ensure_connection()
-        yield
-    finally:
-        connection.close()
-        close_pool = getattr(connection, "close_pool", None)
-        if close_pool is not None:
-            close_pool()
+def _describe_exit(exitcode: int | None) -> str:
+    if exitcode is None:
+        return "closed its connection"
+    if exitcode < 0:
+        return f"was killed by {signal.Signals(-exitcode).name}"
+    return f"ended with exit status {exitcode}"

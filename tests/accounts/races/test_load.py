@@ -8,7 +8,7 @@ import pytest
 from accounts.models import Account
 from accounts.races.load import AccountClient, AccountLoad
 from accounts.races.mix import Mix
-from accounts.races.run import Field, account_model
+from accounts.races.run import Workload, account_model
 from django_lockstep.errors import DeadlockDetected, StaleVersionError
 from django_lockstep.lab.simulator.tally import Operation
 
@@ -42,7 +42,7 @@ def client(mix: Mix, *, seed: object = 0) -> tuple[AccountClient, Recorder]:
 
 def drawn(mix: Mix, *, seed: object = 0) -> tuple[list[Operation], list[tuple[Any, ...]]]:
     made, recorder = client(mix, seed=seed)
-    operations = [made.draw() for _ in range(200)]
+    operations = [made.next_operation() for _ in range(200)]
     for operation in operations:
         operation.perform()
     return operations, recorder.calls
@@ -92,7 +92,7 @@ def test_retries_are_conflicts_or_deadlocks() -> None:
 
 def test_transfers_need_two_accounts() -> None:
     with pytest.raises(ValueError, match="add --accounts 2 or more"):
-        Field(accounts=1, mix=Mix(transfer=1), seed=0)
+        Workload(accounts=1, mix=Mix(transfer=1), seed=0)
 
 
 def test_the_model_is_found_by_its_label() -> None:

@@ -1,4 +1,4 @@
-"""Real processes on the real database: who loses money, who does not, and what is told about it."""
+"""Real processes on the real database: which strategies lose money, which do not, and what is reported."""
 
 import os
 import signal
@@ -11,29 +11,29 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 
 from accounts.models import Account, Entry
-from accounts.races.ground import Ground
+from accounts.races.fixture import Fixture
+from accounts.races.leftovers import new_name
 from accounts.races.load import LoadContender
 from accounts.races.mix import Mix
-from accounts.races.remains import new_name
-from accounts.races.run import NAMES, Field, Scene, run_load, run_story
+from accounts.races.run import NAMES, RunConfig, Workload, run_load, run_story
 from accounts.races.stories import STORIES
 from accounts.strategies import STRATEGIES
-from django_lockstep.lab.simulator.crew import Crew
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.plan import Plan
-from django_lockstep.lab.simulator.race import Course, race
-from django_lockstep.lab.simulator.report import LoadReport, Row
-from django_lockstep.lab.simulator.rounds import StoryReport, tell
-from django_lockstep.lab.simulator.worker import Post
+from django_lockstep.lab.simulator.load_plan import LoadPlan
+from django_lockstep.lab.simulator.pool import WorkerPool
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow
+from django_lockstep.lab.simulator.stories import StoryReport, run_stories
+from django_lockstep.lab.simulator.trials import Trial, run_trials
+from django_lockstep.lab.simulator.worker_process import WorkerConfig
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SAFE = tuple(name for name in NAMES if STRATEGIES[name].safe)
 
 
-def scene(*names: str, keep: bool = False, mixed: bool = False) -> Scene:
-    return Scene(strategies=names or NAMES, model=Account, using="default", keep=keep, mixed=mixed)
+def run_config(*names: str, keep: bool = False, mixed: bool = False) -> RunConfig:
+    return RunConfig(strategies=names or NAMES, model=Account, using="default", keep=keep, mixed=mixed)
 
 
 def load(
@@ -41,21 +41,21 @@ def load(
     workers: int = 4,
     accounts: int = 1,
     operations: int = 120,
-    laps: int = 1,
+    rounds: int = 1,
     keep: bool = False,
     mixed: bool = False,
 ) -> LoadReport:
-    field = Field(accounts=accounts, mix=Mix.default(accounts=accounts), seed=11)
-    plan = Plan(workers=workers, duration=None, operations=operations, laps=laps)
+    workload = Workload(accounts=accounts, mix=Mix.default(accounts=accounts), seed=11)
+    plan = LoadPlan(workers=workers, duration=None, operations=operations, rounds=rounds)
     with Interrupt() as interrupt:
         return run_load(
-            scene(*names, keep=keep, mixed=mixed), plan=plan, field=field, interrupt=interrupt, terminal=None
+            run_config(*names, keep=keep, mixed=mixed), plan=plan, workload=workload, interrupt=interrupt, terminal=None
         )
 
 
-def story(name: str, *names: str, rounds: int = 40) -> StoryReport:
+def story(name: str, *names: str, runs: int = 40) -> StoryReport:
     with Interrupt() as interrupt:
-        return run_story(scene(*names), story=STORIES[name], rounds=rounds, interrupt=interrupt, terminal=None)
+        return run_story(run_config(*names), story=STORIES[name], runs=runs, interrupt=interrupt, terminal=None)
 
 
 def assert_nothing_is_left() -> None:
@@ -89,16 +89,16 @@ def test_of_mixtures_those_with_advisory_lose() -> None:
     assert_nothing_is_left()
 
 
-def test_laps_take_turns_and_another_one_begins_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_take_turns_and_another_one_begins_each(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, int]] = []
-    plain = Course.run
+    plain = Trial.run
 
-    def noted(course: Course, lap: int, **facts: Any) -> None:
-        seen.append((course.label, lap))
-        plain(course, lap, **facts)
+    def noted(trial: Trial, round_number: int, **facts: Any) -> None:
+        seen.append((trial.label, round_number))
+        plain(trial, round_number, **facts)
 
-    monkeypatch.setattr(Course, "run", noted)
-    first, second = load("advisory", "pessimistic", operations=40, laps=2).rows
+    monkeypatch.setattr(Trial, "run", noted)
+    first, second = load("advisory", "pessimistic", operations=40, rounds=2).rows
     assert seen == [("advisory", 0), ("pessimistic", 0), ("pessimistic", 1), ("advisory", 1)]
     assert (first.strategy, first.operations, first.status) == ("advisory", 40, "correct")
     assert (second.strategy, second.operations, second.status) == ("pessimistic", 40, "correct")
@@ -144,20 +144,20 @@ class Race:
         self.strategy = strategy
         self.workers = workers
         self.interrupt: Interrupt
-        self.crew: Crew
+        self.pool: WorkerPool
 
-    def run(self, watch: Callable[[], None], *, duration: float = 60.0) -> Row:
-        ground = Ground.make(Account, using="default", name=new_name())
+    def run(self, watch: Callable[[], None], *, duration: float = 60.0) -> LoadRow:
+        fixture = Fixture.make(Account, using="default", name=new_name())
         strategy = STRATEGIES[self.strategy].bound(using="default")
-        contender = LoadContender(strategy=strategy, ground=ground, accounts=1, mix=Mix(), seed=3)
-        with Interrupt() as self.interrupt, self._crew() as self.crew:
-            course = Course(contender=contender, plan=Plan(workers=self.workers, duration=duration), label="it")
-            ((_, row),) = race([course], crew=self.crew, alias="default", watch=lambda name: watch)
+        contender = LoadContender(strategy=strategy, fixture=fixture, accounts=1, mix=Mix(), seed=3)
+        with Interrupt() as self.interrupt, self._pool() as self.pool:
+            trial = Trial(contender=contender, plan=LoadPlan(workers=self.workers, duration=duration), label="it")
+            ((_, row),) = run_trials([trial], pool=self.pool, alias="default", progress=lambda name: watch)
         return row
 
-    def _crew(self) -> Crew:
-        post = Post(alias="default", database=connection.settings_dict["NAME"], session="race-of-a-test")
-        return Crew(post, workers=self.workers, interrupt=self.interrupt, grace=20.0)
+    def _pool(self) -> WorkerPool:
+        config = WorkerConfig(alias="default", database=connection.settings_dict["NAME"], session="race-of-a-test")
+        return WorkerPool(config, size=self.workers, interrupt=self.interrupt, grace=20.0)
 
     def stop(self) -> None:
         if not self.interrupt.requested:
@@ -168,14 +168,14 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
     race = Race("pessimistic")
 
     def watch() -> None:
-        if race.crew.beats > 50:
+        if race.pool.completed > 50:
             race.stop()
 
     row = race.run(watch)
     assert row.cut_short
     assert row.status == "correct"
     assert row.succeeded == row.verdict.entries > 40
-    assert row.casualties == ()
+    assert row.worker_failures == ()
 
 
 def test_a_killed_worker_is_reported_and_the_rest_counts() -> None:
@@ -183,16 +183,16 @@ def test_a_killed_worker_is_reported_and_the_rest_counts() -> None:
     killed: list[int] = []
 
     def watch() -> None:
-        if race.crew.beats > 200 and not killed:
-            killed.append(race.crew.members[1].process.pid or 0)
+        if race.pool.completed > 200 and not killed:
+            killed.append(race.pool.workers[1].process.pid or 0)
             os.kill(killed[0], signal.SIGKILL)
-        elif killed and race.crew.members[1].casualty and race.crew.beats > 400:
+        elif killed and race.pool.workers[1].failure and race.pool.completed > 400:
             race.stop()
 
     row = race.run(watch)
-    assert row.casualties == ("worker 2 was killed by SIGKILL",)
+    assert row.worker_failures == ("worker 2 was killed by SIGKILL",)
     assert row.workers == 2
-    assert row.verdict.from_ledger_alone
+    assert row.verdict.without_acknowledgements
     assert row.status == "correct"
     assert row.verdict.entries > row.succeeded > 0
 
@@ -202,20 +202,20 @@ def test_a_lost_connection_leaves_the_outcome_in_doubt() -> None:
     ended: list[int] = []
 
     def watch() -> None:
-        if race.crew.beats > 50 and not ended:
+        if race.pool.completed > 50 and not ended:
             with connection.cursor() as cursor:
                 cursor.execute(
                     "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity "
                     "WHERE application_name = 'race-of-a-test-00001'"
                 )
-                ended.append(race.crew.beats)
-        elif ended and race.crew.beats > ended[0] + 100:
+                ended.append(race.pool.completed)
+        elif ended and race.pool.completed > ended[0] + 100:
             race.stop()
 
     row = race.run(watch)
     assert row.failed == 1
     assert row.workers == 3
-    assert row.verdict.from_ledger_alone
+    assert row.verdict.without_acknowledgements
     assert row.status == "correct"
 
 
@@ -237,7 +237,7 @@ def test_lost_update_ends_at_120_with_every_safe_strategy() -> None:
     report = story("lost-update")
     rows = {row.strategy: row for row in report.rows}
     for name in SAFE:
-        assert [(end.observed, end.rounds) for end in rows[name].endings] == [("120.00", 40)]
+        assert [(end.observed, end.runs) for end in rows[name].endings] == [("120.00", 40)]
         assert rows[name].status == "correct"
     for name in ("naive", "naive_atomic"):
         assert rows[name].status == "lost"
@@ -259,42 +259,42 @@ def test_overdraft_lets_exactly_one_pass_with_every_safe_strategy() -> None:
 
 
 def test_a_story_ends_with_its_actor() -> None:
-    ground = Ground.make(Account, using="default", name=new_name())
-    cast = STORIES["lost-update"].cast(STRATEGIES["pessimistic"].bound(using="default"), ground=ground)
-    post = Post(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
-    with Interrupt() as interrupt, Crew(post, workers=2, interrupt=interrupt, grace=20.0) as crew:
+    fixture = Fixture.make(Account, using="default", name=new_name())
+    trial = STORIES["lost-update"].trial(STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture)
+    config = WorkerConfig(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
+    with Interrupt() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
 
         def kill() -> None:
-            if crew.beats > 10 and not crew.members[0].casualty:
-                os.kill(crew.members[0].process.pid or 0, signal.SIGKILL)
+            if pool.completed > 10 and not pool.workers[0].failure:
+                os.kill(pool.workers[0].process.pid or 0, signal.SIGKILL)
 
-        (row,) = tell([cast], rounds=1000, crew=crew, alias="default", watch=lambda name: kill)
-    assert row.casualties == ("worker 1 was killed by SIGKILL",)
-    assert 0 < row.rounds < 1000
+        (row,) = run_stories([trial], runs=1000, pool=pool, alias="default", progress=lambda name: kill)
+    assert row.worker_failures == ("worker 1 was killed by SIGKILL",)
+    assert 0 < row.runs < 1000
     assert row.status == "correct"
-    assert sum(end.rounds for end in row.endings) == row.rounds
+    assert sum(end.runs for end in row.endings) == row.runs
 
 
-def test_an_interrupted_story_tells_the_rounds_it_had() -> None:
-    ground = Ground.make(Account, using="default", name=new_name())
-    cast = STORIES["overdraft"].cast(STRATEGIES["pessimistic"].bound(using="default"), ground=ground)
-    post = Post(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
-    with Interrupt() as interrupt, Crew(post, workers=2, interrupt=interrupt, grace=20.0) as crew:
+def test_an_interrupted_story_reports_the_runs_it_had() -> None:
+    fixture = Fixture.make(Account, using="default", name=new_name())
+    trial = STORIES["overdraft"].trial(STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture)
+    config = WorkerConfig(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
+    with Interrupt() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
 
         def stop() -> None:
-            if crew.beats > 10 and not interrupt.requested:
+            if pool.completed > 10 and not interrupt.requested:
                 interrupt.request(signal.SIGINT)
 
-        (row,) = tell([cast], rounds=1000, crew=crew, alias="default", watch=lambda name: stop)
+        (row,) = run_stories([trial], runs=1000, pool=pool, alias="default", progress=lambda name: stop)
     assert row.cut_short
-    assert row.casualties == ()
-    assert 0 < row.rounds < 1000
+    assert row.worker_failures == ()
+    assert 0 < row.runs < 1000
 
 
 @pytest.mark.parametrize("name", list(STORIES))
-def test_stories_begin_as_they_are_told(name: str) -> None:
-    ground = Ground.make(Account, using="default", name=new_name())
-    scenario = STORIES[name].scenario(STRATEGIES["pessimistic"], ground=ground)
+def test_stories_begin_as_their_text_says(name: str) -> None:
+    fixture = Fixture.make(Account, using="default", name=new_name())
+    scenario = STORIES[name].scenario(STRATEGIES["pessimistic"], fixture=fixture)
     pk = scenario.set_up()
     assert scenario.observe is not None
     assert scenario.invariant is not None
@@ -303,6 +303,6 @@ def test_stories_begin_as_they_are_told(name: str) -> None:
     for actor in scenario.actors.values():
         try:
             actor(pk)
-        except STORIES[name].cast(STRATEGIES["pessimistic"], ground=ground).refusals:
+        except STORIES[name].trial(STRATEGIES["pessimistic"], fixture=fixture).refusals:
             assert name == "overdraft"
     assert scenario.invariant(pk)

@@ -18,9 +18,18 @@ from accounts.management import simulation
 from accounts.management.commands import simulate
 from accounts.models import Account, Entry
 from accounts.races.run import NAMES
-from django_lockstep.lab.simulator.sweep import Point
+from django_lockstep.lab.simulator.sweep import SizeResult
 from tests.accounts.races.commands import any_left, manage, sessions, simulating
-from tests.django_lockstep.lab.made import LOST, ending, load_report, naive, row, story_report, story_row, sweep_report
+from tests.django_lockstep.lab.sample_rows import (
+    LOST,
+    ending,
+    load_report,
+    naive,
+    row,
+    story_report,
+    story_row,
+    sweep_report,
+)
 from tests.support.sessions import query, until
 
 SMALL = {"workers": 2, "operations": 10, "strategies": ["pessimistic"]}
@@ -34,11 +43,11 @@ def run(**options: Any) -> str:
 
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Let the command report what the test puts here, instead of measuring; it notes what was asked for."""
+    """Let the command report what the test puts here, instead of measuring; it records what was asked for."""
     seen: dict[str, Any] = {"report": load_report(naive(), row("pessimistic"))}
 
-    def instead(scene: Any, **asked: Any) -> Any:
-        seen.update(asked, scene=scene)
+    def instead(config: Any, **asked: Any) -> Any:
+        seen.update(asked, config=config)
         return seen["report"]
 
     for name in ("run_load", "run_story", "run_sweep"):
@@ -51,14 +60,14 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_by_default_all_strategies_share_a_hot_account(reported: dict[str, Any]) -> None:
     run()
-    assert reported["scene"].strategies == NAMES
+    assert reported["config"].strategies == NAMES
     assert (reported["plan"].workers, reported["plan"].duration, reported["plan"].operations) == (8, 3.0, None)
-    assert (reported["field"].accounts, str(reported["field"].mix)) == (1, "1:1:0")
+    assert (reported["workload"].accounts, str(reported["workload"].mix)) == (1, "1:1:0")
 
 
 def test_a_default_run_stays_within_a_minute(reported: dict[str, Any]) -> None:
     run()
-    contenders = len(reported["scene"].bound)
+    contenders = len(reported["config"].bound)
     assert len(NAMES) < contenders
     assert reported["plan"].duration * contenders <= 60  # the rest is for starting and counting
 
@@ -76,36 +85,36 @@ def test_a_load_shows_both_engines_unless_told_otherwise(
     reported: dict[str, Any], engine: str | None, engines: tuple[str, ...]
 ) -> None:
     run(engine=engine)
-    assert reported["scene"].engines == engines
+    assert reported["config"].engines == engines
 
 
 def test_a_sweep_and_a_scenario_run_what_is_written(reported: dict[str, Any]) -> None:
     for options in ({"sweep": "workers=1,2"}, {"scenario": "overdraft"}):
         run(**options)
-        assert reported["scene"].engines == ("plain",)
+        assert reported["config"].engines == ("plain",)
         run(**options, engine="compiled")
-        assert reported["scene"].engines == ("compiled",)
+        assert reported["config"].engines == ("compiled",)
         with pytest.raises(CommandError, match="--engine both is for a load"):
             run(**options, engine="both")
 
 
 def test_options_reach_the_plan(reported: dict[str, Any]) -> None:
     run(workers=3, operations=30, think_time=0.5, accounts=5, mix="1:2:3", seed=9)
-    plan, field = reported["plan"], reported["field"]
+    plan, workload = reported["plan"], reported["workload"]
     assert (plan.workers, plan.duration, plan.operations, plan.think_time) == (3, None, 30, 0.5)
-    assert (field.accounts, str(field.mix), field.seed) == (5, "1:2:3", 9)
+    assert (workload.accounts, str(workload.mix), workload.seed) == (5, "1:2:3", 9)
 
 
 def test_more_accounts_have_transfers(reported: dict[str, Any]) -> None:
     run(accounts=2)
-    assert str(reported["field"].mix) == "1:1:1"
+    assert str(reported["workload"].mix) == "1:1:1"
 
 
 def test_without_a_seed_every_run_has_another(reported: dict[str, Any]) -> None:
     seeds = set()
     for _ in range(5):
         run()
-        seeds.add(reported["field"].seed)
+        seeds.add(reported["workload"].seed)
     assert len(seeds) > 1
 
 
@@ -114,68 +123,68 @@ def test_without_a_seed_every_run_has_another(reported: dict[str, Any]) -> None:
 )
 def test_names_are_separated_by_commas_or_spaces(names: list[str], reported: dict[str, Any]) -> None:
     run(strategies=names)
-    assert reported["scene"].strategies == ("naive", "optimistic")
+    assert reported["config"].strategies == ("naive", "optimistic")
 
 
-def test_a_load_has_laps_where_time_limits_it(reported: dict[str, Any]) -> None:
+def test_a_load_has_rounds_where_time_limits_it(reported: dict[str, Any]) -> None:
     run()
-    assert reported["plan"].laps == 3
+    assert reported["plan"].rounds == 3
     run(operations=30)
-    assert reported["plan"].laps == 1
-    run(operations=30, laps=2)
-    assert reported["plan"].laps == 2
+    assert reported["plan"].rounds == 1
+    run(operations=30, rounds=2)
+    assert reported["plan"].rounds == 2
 
 
 def test_a_sweep_has_sizes_and_says_how_long_it_takes(reported: dict[str, Any]) -> None:
     err = io.StringIO()
     call_command("simulate", sweep="workers=1,4", strategies=["naive"], stdout=io.StringIO(), stderr=err)
-    assert [stop.plan.workers for stop in reported["stops"]] == [1, 4]
+    assert [point.plan.workers for point in reported["points"]] == [1, 4]
     assert err.getvalue().startswith("2 sizes x 1 strategy x 3 s: about ")
     run(sweep="accounts=2,10", workers=3, operations=30)
-    assert [(stop.plan.workers, stop.field.accounts) for stop in reported["stops"]] == [(3, 2), (3, 10)]
-    assert {str(stop.field.mix) for stop in reported["stops"]} == {"1:1:1"}
+    assert [(point.plan.workers, point.workload.accounts) for point in reported["points"]] == [(3, 2), (3, 10)]
+    assert {str(point.workload.mix) for point in reported["points"]} == {"1:1:1"}
 
 
 def test_one_account_among_the_sizes_keeps_transfers_out_of_all(reported: dict[str, Any]) -> None:
     run(sweep="accounts=1,10")
-    assert {str(stop.field.mix) for stop in reported["stops"]} == {"1:1:0"}
+    assert {str(point.workload.mix) for point in reported["points"]} == {"1:1:0"}
 
 
 def test_mixing_races_every_pair_of_the_safe_strategies_for_a_second(reported: dict[str, Any]) -> None:
     run(mix_strategies=True)
-    scene, plan = reported["scene"], reported["plan"]
-    assert (len(scene.names), scene.names[0]) == (28, "pessimistic+pessimistic_nowait")
-    assert not any("naive" in name for name in scene.names)
-    assert (plan.duration, plan.laps, scene.engines) == (1.0, 1, ("plain",))
+    config, plan = reported["config"], reported["plan"]
+    assert (len(config.names), config.names[0]) == (28, "pessimistic+pessimistic_nowait")
+    assert not any("naive" in name for name in config.names)
+    assert (plan.duration, plan.rounds, config.engines) == (1.0, 1, ("plain",))
 
 
 def test_mixing_takes_the_strategies_that_are_named(reported: dict[str, Any]) -> None:
-    run(mix_strategies=True, strategies=["advisory", "optimistic", "naive"], engine="compiled", laps=2, duration=4)
-    scene, plan = reported["scene"], reported["plan"]
-    assert scene.names == ("advisory+optimistic", "advisory+naive", "optimistic+naive")
-    assert [contender.safe for contender in scene.contenders] == [False] * 3
-    assert (plan.duration, plan.laps, scene.engines) == (4, 2, ("compiled",))
+    run(mix_strategies=True, strategies=["advisory", "optimistic", "naive"], engine="compiled", rounds=2, duration=4)
+    config, plan = reported["config"], reported["plan"]
+    assert config.names == ("advisory+optimistic", "advisory+naive", "optimistic+naive")
+    assert [contender.safe for contender in config.contenders] == [False] * 3
+    assert (plan.duration, plan.rounds, config.engines) == (4, 2, ("compiled",))
 
 
-def test_a_scenario_has_rounds(reported: dict[str, Any]) -> None:
+def test_a_scenario_has_runs(reported: dict[str, Any]) -> None:
     run(scenario="overdraft")
-    assert (reported["story"].name, reported["rounds"]) == ("overdraft", 200)
-    run(scenario="lost-update", rounds=7)
-    assert (reported["story"].name, reported["rounds"]) == ("lost-update", 7)
+    assert (reported["story"].name, reported["runs"]) == ("overdraft", 200)
+    run(scenario="lost-update", runs=7)
+    assert (reported["story"].name, reported["runs"]) == ("lost-update", 7)
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--strategies", "naive,nonsense"], "there is no nonsense; there are naive, naive_atomic"),
-        (["--strategies", ","], "there is no name"),
-        (["--workers", "0"], "--workers must be a whole number of at least 1, not 0"),
+        (["--strategies", "naive,nonsense"], "--strategies must be some of naive, naive_atomic"),
+        (["--strategies", ","], "--strategies must be some of"),
+        (["--workers", "0"], "--workers must be a positive integer, not 0"),
         (["--workers", "x"], "--workers: invalid int value"),
         (["--accounts", "0"], "--accounts must be"),
         (["--duration", "0"], "--duration must be"),
         (["--duration", "nan"], "--duration must be"),
         (["--operations", "0"], "--operations must be"),
-        (["--operations", "3"], "not one for each of 8 workers"),
+        (["--operations", "3"], "one for each of 8 workers"),
         (["--operations", "9", "--duration", "1"], "not allowed with"),
         (["--mix", "1:1"], "--mix is three weights"),
         (["--mix", "1:1:1"], "add --accounts 2 or more"),
@@ -185,14 +194,14 @@ def test_a_scenario_has_rounds(reported: dict[str, Any]) -> None:
         (["--scenario", "nothing"], "--scenario: invalid choice"),
         (["--scenario", "overdraft", "--workers", "3"], "--workers is for loads only"),
         (["--scenario", "overdraft", "--think-time", "3", "--seed", "1"], "--think-time, --seed is for loads only"),
-        (["--scenario", "overdraft", "--rounds", "0"], "--rounds must be"),
-        (["--rounds", "5"], "--rounds goes with --scenario"),
-        (["--laps", "0"], "--laps must be"),
-        (["--operations", "20", "--laps", "3"], "not one for each of 8 workers in each of 3 laps"),
-        (["--sweep", "speed=1"], "--sweep is workers=1,2,4,8"),
+        (["--scenario", "overdraft", "--runs", "0"], "--runs must be"),
+        (["--runs", "5"], "--runs goes with --scenario"),
+        (["--rounds", "0"], "--rounds must be"),
+        (["--operations", "20", "--rounds", "3"], "one for each of 8 workers in each of 3 rounds"),
+        (["--sweep", "speed=1"], "--sweep must be workers=N,N"),
         (["--sweep", "workers=1,2", "--workers", "2"], "--workers is what --sweep varies"),
         (["--sweep", "accounts=1,2", "--mix", "1:1:1"], "add --accounts 2 or more"),
-        (["--sweep", "workers=1,9", "--operations", "5"], "not one for each of 9 workers"),
+        (["--sweep", "workers=1,9", "--operations", "5"], "one for each of 9 workers"),
         (["--scenario", "overdraft", "--sweep", "workers=1,2"], "--sweep is for loads only"),
         (["--scenario", "overdraft", "--mix-strategies"], "--mix-strategies is for loads only"),
         (["--sweep", "workers=2,4", "--mix-strategies"], "not for a --sweep"),
@@ -203,9 +212,9 @@ def test_a_scenario_has_rounds(reported: dict[str, Any]) -> None:
         (["--plot", "a.gif", "--sweep", "workers=1"], "must end with .svg or .png"),
         (["--plot", "/nowhere/a.svg", "--sweep", "workers=1"], "--plot /nowhere/a.svg: there is no folder"),
         (["--model", "accounts.Nothing"], "no such model"),
-        (["--database", "nowhere"], "--database nowhere: there is no such database; there are default"),
+        (["--database", "nowhere"], "--database must be one of default, "),
         (["--output", "/nowhere/at/all.json"], "there is no folder /nowhere/at"),
-        (["--output", "/"], "it is a folder"),
+        (["--output", "/"], "is a folder"),
     ],
     ids=" ".join,
 )
@@ -216,7 +225,7 @@ def test_wrong_usage_is_explained_and_ends_with_2(
         simulate.Command().run_from_argv(["manage.py", "simulate", "--skip-checks", *args])
     assert exit_info.value.code == 2
     assert words in capsys.readouterr().err
-    assert "scene" not in reported
+    assert "config" not in reported
 
 
 # What comes out.
@@ -242,8 +251,8 @@ def test_a_device_is_written_to_and_not_replaced(reported: dict[str, Any]) -> No
 
 
 def test_a_sweep_is_drawn_beside_its_report(reported: dict[str, Any], tmp_path: Path) -> None:
-    reported["report"] = sweep_report(Point(value=1, rows=(row("a"),)))
-    assert "Operations a second" in run(sweep="workers=1", plot=tmp_path / "a.svg")
+    reported["report"] = sweep_report(SizeResult(value=1, rows=(row("a"),)))
+    assert "Operations per second" in run(sweep="workers=1", plot=tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
 
 
@@ -254,11 +263,11 @@ def test_a_sweep_of_nothing_is_not_drawn(reported: dict[str, Any], tmp_path: Pat
 
 
 def test_notes_do_not_disturb_data(reported: dict[str, Any]) -> None:
-    reported["report"] = load_report(row("pessimistic"), notes=("Kept: something.",))
+    reported["report"] = load_report(row("pessimistic"), notes=("IdlePool: something.",))
     out, err = io.StringIO(), io.StringIO()
     call_command("simulate", format="json", stdout=out, stderr=err)
-    assert json.loads(out.getvalue())["notes"] == ["Kept: something."]
-    assert "Kept: something." in err.getvalue()
+    assert json.loads(out.getvalue())["notes"] == ["IdlePool: something."]
+    assert "IdlePool: something." in err.getvalue()
 
 
 def test_a_terminal_gets_colours_and_its_width(reported: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +306,7 @@ def test_check_ends_with_1_where_a_promise_was_broken(reported: dict[str, Any]) 
     reported["report"] = story_report(story_row("liar", ending("70.00", broken=True)))
     run(scenario="lost-update")
     assert code_of(scenario="lost-update", check=True) == 1
-    reported["report"] = sweep_report(Point(value=1, rows=(row("liar", verdict=LOST),)))
+    reported["report"] = sweep_report(SizeResult(value=1, rows=(row("liar", verdict=LOST),)))
     assert code_of(sweep="workers=1", check=True) == 1
 
 
@@ -363,7 +372,7 @@ def test_ctrl_c_tells_what_was_measured_and_leaves_nothing() -> None:
     data = json.loads(out)
     (row,) = data["strategies"]
     assert data["interrupted"] == "SIGINT"
-    assert (row["cut_short"], row["verdict"], row["casualties"]) == (True, "correct", [])
+    assert (row["cut_short"], row["verdict"], row["worker_failures"]) == (True, "correct", [])
     assert row["entries"] == row["succeeded"] > 0
     assert err.strip() == "CommandError: Interrupted by SIGINT"
     assert not Entry.objects.exists()

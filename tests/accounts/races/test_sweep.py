@@ -9,14 +9,14 @@ import pytest
 
 from accounts.models import Account, Entry
 from accounts.races.mix import Mix
-from accounts.races.run import Field, Scene, run_sweep, stops_of
+from accounts.races.run import RunConfig, Workload, run_sweep, sweep_points
 from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.plan import Plan
+from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
-from django_lockstep.lab.simulator.sweep import Point, Sweep, SweepReport
-from tests.django_lockstep.lab.made import LOST, naive, row, sweep_report
+from django_lockstep.lab.simulator.sweep import SizeResult, Sweep, SweepReport
+from tests.django_lockstep.lab.sample_rows import LOST, naive, row, sweep_report
 
-FIELD = Field(accounts=1, mix=Mix(), seed=4)
+WORKLOAD = Workload(accounts=1, mix=Mix(), seed=4)
 
 
 def test_sizes_are_taken_once_and_in_their_order() -> None:
@@ -26,37 +26,43 @@ def test_sizes_are_taken_once_and_in_their_order() -> None:
 
 @pytest.mark.parametrize("text", ["", "workers", "workers=", "workers=a", "workers=1,,2", "mix=1", "accounts=-1"])
 def test_anything_else_is_not_a_sweep(text: str) -> None:
-    with pytest.raises(ValueError, match="--sweep is workers=1,2,4,8"):
+    with pytest.raises(ValueError, match="--sweep must be workers=N,N"):
         Sweep.parse(text)
 
 
 def test_nothing_has_no_size() -> None:
-    with pytest.raises(ValueError, match="--sweep workers must be a whole number of at least 1, not 0"):
+    with pytest.raises(ValueError, match="--sweep workers must be a positive integer, not 0"):
         Sweep.parse("workers=0,1")
 
 
 def test_each_size_changes_one_thing() -> None:
-    plan = Plan(workers=4)
-    by_workers = stops_of(Sweep.parse("workers=1,2"), plan=plan, field=FIELD)
-    assert [(stop.plan.workers, stop.field.accounts) for stop in by_workers] == [(1, 1), (2, 1)]
-    by_accounts = stops_of(Sweep.parse("accounts=1,5"), plan=plan, field=FIELD)
-    assert [(stop.plan.workers, stop.field.accounts) for stop in by_accounts] == [(4, 1), (4, 5)]
+    plan = LoadPlan(workers=4)
+    by_workers = sweep_points(Sweep.parse("workers=1,2"), plan=plan, workload=WORKLOAD)
+    assert [(stop.plan.workers, stop.workload.accounts) for stop in by_workers] == [(1, 1), (2, 1)]
+    by_accounts = sweep_points(Sweep.parse("accounts=1,5"), plan=plan, workload=WORKLOAD)
+    assert [(stop.plan.workers, stop.workload.accounts) for stop in by_accounts] == [(4, 1), (4, 5)]
 
 
 # For real.
 
 
-def swept(text: str, *names: str, plan: Plan) -> SweepReport:
-    sweep, scene = Sweep.parse(text), Scene(strategies=names, model=Account, using="default")
+def swept(text: str, *names: str, plan: LoadPlan) -> SweepReport:
+    sweep, config = Sweep.parse(text), RunConfig(strategies=names, model=Account, using="default")
     with Interrupt() as interrupt:
         return run_sweep(
-            scene, sweep=sweep, stops=stops_of(sweep, plan=plan, field=FIELD), interrupt=interrupt, terminal=None
+            config,
+            sweep=sweep,
+            points=sweep_points(sweep, plan=plan, workload=WORKLOAD),
+            interrupt=interrupt,
+            terminal=None,
         )
 
 
 @pytest.mark.django_db(transaction=True)
 def test_workers_are_as_many_as_each_size_says() -> None:
-    report = swept("workers=1,3", "naive", "optimistic", plan=Plan(workers=3, duration=None, operations=60, laps=2))
+    report = swept(
+        "workers=1,3", "naive", "optimistic", plan=LoadPlan(workers=3, duration=None, operations=60, rounds=2)
+    )
     assert [(point.value, [row.strategy for row in point.rows]) for point in report.points] == [
         (1, ["naive", "optimistic"]),
         (3, ["naive", "optimistic"]),
@@ -69,7 +75,7 @@ def test_workers_are_as_many_as_each_size_says() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_accounts_are_as_many_as_each_size_says() -> None:
-    report = swept("accounts=1,4", "pessimistic", plan=Plan(workers=2, duration=None, operations=40))
+    report = swept("accounts=1,4", "pessimistic", plan=LoadPlan(workers=2, duration=None, operations=40))
     assert [(point.value, row.status, row.workers) for point in report.points for row in point.rows] == [
         (1, "correct", 2),
         (4, "correct", 2),
@@ -80,9 +86,9 @@ def test_accounts_are_as_many_as_each_size_says() -> None:
 # What is said of it.
 
 REPORT = sweep_report(
-    Point(value=1, rows=(naive(verdict=row("x").verdict), row("a", rate=500), row("b", rate=300))),
-    Point(value=2, rows=(naive(), row("a", rate=450), row("b", rate=320))),
-    Point(value=8, rows=(naive(), row("a", rate=200, p99=None), row("b", rate=330))),
+    SizeResult(value=1, rows=(naive(verdict=row("x").verdict), row("a", rate=500), row("b", rate=300))),
+    SizeResult(value=2, rows=(naive(), row("a", rate=450), row("b", rate=320))),
+    SizeResult(value=8, rows=(naive(), row("a", rate=200, p99=None), row("b", rate=330))),
 )
 
 
@@ -107,12 +113,12 @@ def test_a_table_has_a_column_for_each_size() -> None:
 
 
 def test_a_broken_promise_is_told_with_its_size() -> None:
-    text = as_table(sweep_report(Point(value=4, rows=(row("liar", verdict=LOST),))))
+    text = as_table(sweep_report(SizeResult(value=4, rows=(row("liar", verdict=LOST),))))
     assert "4 workers: liar lost 812 of 1,000 updates" in text
 
 
 def test_an_interrupted_sweep_shows_what_it_has() -> None:
-    part = sweep_report(Point(value=1, rows=(row("a"),)), values=(1, 2), planned=("a", "b"), interrupted="SIGINT")
+    part = sweep_report(SizeResult(value=1, rows=(row("a"),)), values=(1, 2), planned=("a", "b"), interrupted="SIGINT")
     text = as_table(part)
     assert "Interrupted by SIGINT: 1 of 4 rows were measured." in text
     assert ["b"] in [line.split() for line in text.splitlines()]
@@ -121,7 +127,7 @@ def test_an_interrupted_sweep_shows_what_it_has() -> None:
 def test_json_has_the_figures_by_size() -> None:
     data = json.loads(as_json(REPORT))
     assert (data["schema_version"], data["kind"], data["sweep"]) == (
-        1,
+        2,
         "sweep",
         {"axis": "workers", "values": [1, 2, 8]},
     )

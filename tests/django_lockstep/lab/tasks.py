@@ -1,4 +1,4 @@
-"""What workers are told to do in tests; they find it by importing this module."""
+"""Tasks for workers in tests; the workers import this module."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from django_lockstep.lab.simulator.desk import Desk
+from django_lockstep.lab.simulator.channel import WorkerChannel
 
 
-def backend(desk: Desk) -> tuple[str, str]:
+def backend(channel: WorkerChannel) -> tuple[str, str]:
     """Return the database and the application name of the worker's session."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_database(), current_setting('application_name')")
@@ -21,34 +21,34 @@ def backend(desk: Desk) -> tuple[str, str]:
     return database, name
 
 
-def draw(desk: Desk) -> float:
+def draw(channel: WorkerChannel) -> float:
     """Return a number from the generator that all of a process share, as pauses between retries do."""
     return random.random()
 
 
-def start(desk: Desk) -> tuple[int, int]:
+def start(channel: WorkerChannel) -> tuple[int, int]:
     """Return when the worker came to the barrier and when it left."""
     came = time.perf_counter_ns()
-    desk.meet()
+    channel.wait_at_barrier()
     return came, time.perf_counter_ns()
 
 
-def work_until_told(desk: Desk) -> str:
-    """Work until told to stop."""
-    desk.meet()
-    while not desk.stopping:
-        desk.beat()
+def work_until_stopped(channel: WorkerChannel) -> str:
+    """Work until the parent says stop."""
+    channel.wait_at_barrier()
+    while not channel.stopping:
+        channel.count_completed()
     return "stopped"
 
 
-def fail(desk: Desk) -> None:
+def fail(channel: WorkerChannel) -> None:
     """Fail."""
     raise RuntimeError("no luck")
 
 
-def hang(desk: Desk) -> None:
+def hang(channel: WorkerChannel) -> None:
     """Do nothing, and don't look up."""
-    desk.meet()
+    channel.wait_at_barrier()
     signal.pause()
 
 
@@ -59,14 +59,14 @@ class Die:
     number: int
     before: bool = False
 
-    def __call__(self, desk: Desk) -> str:
+    def __call__(self, channel: WorkerChannel) -> str:
         if self.before:
-            self._kill(desk)
-        desk.meet()
-        self._kill(desk)
-        desk.beat()
+            self._kill(channel)
+        channel.wait_at_barrier()
+        self._kill(channel)
+        channel.count_completed()
         return "alive"
 
-    def _kill(self, desk: Desk) -> None:
-        if desk.number == self.number:
+    def _kill(self, channel: WorkerChannel) -> None:
+        if channel.number == self.number:
             os.kill(os.getpid(), signal.SIGKILL)

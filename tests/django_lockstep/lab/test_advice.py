@@ -3,7 +3,7 @@ from decimal import Decimal
 
 from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
 from django_lockstep.lab.simulator.audit import Verdict
-from tests.django_lockstep.lab.made import LOST, ending, naive, row, story_row
+from tests.django_lockstep.lab.sample_rows import LOST, ending, naive, row, story_row
 
 
 def test_the_fastest_that_is_right_is_named_with_its_runner_up() -> None:
@@ -39,14 +39,14 @@ def test_it_says_which_engine_it_speaks_of() -> None:
     advice = advice_on_load(rows, others)
     assert advice[0].startswith("For this load use a: 1,000/s")
     assert advice[-1] == (
-        "All of this is about the strategies as they are written. By the compiled engine b is the fastest that is "
-        "right: 2,000/s, p99 10.0 ms, 4.0 times what it does as it is written."
+        "All of this is about the strategies as they are written. With the compiled engine, b is the fastest "
+        "correct one: 2,000/s, p99 10.0 ms, 4.0 times its rate as written."
     )
 
 
 def test_a_counterpart_that_breaks_its_promise_is_named() -> None:
     (*_, last) = advice_on_load([row("a")], [row("a", engine="compiled", verdict=LOST)])
-    assert last.startswith("a, by the compiled engine, claims to be safe, but lost 812 of 1,000 updates")
+    assert last.startswith("a, with the compiled engine, claims to be safe, but lost 812 of 1,000 updates")
 
 
 def test_the_only_one_is_called_so() -> None:
@@ -81,7 +81,7 @@ def test_unprotected_ones_only() -> None:
 
 def test_no_safe_one_was_right() -> None:
     advice = advice_on_load([row("liar", verdict=LOST)])
-    assert advice[1].startswith("No strategy that claims to be safe was seen to be right")
+    assert advice[1].startswith("No strategy that claims to be safe proved correct")
 
 
 def test_what_it_costs_names_the_worst_first() -> None:
@@ -94,7 +94,7 @@ def test_what_it_costs_names_the_worst_first() -> None:
     ]
     assert advice_on_load(rows)[-1] == (
         "What it costs: repeated work with agains 3.0 retries/op and again 2.0 retries/op; "
-        "workers left behind with unfair fairness 0.31; slow answers with tail p99 51 ms."
+        "unequal shares with unfair fairness 0.31; slow answers with tail p99 51 ms."
     )
 
 
@@ -106,17 +106,17 @@ def test_nothing_measured_nothing_said() -> None:
 def test_other_ways_of_being_wrong() -> None:
     for verdict, words in (
         (Verdict(entries=9, overdrawn_accounts=1, overdrawn_by=Decimal(70)), "paid out 70.00 more than was covered"),
-        (Verdict(entries=9, unexpected=2), "left entries that nobody was told of (2)"),
+        (Verdict(entries=9, unexpected=2), "left 2 entries of changes that were not acknowledged"),
         (Verdict(entries=9, broken_links=3), "left 3 entries whose balance does not follow from the one before"),
     ):
         assert f"x claims to be safe, but {words}: do not use it." in advice_on_load([row("x", verdict=verdict)])
 
 
-def test_a_story_sorts_those_who_kept_the_promise_from_those_who_did_not() -> None:
-    wrong = story_row("naive", ending("70.00", rounds=190, broken=True), ending(rounds=10), safe=False)
+def test_a_story_separates_strategies_that_keep_the_promise_from_others() -> None:
+    wrong = story_row("naive", ending("70.00", runs=190, broken=True), ending(runs=10), safe=False)
     assert advice_on_story([wrong, story_row("a", ending()), story_row("b", ending())]) == (
-        "a and b kept the promise in every round: use one of these.",
-        "Broken by naive (190 of 200 rounds).",
+        "a and b kept the promise in every run: use one of these.",
+        "Broken by naive (190 of 200 runs).",
     )
 
 
@@ -125,6 +125,6 @@ def test_a_story_exposes_broken_promises_and_luck() -> None:
     lucky = replace(story_row("naive", ending()), safe=False)
     assert advice_on_story([liar, lucky]) == (
         "liar claims to be safe, but ended wrong: do not use it.",
-        "Broken by liar (200 of 200 rounds).",
-        "naive came out right every time, but guarantees nothing: the next round may differ.",
+        "Broken by liar (200 of 200 runs).",
+        "naive came out right every time, but guarantees nothing: the next run may differ.",
     )

@@ -1,4 +1,4 @@
-"""The audit, on ledgers made by hand and by a model of writers that see old versions."""
+"""The audit, on audited_accounts made by hand and by a model of writers that see old versions."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -8,30 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_lockstep.lab.simulator.audit import _HORIZON, Booking, History, Ledger, Verdict, audit
-from django_lockstep.lab.simulator.tally import Told
+from django_lockstep.lab.simulator.audit import _HORIZON, AuditedAccount, AuditedEntry, UpdateReplay, Verdict, audit
+from django_lockstep.lab.simulator.tally import Acknowledged
 
 OPENING = Decimal(100)
 
 
-def booking(amount: int, *, after: int, seen: int) -> Booking:
-    return Booking(amount=Decimal(amount), balance_after=Decimal(after), version_after=seen + 1)
+def booking(amount: int, *, after: int, seen: int) -> AuditedEntry:
+    return AuditedEntry(amount=Decimal(amount), balance_after=Decimal(after), version_after=seen + 1)
 
 
-def ledger(*bookings: Booking, balance: int, limit: int = 0, account: str = "a") -> Ledger:
-    return Ledger(
+def ledger(*bookings: AuditedEntry, balance: int, limit: int = 0, account: str = "a") -> AuditedAccount:
+    return AuditedAccount(
         account=account,
-        opening=OPENING,
+        opening_balance=OPENING,
         opening_version=1,
         overdraft_limit=Decimal(limit),
         balance=Decimal(balance),
-        bookings=iter(bookings),
+        entries=iter(bookings),
     )
 
 
-def judged(*ledgers: Ledger, **told: tuple[int, int]) -> Verdict:
-    """Return the verdict; ``told`` has (count, total) by account."""
-    return audit(ledgers, told={name: Told(count=n, total=Decimal(total)) for name, (n, total) in told.items()})
+def judged(*accounts: AuditedAccount, **acknowledged: tuple[int, int]) -> Verdict:
+    """Return the verdict; ``acknowledged`` has (count, total) by account."""
+    return audit(
+        accounts,
+        acknowledged={name: Acknowledged(count=n, total=Decimal(total)) for name, (n, total) in acknowledged.items()},
+    )
 
 
 GOOD = (booking(50, after=150, seen=1), booking(-30, after=120, seen=2))
@@ -74,7 +77,7 @@ def test_overdrawn_although_the_balance_hides_it() -> None:
     assert (verdict.status, verdict.lost_updates, verdict.overdrawn_by) == ("lost", 1, Decimal(60))
 
 
-def test_half_a_transfer_is_an_entry_that_nobody_was_told_of() -> None:
+def test_half_a_transfer_is_an_entry_that_was_not_acknowledged() -> None:
     half = ledger(booking(-50, after=50, seen=1), balance=50)
     verdict = judged(half, ledger(balance=100, account="b"))
     assert (verdict.status, verdict.unexpected, verdict.money_lost) == ("inconsistent", 1, Decimal(50))
@@ -98,14 +101,14 @@ def test_where_nothing_succeeded_nothing_was_tested() -> None:
     ("balance", "status"), [(120, "correct"), (130, "inconsistent")], ids=["adds up", "does not add up"]
 )
 def test_with_a_dead_worker_the_ledger_alone_decides(balance: int, status: str) -> None:
-    verdict = audit([ledger(*GOOD, balance=balance)], told=None)
-    assert verdict.from_ledger_alone
+    verdict = audit([ledger(*GOOD, balance=balance)], acknowledged=None)
+    assert verdict.without_acknowledgements
     assert verdict.status == status
 
 
 def test_a_dead_worker_hides_no_lost_update() -> None:
     bookings = (booking(50, after=150, seen=1), booking(-30, after=70, seen=1))
-    assert audit([ledger(*bookings, balance=70)], told=None).status == "lost"
+    assert audit([ledger(*bookings, balance=70)], acknowledged=None).status == "lost"
 
 
 # The model: every update sees some version and writes that version's content and itself.
@@ -140,14 +143,14 @@ def test_lost_updates_are_counted_exactly(lags: list[int]) -> None:
 def test_entries_written_late_are_no_loss(number: int, random: Any) -> None:
     order = list(range(number))
     random.shuffle(order)
-    history = History(1)
+    history = UpdateReplay(1)
     for position in order:
         history.add(1 + position)
     assert history.surviving() == number
 
 
 def test_an_update_without_an_entry_does_not_hold_up_the_others() -> None:
-    history = History(1)
+    history = UpdateReplay(1)
     for seen in [1, *range(3, 5000)]:  # the update that saw version 2 has no entry
         history.add(seen)
     assert len(history.early) < 1000
@@ -155,13 +158,13 @@ def test_an_update_without_an_entry_does_not_hold_up_the_others() -> None:
 
 
 def test_a_version_from_nowhere_is_survived() -> None:
-    history = History(1)
+    history = UpdateReplay(1)
     history.add(10**15)
     assert history.surviving() == 1
 
 
 def test_memory_does_not_grow_with_the_number_of_entries() -> None:
-    history = History(1)
+    history = UpdateReplay(1)
     for seen in range(1, 3 * _HORIZON):
         history.add(seen)
     assert len(history.contained) == _HORIZON

@@ -43,7 +43,7 @@ def test_another_database_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_missing_migrations_are_named(settings: Settings) -> None:
     settings.LOCKSTEP_LAB_MIGRATES = False
-    with last_migration_missing() as name, pytest.raises(SimulationError, match=rf"misses migrations: {name}\. Run"):
+    with last_migration_missing() as name, pytest.raises(SimulationError, match=rf"lacks migrations: {name}\. Run"):
         require_tables("default", ["purses"])
 
 

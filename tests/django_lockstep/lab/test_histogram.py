@@ -31,7 +31,7 @@ def test_largest_and_total_are_exact(values: list[int]) -> None:
 
 @given(VALUES, VALUES)
 def test_merging_is_recording_all(left: list[int], right: list[int]) -> None:
-    assert Histogram.merged([histogram(left), histogram(right)]) == histogram(left + right)
+    assert Histogram.merge([histogram(left), histogram(right)]) == histogram(left + right)
 
 
 def test_small_values_are_exact() -> None:

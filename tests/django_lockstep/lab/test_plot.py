@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.render import as_plot
 from django_lockstep.lab.simulator.render.plot import spread
-from django_lockstep.lab.simulator.sweep import Point
-from tests.django_lockstep.lab.made import naive, row, sweep_report
+from django_lockstep.lab.simulator.sweep import SizeResult
+from tests.django_lockstep.lab.sample_rows import naive, row, sweep_report
 
 SVG = "{http://www.w3.org/2000/svg}"
 REPORT = sweep_report(
-    Point(value=1, rows=(naive(verdict=row("x").verdict), row("a", rate=500))),
-    Point(value=2, rows=(naive(), row("a", rate=450, p99=None))),
+    SizeResult(value=1, rows=(naive(verdict=row("x").verdict), row("a", rate=500))),
+    SizeResult(value=2, rows=(naive(), row("a", rate=450, p99=None))),
 )
 
 
@@ -30,7 +30,7 @@ def texts(svg: ElementTree.Element) -> set[str]:
 
 
 def test_text_stays_text() -> None:
-    assert {"Operations a second", "workers", "1", "2", "a", "naive (wrong)"} <= texts(drawn())
+    assert {"Operations per second", "workers", "1", "2", "a", "naive (wrong)"} <= texts(drawn())
 
 
 def test_settings_stand_above_it() -> None:
@@ -39,7 +39,7 @@ def test_settings_stand_above_it() -> None:
     assert "deposit:withdraw:transfer 1:1:0 · 3 s each" in settings
 
 
-def test_screen_readers_are_told_what_it_shows() -> None:
+def test_screen_readers_get_a_description() -> None:
     svg = drawn()
     title, description = svg.find(f"{SVG}title"), svg.find(f"{SVG}desc")
     assert title is not None
@@ -49,14 +49,14 @@ def test_screen_readers_are_told_what_it_shows() -> None:
 
 
 def test_where_all_were_right_nothing_is_marked() -> None:
-    found = texts(drawn(sweep_report(Point(value=4, rows=(row("a"),)))))
+    found = texts(drawn(sweep_report(SizeResult(value=4, rows=(row("a"),)))))
     assert "All balances were right at the end." in found
     assert not any("(wrong)" in text for text in found)
 
 
 def test_a_part_of_a_sweep_is_a_plot_too() -> None:
-    part = sweep_report(Point(value=1, rows=(row("a"),)), values=(1, 2), planned=("a", "b"), interrupted="SIGINT")
-    assert any(text.startswith("Interrupted by SIGINT, so not complete.") for text in texts(drawn(part)))
+    part = sweep_report(SizeResult(value=1, rows=(row("a"),)), values=(1, 2), planned=("a", "b"), interrupted="SIGINT")
+    assert any(text.startswith("Interrupted by SIGINT, so it is not complete.") for text in texts(drawn(part)))
 
 
 def test_the_same_figures_give_the_same_file() -> None:

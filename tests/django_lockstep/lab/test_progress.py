@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from django_lockstep.lab.simulator.progress import progress
+from django_lockstep.lab.simulator.progress import show_progress
 
 
 class Terminal(io.StringIO):
@@ -15,10 +15,10 @@ def test_a_terminal_shows_what_is_raced_and_how_much_was_done(monkeypatch: pytes
     monkeypatch.setenv("TERM", "xterm")
     done = 100
     terminal = Terminal()
-    with progress(terminal, races=2, beats=lambda: done) as watch:
-        assert watch is not None
-        watch("first")
-        tick = watch("second")
+    with show_progress(terminal, total=2, completed=lambda: done) as begin:
+        assert begin is not None
+        begin("first")
+        tick = begin("second")
         assert tick is not None
         done = 1350
         tick()
@@ -27,14 +27,14 @@ def test_a_terminal_shows_what_is_raced_and_how_much_was_done(monkeypatch: pytes
 
 
 def test_without_a_terminal_there_is_nothing_to_call() -> None:
-    with progress(None, races=2, beats=int) as watch:
-        assert watch is None
+    with show_progress(None, total=2, completed=int) as begin:
+        assert begin is None
 
 
 def test_without_rich_there_is_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("rich.console", "rich.progress"):
         monkeypatch.setitem(sys.modules, name, None)
     terminal = Terminal()
-    with progress(terminal, races=2, beats=int) as watch:
-        assert watch is None
+    with show_progress(terminal, total=2, completed=int) as begin:
+        assert begin is None
     assert terminal.getvalue() == ""

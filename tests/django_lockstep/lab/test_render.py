@@ -11,18 +11,27 @@ from django_lockstep.lab.simulator.audit import Verdict
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
 from django_lockstep.lab.simulator.report import Latency
-from tests.django_lockstep.lab.made import ENVIRONMENT, LOST, ending, load_report, naive, row, story_report, story_row
+from tests.django_lockstep.lab.sample_rows import (
+    ENVIRONMENT,
+    LOST,
+    ending,
+    load_report,
+    naive,
+    row,
+    story_report,
+    story_row,
+)
 
 LOAD = load_report(naive(), row("pessimistic_nowait", errors={"OperationalError (40P01)": 3}))
 STORY = story_report(
-    story_row("naive", ending("150.00", rounds=150, broken=True), ending("70.00", rounds=50, broken=True), safe=False),
-    story_row("pessimistic", ending("120.00", rounds=200)),
+    story_row("naive", ending("150.00", runs=150, broken=True), ending("70.00", runs=50, broken=True), safe=False),
+    story_row("pessimistic", ending("120.00", runs=200)),
 )
 
 
 def test_json_of_a_load() -> None:
     data = json.loads(as_json(LOAD))
-    assert data["schema_version"] == 1
+    assert data["schema_version"] == 2
     assert data["kind"] == "load"
     assert data["plan"]["workers"] == 8
     assert data["plan"]["mix"] == "1:1:0"
@@ -41,10 +50,10 @@ def test_json_of_a_load() -> None:
 
 def test_json_of_a_story() -> None:
     data = json.loads(as_json(STORY))
-    assert (data["schema_version"], data["kind"], data["story"]["name"]) == (1, "story", "lost-update")
+    assert (data["schema_version"], data["kind"], data["story"]["name"]) == (2, "story", "lost-update")
     naive_row, right = data["strategies"]
-    assert (naive_row["verdict"], naive_row["rounds"], naive_row["broken_rounds"]) == ("lost", 200, 200)
-    assert [(end["balance"], end["ending_rounds"]) for end in naive_row["endings"]] == [("150.00", 150), ("70.00", 50)]
+    assert (naive_row["verdict"], naive_row["runs"], naive_row["broken_runs"]) == ("lost", 200, 200)
+    assert [(end["balance"], end["ending_runs"]) for end in naive_row["endings"]] == [("150.00", 150), ("70.00", 50)]
     assert right["endings"][0]["passed"] == ["withdraw 30", "deposit 50"]
 
 
@@ -58,7 +67,7 @@ def test_csv_of_a_load_has_a_line_a_strategy() -> None:
 
 def test_csv_of_a_story_has_a_line_an_ending() -> None:
     lines = list(csv.DictReader(io.StringIO(as_csv(STORY))))
-    assert [(line["strategy"], line["balance"], line["ending_rounds"]) for line in lines] == [
+    assert [(line["strategy"], line["balance"], line["ending_runs"]) for line in lines] == [
         ("naive", "150.00", "150"),
         ("naive", "70.00", "50"),
         ("pessimistic", "120.00", "200"),
@@ -96,14 +105,14 @@ def test_a_table_shows_what_the_other_engine_makes_of_a_strategy() -> None:
     text = as_table(replace(load_report(plain, naive()), counterparts=(other,)))
     assert line_of(text, "pessimistic")[4:7] == ["200", "500", "2.5x"]
     assert line_of(text, "naive")[4:6] == ["100", "1.5"]
-    assert "compiled: operations a second of the same strategy by the compiled engine" in " ".join(text.split())
+    assert "compiled: operations per second of the same strategy with the compiled engine" in " ".join(text.split())
 
 
 def test_the_other_engine_is_in_the_data_too() -> None:
     plain, other = row("pessimistic", rate=200.0), row("pessimistic", rate=500.0, engine="compiled")
     report = replace(load_report(plain, naive()), counterparts=(other,))
     measured, alone = json.loads(as_json(report))["strategies"]
-    assert (measured["counterpart"]["engine"], measured["counterpart"]["factor"]) == ("compiled", 2.5)
+    assert (measured["counterpart"]["engine"], measured["counterpart"]["speedup"]) == ("compiled", 2.5)
     assert alone["counterpart"] is None
     lines = list(csv.DictReader(io.StringIO(as_csv(report))))
     assert [(line["strategy"], line["engine"]) for line in lines][-1] == ("pessimistic", "compiled")
@@ -115,7 +124,7 @@ def test_a_table_shows_endings() -> None:
     assert "200 x  120.00, both" in text
 
 
-def test_who_passed_and_what_failed_is_told() -> None:
+def test_passed_and_failed_actors_are_reported() -> None:
     only = ending("-200.00", outcomes={"withdraw 30": "refused"})
     failed = ending("50.00", outcomes={"withdraw 30": "OperationalError (40P01)", "deposit 50": "refused"})
     text = as_table(story_report(story_row("a", only, failed)))
@@ -146,8 +155,8 @@ def test_what_went_otherwise_is_said() -> None:
     cut = row(
         "a",
         cut_short=True,
-        casualties=("worker 3 was killed by SIGKILL",),
-        verdict=replace(LOST, from_ledger_alone=True),
+        worker_failures=("worker 3 was killed by SIGKILL",),
+        verdict=replace(LOST, without_acknowledgements=True),
     )
     text = as_table(
         load_report(cut, row("b", verdict=Verdict()), interrupted="SIGINT", planned=("a", "b", "c"), notes=("Kept.",))

@@ -6,30 +6,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_lockstep.lab.simulator.audit import Verdict
-from django_lockstep.lab.simulator.report import Row, jain, row_of
-from django_lockstep.lab.simulator.tally import Operation, Tally, Told
-from tests.django_lockstep.lab.made import LOST, naive, row
+from django_lockstep.lab.simulator.report import LoadRow, build_row, jain_index
+from django_lockstep.lab.simulator.tally import Acknowledged, Operation, Tally
+from tests.django_lockstep.lab.sample_rows import LOST, naive, row
 
 RATES = st.lists(st.floats(0.001, 1000), min_size=1, max_size=64)
 
 
 @given(RATES)
 def test_fairness_is_between_one_nth_and_one(rates: list[float]) -> None:
-    index = jain(rates)
+    index = jain_index(rates)
     assert index is not None
     assert 1 / len(rates) - 1e-9 <= index <= 1 + 1e-9
 
 
 @given(RATES, st.floats(0.01, 100))
-def test_fairness_does_not_depend_on_the_unit(rates: list[float], factor: float) -> None:
-    assert jain([rate * factor for rate in rates]) == pytest.approx(jain(rates))
+def test_fairness_does_not_depend_on_the_unit(rates: list[float], speedup: float) -> None:
+    assert jain_index([rate * speedup for rate in rates]) == pytest.approx(jain_index(rates))
 
 
 @pytest.mark.parametrize(
     ("rates", "index"), [([5, 5, 5, 5], 1), ([7, 0, 0, 0], 0.25), ([1, 3], 0.8), ([0, 0], None), ([], None)]
 )
 def test_fairness_of_known_cases(rates: list[float], index: float | None) -> None:
-    assert jain(rates) == index
+    assert jain_index(rates) == index
 
 
 def tally(succeeded: int, *, refused: int = 0, milliseconds: int = 1000, **changes: Any) -> Tally:
@@ -39,8 +39,8 @@ def tally(succeeded: int, *, refused: int = 0, milliseconds: int = 1000, **chang
     return made
 
 
-def made_row(*tallies: Tally) -> Row:
-    return row_of([tallies], Verdict(entries=1), strategy="s", safe=True, guarantee="g")
+def made_row(*tallies: Tally) -> LoadRow:
+    return build_row([tallies], Verdict(entries=1), strategy="s", safe=True, guarantee="g")
 
 
 def test_a_row_sums_up_its_workers() -> None:
@@ -54,33 +54,36 @@ def test_a_row_sums_up_its_workers() -> None:
     assert made.seconds == 2.0
     assert made.operations_per_second == 50.0
     assert made.workers == 2
-    assert made.fairness == pytest.approx(jain([80, 10]))
+    assert made.fairness == pytest.approx(jain_index([80, 10]))
     assert made.latency_ms.p50 == pytest.approx(1.0, rel=0.008)
     assert made.latency_ms.max == 1.0
 
 
-def test_a_row_sums_up_its_laps_and_leaves_out_the_time_between() -> None:
+def test_a_row_sums_up_its_rounds_and_leaves_out_the_time_between() -> None:
     one, two, late = tally(60), tally(20, milliseconds=2000), tally(40)
     late.started, late.ended = late.started + 60 * 10**9, late.ended + 60 * 10**9
-    made = row_of([[one, two], [late, None]], Verdict(entries=1), strategy="s", safe=True, guarantee="g")
+    made = build_row([[one, two], [late, None]], Verdict(entries=1), strategy="s", safe=True, guarantee="g")
     assert (made.workers, made.succeeded, made.seconds) == (2, 120, 3.0)
     assert made.operations_per_second == 40.0
-    assert made.fairness == pytest.approx(jain([100 / 2, 20 / 2]))
+    assert made.fairness == pytest.approx(jain_index([100 / 2, 20 / 2]))
 
 
-def test_a_row_of_nobody_has_no_figures() -> None:
+def test_a_row_without_tallies_has_no_figures() -> None:
     made = made_row()
     assert (made.operations, made.operations_per_second, made.fairness, made.latency_ms.p99) == (0, 0.0, None, None)
     assert made.latency_ms.max is None
 
 
-def test_what_was_told_is_summed_by_account() -> None:
+def test_acknowledged_changes_are_summed_by_account() -> None:
     one, two = Tally(), Tally()
     one.succeed(Operation(perform=int, changes=(("a", Decimal(-5)), ("b", Decimal(5)))))
     two.succeed(Operation(perform=int, changes=(("b", Decimal(2)),)))
-    whole = Tally.merged([one, two])
-    assert whole.told == {"a": Told(count=1, total=Decimal(-5)), "b": Told(count=2, total=Decimal(7))}
-    assert one.told["b"] == Told(count=1, total=Decimal(5))
+    whole = Tally.merge([one, two])
+    assert whole.acknowledged == {
+        "a": Acknowledged(count=1, total=Decimal(-5)),
+        "b": Acknowledged(count=2, total=Decimal(7)),
+    }
+    assert one.acknowledged["b"] == Acknowledged(count=1, total=Decimal(5))
 
 
 def test_errors_are_counted_by_kind_with_one_example() -> None:
@@ -103,5 +106,5 @@ def test_errors_are_counted_by_kind_with_one_example() -> None:
     ],
     ids=["right", "lost", "inconsistent", "lost without a claim", "nothing succeeded", "nothing yet"],
 )
-def test_who_breaks_a_promise(made: Row, breaks: bool) -> None:
+def test_who_breaks_a_promise(made: LoadRow, breaks: bool) -> None:
     assert made.breaks_promise is breaks

@@ -68,7 +68,7 @@ def test_others_are_asked_to_log_in(client: Client, url: str) -> None:
 
 
 @pytest.mark.parametrize("url", [reverse("lockstep_lab:races"), page("NAIVE")])
-def test_users_who_are_no_staff_are_refused(client: Client, url: str) -> None:
+def test_users_who_are_not_staff_are_refused(client: Client, url: str) -> None:
     client.force_login(User.objects.create_user("ada"))
     assert client.get(url).status_code == 403
 
@@ -132,7 +132,7 @@ def test_rows_of_the_project_are_neither_shown_nor_changed(staff: Client) -> Non
     assert list(Seat.objects.values_list("pk", "price")) == [(seat.pk, 4711)]
 
 
-def test_it_does_not_matter_who_the_projects_users_are(staff: Client, running: Any) -> None:
+def test_any_user_model_will_do(staff: Client, running: Any) -> None:
     User.objects.create_user("ada")
     running.LOCKSTEP_LAB_RACES = ["accounts.races.ready_made.RACES"]
     text = staff.post(reverse("lockstep_lab:race", args=["get-or-create:unique"])).content.decode()
@@ -174,7 +174,7 @@ def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
         ("AXB", "has &#x27;X&#x27; at step 2", 400),
         ("<script>", "has &#x27;&lt;&#x27; at step 1", 400),
         ("A" * 501, "501 moves is too long", 400),
-        ("AAAA", "who waits or is done", 409),
+        ("AAAA", "which waits or is done", 409),
     ],
 )
 def test_a_schedule_that_the_race_has_not_is_refused(staff: Client, schedule: str, complaint: str, status: int) -> None:

@@ -1,4 +1,4 @@
-"""The report as tables, as a page and as a timeline. Nothing is found out here."""
+"""The report as tables, as a page and as a timeline."""
 
 from django_lockstep.lab.anomalies.render.page import as_html
 from django_lockstep.lab.anomalies.render.table import as_table

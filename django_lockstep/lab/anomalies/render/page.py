@@ -1,4 +1,4 @@
-"""The report as one page of HTML that needs no other file."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from typing import Any
 
 from django.template import Context, Engine
 
-from django_lockstep.lab.anomalies.render.wording import HOW, MEANS, TITLES, headline, how, objections, place, sections
-from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Kind, Named
+from django_lockstep.lab.anomalies.render.wording import (
+    CAPTION,
+    PREVENTIONS,
+    TITLES,
+    cell_title,
+    headline,
+    prevention,
+    remarks,
+    sections,
+)
+from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Heading, Kind
 from django_lockstep.lab.explorer import timeline
 
 __all__ = ["as_html"]
@@ -18,14 +27,14 @@ _PAGE = Path(__file__).with_name("page.html")
 
 
 def as_html(report: AnomalyReport) -> str:
-    """Return the page: both tables, and the timeline of the simplest schedule for all that is possible."""
+    """Return the page: both tables, and the timeline of the simplest schedule for each possible anomaly."""
     template = Engine().from_string(_PAGE.read_text(encoding="utf-8"))
     context = {
         "report": report,
         "headline": headline(report),
-        "how": HOW,
-        "means": MEANS,
-        "objections": list(objections(report)),
+        "caption": CAPTION,
+        "preventions": PREVENTIONS,
+        "remarks": list(remarks(report)),
         "well": not (report.disagreements or report.incomplete),
         "tables": [
             {"title": TITLES[kind], "columns": columns, "rows": list(_rows(report, kind, columns))}
@@ -36,7 +45,7 @@ def as_html(report: AnomalyReport) -> str:
     return template.render(Context(context))
 
 
-def _rows(report: AnomalyReport, kind: Kind, columns: tuple[Named, ...]) -> Iterator[dict[str, Any]]:
+def _rows(report: AnomalyReport, kind: Kind, columns: tuple[Heading, ...]) -> Iterator[dict[str, Any]]:
     for anomaly in report.anomalies:
         cells = (report.cell(kind, anomaly.name, named.name) for named in columns)
         yield {"anomaly": anomaly, "cells": [_cell(cell) for cell in cells]}
@@ -45,7 +54,7 @@ def _rows(report: AnomalyReport, kind: Kind, columns: tuple[Named, ...]) -> Iter
 def _cell(cell: Cell) -> dict[str, Any]:
     return {
         "verdict": cell.verdict,
-        "how": ", ".join(how(cell)),
+        "prevention": ", ".join(prevention(cell)),
         "link": _anchor(cell) if cell.run is not None else "",
         "differs": cell.verdict != "incomplete" and not cell.agrees,
     }
@@ -53,7 +62,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
 
 def _run(cell: Cell) -> dict[str, Any]:
     shown = timeline(cell.run) if cell.run is not None else ""
-    return {"anchor": _anchor(cell), "place": place(cell), "schedule": cell.schedule, "timeline": shown}
+    return {"anchor": _anchor(cell), "cell_title": cell_title(cell), "schedule": cell.schedule, "timeline": shown}
 
 
 def _anchor(cell: Cell) -> str:

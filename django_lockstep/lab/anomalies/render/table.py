@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from django_lockstep.lab.anomalies.render.wording import HOW, MEANS, TITLES, headline, how, objections, sections
-from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Kind, Named
-from django_lockstep.lab.tables import bold, drawn, plain_table, require_rich
+from django_lockstep.lab.anomalies.render.wording import (
+    CAPTION,
+    PREVENTIONS,
+    TITLES,
+    headline,
+    prevention,
+    remarks,
+    sections,
+)
+from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Heading, Kind
+from django_lockstep.lab.tables import bold, plain_table, render, require_rich
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,13 +31,13 @@ def as_table(report: AnomalyReport, *, width: int = 80, colour: bool = False) ->
     Raises ``ImportError`` where rich is not installed.
     """
     require_rich()
-    return drawn(_blocks(report), width=width, colour=colour)
+    return render(_blocks(report), width=width, colour=colour)
 
 
 def _blocks(report: AnomalyReport) -> Iterable[RenderableType]:
     yield bold(headline(report))
-    yield f"{HOW}:"
-    yield _pairs((word, text) for word, text in MEANS.items())
+    yield f"{CAPTION}:"
+    yield _pairs((word, text) for word, text in PREVENTIONS.items())
     for kind, columns in sections(report):
         yield ""
         yield bold(TITLES[kind])
@@ -39,7 +47,7 @@ def _blocks(report: AnomalyReport) -> Iterable[RenderableType]:
     yield _pairs((named.name, f"{named.title}: {named.text}") for named in report.anomalies)
     yield from _strategies(report)
     yield ""
-    yield from objections(report)
+    yield from remarks(report)
     yield "Published in:"
     yield _pairs(("-", source) for source in report.sources)
 
@@ -50,7 +58,7 @@ def _strategies(report: AnomalyReport) -> Iterable[RenderableType]:
         yield _pairs((named.name, named.text) for named in report.strategies)
 
 
-def _cells(report: AnomalyReport, kind: Kind, columns: Sequence[Named]) -> Table:
+def _cells(report: AnomalyReport, kind: Kind, columns: Sequence[Heading]) -> Table:
     headings = [named.name.replace("_", "\n") if kind == "strategy" else named.name for named in columns]
     table = plain_table("Anomaly", *headings)
     for anomaly in report.anomalies:
@@ -64,7 +72,7 @@ def _cell(cell: Cell) -> Text:
 
     mark = "" if cell.agrees or cell.verdict == "incomplete" else " (!)"
     if cell.verdict == "prevented":
-        return Text("\n".join(how(cell)) + mark, style="green")
+        return Text("\n".join(prevention(cell)) + mark, style="green")
     return Text(cell.verdict.upper() + mark, style="bold red" if cell.verdict == "possible" else "yellow")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_lockstep.lab.anomalies.render.wording import how, place
+from django_lockstep.lab.anomalies.render.wording import cell_title, prevention
 from django_lockstep.lab.anomalies.results import AnomalyReport, Cell
 from django_lockstep.lab.explorer import timeline
 
@@ -12,6 +12,6 @@ __all__ = ["as_timeline"]
 def as_timeline(report: AnomalyReport, cell: Cell) -> str:
     """Return what the anomaly is, whether it is possible, and the run that shows it, statement by statement."""
     anomaly = next(named for named in report.anomalies if named.name == cell.anomaly)
-    verdict = f"prevented: {', '.join(how(cell))}" if cell.verdict == "prevented" else cell.verdict
-    lines = [f"{place(cell)} on {report.server}: {verdict}", f"{anomaly.title}: {anomaly.text}", cell.reason]
+    verdict = f"prevented: {', '.join(prevention(cell))}" if cell.verdict == "prevented" else cell.verdict
+    lines = [f"{cell_title(cell)} on {report.server}: {verdict}", f"{anomaly.title}: {anomaly.text}", cell.reason]
     return "\n".join([*lines, "", *([timeline(cell.run)] if cell.run else [])])

@@ -1,4 +1,4 @@
-"""A run as a picture: SVG without scripts or outer resources."""
+"""A run as an SVG drawing without scripts or external resources."""
 
 from django_lockstep.lab.explorer.drawing.svg import svg
 

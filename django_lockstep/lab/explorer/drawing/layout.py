@@ -1,7 +1,7 @@
-"""Where everything of a drawn run stands: lanes side by side for actors, rows from top to bottom for moves.
+"""The layout of a drawn run: lanes side by side for actors, rows from top to bottom for moves.
 
-Widths are reckoned in columns of a fixed-width font and rather too large than too small, so that no text leaves its
-lane whatever font the reader has. Text keeps out of the gutters above and below each row; arrows keep to them.
+Widths are calculated in columns of a fixed-width font, too large rather than too small, so that no text leaves its lane
+whatever font the reader has. Text stays out of the gutters above and below each row; arrows stay inside them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.explanations import Explanation, explanation
-from django_lockstep.lab.explorer.measure import cut, wrapped
+from django_lockstep.lab.explorer.explanations import Explanation, find_explanation
 from django_lockstep.lab.explorer.results import Run, Step
-from django_lockstep.lab.explorer.statements import read, short, told
-from django_lockstep.lab.explorer.timelines import actors_of, endings, ground, titled, transactions
+from django_lockstep.lab.explorer.summaries import describe_result, describe_step, summarize
+from django_lockstep.lab.explorer.text_width import truncate, wrap
+from django_lockstep.lab.explorer.timelines import (
+    actor_title,
+    actors_of,
+    describe_end,
+    describe_wait,
+    transaction_spans,
+)
 
 __all__ = ["LINE", "PAD", "Bar", "Box", "Layout", "Line"]
 
@@ -35,7 +41,7 @@ _KINDS = {"SELECT": "read", **dict.fromkeys(("INSERT", "UPDATE", "DELETE"), "wri
 _KINDS |= dict.fromkeys(("COMMIT", "ROLLBACK"), "end")
 
 Line = tuple[str, str]
-"""A line of text, and the class that says what it is."""
+"""A line of text, and its CSS class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +55,10 @@ class Box:
 
     @property
     def right(self) -> float:
-        """The right edge."""
         return self.x + self.width
 
     @property
     def bottom(self) -> float:
-        """The lower edge."""
         return self.y + self.height
 
 
@@ -64,25 +68,24 @@ class Bar:
 
     step: Step
     classes: str
-    """What kind of statement it is."""
+    """Its CSS classes."""
     head: Box
     lines: Sequence[Line]
-    """Text in the head."""
     wait: Box | None = None
     """From where the waiting began to where it ended."""
     tail: Box | None = None
     """Where a statement that waited ended."""
     tail_lines: Sequence[Line] = ()
     waits: Line | None = None
-    """What stands on the wait."""
+    """Text on the wait."""
 
 
 class Layout:
-    """Where everything of one run stands."""
+    """The positions of everything in the drawing of one run."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.why = explanation(run)
+        self.why = find_explanation(run)
         self.actors = actors_of(run)
         self.lane_width = _LANE_WIDTHS.get(max(1, len(self.actors)), _NARROWEST)
         self.columns = int((self.lane_width - 4 * PAD) / COLUMN)
@@ -91,13 +94,12 @@ class Layout:
 
     @property
     def width(self) -> float:
-        """The picture's width."""
         lanes = max(1, len(self.actors))
         return _LEFT + lanes * self.lane_width + (lanes - 1) * _GAP + _RIGHT
 
     @property
     def bottom(self) -> float:
-        """Where the rows end."""
+        """The lower edge of the last row."""
         return self._tops[-1]
 
     @property
@@ -106,42 +108,41 @@ class Layout:
         return self._tops[:-1]
 
     def footer(self) -> list[str]:
-        """Return how the run ended, in lines of the picture's width."""
+        """Return how the run ended, in lines of the drawing's width."""
         columns = int((self.width - _LEFT - _RIGHT) / COLUMN)
-        return [line for text in endings(self.run) for line in wrapped(text, columns, most=4)]
+        return [line for text in describe_end(self.run) for line in wrap(text, columns, most=4)]
 
     def title(self) -> str:
-        """Return the heading, cut to the picture's width."""
-        return cut(heading(self.run), int((self.width - 2 * _RIGHT) / _BOLD_COLUMN))
+        """Return the heading, truncated to the drawing's width."""
+        return truncate(heading(self.run), int((self.width - 2 * _RIGHT) / _BOLD_COLUMN))
 
     def name(self, actor: str) -> str:
-        """Return the actor's name, cut to the lane's width."""
-        return cut(titled(actor, self.run), int(self.lane_width / _BOLD_COLUMN))
+        """Return the actor's name, truncated to the lane's width."""
+        return truncate(actor_title(actor, self.run), int(self.lane_width / _BOLD_COLUMN))
 
     def lane(self, actor: str) -> float:
         """Return the left edge of the actor's lane."""
         return _LEFT + self.actors.index(actor) * (self.lane_width + _GAP)
 
     def bars(self) -> list[Bar]:
-        """Return the statements."""
         return [self._bar(step) for step in self.run.steps]
 
     def transactions(self) -> list[Box]:
-        """Return the ground under each transaction."""
+        """Return the background of each transaction."""
         found = []
         for actor in self.actors:
-            for begun, ended in transactions(self.run, actor):
+            for begun, ended in transaction_spans(self.run, actor):
                 top, bottom = self._tops[begun] + 2, self._tops[ended + 1] - _BELOW / 2
                 width = self.lane_width + 2 * PAD
                 found.append(Box(x=self.lane(actor) - PAD, y=top, width=width, height=bottom - top))
         return found
 
     def above(self, move: int) -> float:
-        """Return where arrows of those woken in the move are drawn."""
+        """Return the height of the arrows to actors woken in the move."""
         return self._tops[move] + _ABOVE - 7
 
     def below(self, move: int) -> float:
-        """Return where arrows of those that begin to wait in the move are drawn."""
+        """Return the height of the arrows from actors that begin to wait in the move."""
         return self._tops[move + 1] - _BELOW + 5
 
     def _stacked(self) -> list[float]:
@@ -180,27 +181,27 @@ class Layout:
 
 
 class _Texts:
-    """What stands on one statement's bar, cut to the lane."""
+    """The texts on one statement's bar, truncated to the lane."""
 
     def __init__(self, step: Step, run: Run, why: Explanation, columns: int) -> None:
         self.waited = step.ended > step.begun
         end = self._end(step, run, why, columns)
-        begun: list[Line] = [(line, "said") for line in wrapped(short(step, run), columns, most=2)]
+        begun: list[Line] = [(line, "said") for line in wrap(describe_step(step, run), columns, most=2)]
         self.head = begun if self.waited else begun + end
         woken = f"woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "goes on"
-        self.tail = [(cut(woken, columns), "faint"), *end] if self.waited else []
-        self.waits: Line = (cut(ground(step), columns), "faint")
+        self.tail = [(truncate(woken, columns), "faint"), *end] if self.waited else []
+        self.waits: Line = (truncate(describe_wait(step), columns), "faint")
         self.classes = " ".join(["step", *self._kinds(step, why)])
 
     @staticmethod
     def _end(step: Step, run: Run, why: Explanation, columns: int) -> list[Line]:
-        result = told(step, run)
-        lines = [(line, "result") for line in wrapped(f"→ {result}", columns, most=2)] if result else []
-        return [*lines, (cut(f"▲ {why.mark}", columns), "verdict")] if step is why.step else lines
+        result = describe_result(step, run)
+        lines = [(line, "result") for line in wrap(f"→ {result}", columns, most=2)] if result else []
+        return [*lines, (truncate(f"▲ {why.mark}", columns), "verdict")] if step is why.step else lines
 
     @staticmethod
     def _kinds(step: Step, why: Explanation) -> list[str]:
-        kind = _KINDS.get(read(step).verb, "other")
+        kind = _KINDS.get(summarize(step).verb, "other")
         return [kind, *["error"] * bool(step.sqlstate), *["breaking"] * (step is why.step)]
 
 

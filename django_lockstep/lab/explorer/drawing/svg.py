@@ -1,7 +1,7 @@
 """Draws a laid-out run: well-formed XML whatever the statements hold, the same for the same run, light in print.
 
-Colour never stands alone: what waits is hatched, who is waited for has an arrow with a solid head, who wakes has a
-dotted one, errors are dashed, the step that breaks is outlined and says so.
+Colour is never the only sign: waits are hatched, an arrow with a solid head leads to the actor waited for, a dotted one
+to the actor woken, errors are dashed, and the step that breaks is outlined and labelled.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from django_lockstep.lab.explorer.drawing.layout import LINE, PAD, Bar, Box, Layout, Line, heading
-from django_lockstep.lab.explorer.measure import clean
 from django_lockstep.lab.explorer.results import Run, Step
-from django_lockstep.lab.explorer.statements import short, told
-from django_lockstep.lab.explorer.timelines import endings, ground
+from django_lockstep.lab.explorer.summaries import describe_result, describe_step
+from django_lockstep.lab.explorer.text_width import clean
+from django_lockstep.lab.explorer.timelines import describe_end, describe_wait
 
 __all__ = ["STYLE", "svg"]
 
@@ -41,7 +41,7 @@ def svg(run: Run, *, ident: str = "timeline", styled: bool = True) -> str:
     ``ident`` begins the ids in it, which have to differ between drawings in one page. Without ``styled`` the page has
     to link the style sheet ``lockstep_lab/timeline.css``.
     """
-    return _Drawing(Layout(run), ident).drawn(styled=styled)
+    return _Drawing(Layout(run), ident).render(styled=styled)
 
 
 @functools.cache
@@ -50,16 +50,16 @@ def _style() -> str:
 
 
 class _Drawing:
-    """The elements of one picture."""
+    """Builds the elements of one drawing."""
 
     def __init__(self, layout: Layout, ident: str) -> None:
         self._layout = layout
         self._ident = ident
         self._root = ET.Element("svg")
 
-    def drawn(self, *, styled: bool) -> str:
-        """Return the picture as text."""
-        legend = list(_placed(_LEGEND, self._layout.width))
+    def render(self, *, styled: bool) -> str:
+        """Return the drawing as text."""
+        legend = list(_positioned(_LEGEND, self._layout.width))
         footer = self._layout.footer()
         under = self._layout.bottom + 28
         height = under + len(footer) * LINE + 20 + (legend[-1][3] + 1) * 22
@@ -104,7 +104,7 @@ class _Drawing:
         layout = self._layout
         for number, actor in enumerate(layout.actors):
             x = layout.lane(actor)
-            # Letters of a script that no font has as reckoned must not run into the next lane.
+            # Letters that are wider than calculated must not run into the next lane.
             edge = self._add(self._root, "clipPath", id=f"{self._ident}-lane-{number}")
             self._add(edge, "rect", x=x - PAD, y=0, width=layout.lane_width + 2 * PAD, height=layout.bottom)
             self._text(self._root, x, 62, layout.name(actor), "head")
@@ -118,7 +118,7 @@ class _Drawing:
         lane = self._layout.actors.index(bar.step.actor)
         group = self._add(self._root, "g", class_=bar.classes)
         group.set("clip-path", f"url(#{self._ident}-lane-{lane})")
-        self._add(group, "title").text = clean(_in_full(bar.step))
+        self._add(group, "title").text = clean(_full_statement(bar.step))
         if bar.wait and bar.waits and bar.tail:
             self._wait(group, bar.wait, bar.waits)
             self._rectangle(group, bar.tail, "bar", radius=3)
@@ -135,7 +135,7 @@ class _Drawing:
         self._text(group, chip.x + PAD, chip.y + LINE - 1, *line)
 
     def _arrows(self, step: Step) -> None:
-        """Draw whom the step waits for, where it begins to, and who ended that."""
+        """Draw arrows to the actors waited for, and from the actor that ended the wait."""
         layout = self._layout
         if step.ended == step.begun:
             return
@@ -193,8 +193,8 @@ class _Drawing:
         return ET.SubElement(parent, tag, {name: value for name, value in named.items() if value})
 
 
-def _placed(items: Sequence[tuple[str, str]], width: float) -> Iterator[tuple[str, str, float, int]]:
-    """Yield the items with their places, in as many rows as the width asks for."""
+def _positioned(items: Sequence[tuple[str, str]], width: float) -> Iterator[tuple[str, str, float, int]]:
+    """Yield the items with their positions, in as many rows as the width requires."""
     x, row = float(_MARGIN), 0
     for kind, word in items:
         needed = 26 + 8 * len(word) + 18
@@ -204,18 +204,18 @@ def _placed(items: Sequence[tuple[str, str]], width: float) -> Iterator[tuple[st
         x += needed
 
 
-def _in_full(step: Step) -> str:
-    """Return the whole statement with its parameters."""
+def _full_statement(step: Step) -> str:
+    """Return the whole statement with its parameters, for the tooltip."""
     return f"{step.actor}: {step.sql} {step.params}".rstrip()
 
 
 def _description(run: Run) -> str:
-    """Return what the picture shows, for those who do not see it."""
+    """Return what the drawing shows, for screen readers."""
     parts = []
     for step in run.steps:
-        waited = f", {ground(step)}, until step {step.ended + 1}" if step.ended > step.begun else ""
-        result = told(step, run)
+        waited = f", {describe_wait(step)}, until step {step.ended + 1}" if step.ended > step.begun else ""
+        result = describe_result(step, run)
         parts.append(
-            f"Step {step.begun + 1}, {step.actor}: {short(step, run)}{waited}{f', {result}' if result else ''}."
+            f"Step {step.begun + 1}, {step.actor}: {describe_step(step, run)}{waited}{f', {result}' if result else ''}."
         )
-    return " ".join([*parts, *(f"{line}." for line in endings(run))])
+    return " ".join([*parts, *(f"{line}." for line in describe_end(run))])

@@ -15,10 +15,10 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
 from django_lockstep.lab.explorer.databases import is_test_database, other_sessions
-from django_lockstep.lab.explorer.reports import FORMATS, Chapter, as_text, chosen_runs
+from django_lockstep.lab.explorer.reports import FORMATS, RaceReport, as_text, runs_to_draw
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.management.output import require_writable, write_atomically
-from django_lockstep.lab.races import Race, race_at, registered
+from django_lockstep.lab.races import Race, load_race, registered_races
 
 _DRAWN = {"svg": 1, "html": 4}
 """How many runs of a race a format shows."""
@@ -26,72 +26,81 @@ _LIMITS = ("reduction", "preemptions", "max_schedules", "timeout")
 
 
 class Command(BaseCommand):
-    """Explore scenarios; a thin shell over `explore` and `replay`."""
+    """Explores scenarios; a thin shell over `explore` and `replay`."""
 
     help = (
-        "Runs scenarios through every interleaving of their SQL statements, and shows the simplest one that breaks: on "
-        "a scratch database, which it makes from the project's migrations and drops at the end, unless another one is "
-        "named and confirmed. Exit status: 0; 1 if a race did not come out as it says (one that has to break and does "
-        "not, too); 2 for wrong usage."
+        "Run scenarios through every interleaving of their SQL statements, and show the simplest one that ends wrong. "
+        "It runs on a scratch database, which it creates from the project's migrations and drops at the end, unless "
+        "another one is named and confirmed. Exit status: 0; 1 if the result of a race is not the expected one; 2 for "
+        "wrong usage."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Say what can be asked for."""
         add = parser.add_argument
-        add("scenarios", nargs="*", help="names of --list, or dotted paths of your own Scenario objects")
-        add("--list", action="store_true", help="list the ready-made scenarios")
-        add("--schedule", help="run this schedule only, such as AABBAB")
+        add("scenarios", nargs="*", help="names from --list, or dotted paths of your own Scenario objects")
+        add("--list", action="store_true", help="list the registered scenarios")
+        add("--schedule", help="run only this schedule, such as AABBAB")
         add(
             "--spec",
             type=Path,
             help="also write the schedule, or the simplest wrong one, as a spec for isolationtester",
         )
-        add("--actors", type=int, metavar="N", help="race so many actors, where the scenario can have more than it has")
+        add("--actors", type=int, metavar="N", help="run the scenario with N actors, if it can have more than it has")
         add("--reduction", choices=["dpor", "none"], default="dpor")
-        add("--preemptions", type=int, help="interrupt an actor that could go on at most so often")
+        add("--preemptions", type=int, help="interrupt actors that could go on at most so many times")
         add("--max-schedules", type=int)
-        add("--timeout", type=float, help="seconds after which no further schedule is begun")
-        add("--victim", choices=["last", "first"], default="last", help="who loses a deadlock")
-        add("--format", choices=[*FORMATS, "svg"], default="text", help="svg draws one race, or each into a folder")
-        add("--output", type=Path, help="write there instead of to the standard output; with svg also a folder")
-        add("--progress", action=BooleanOptionalAction, default=True, help="say on a terminal which race is on")
+        add("--timeout", type=float, help="seconds after which no further schedule is started")
+        add(
+            "--victim",
+            choices=["last", "first"],
+            default="last",
+            help="the actor that loses a deadlock: the last to wait, or the first (default: %(default)s)",
+        )
+        add(
+            "--format",
+            choices=[*FORMATS, "svg"],
+            default="text",
+            help="svg draws one race, or each one into a folder (default: %(default)s)",
+        )
+        add("--output", type=Path, help="write to this file instead of standard output; with svg also a folder")
+        add("--progress", action=BooleanOptionalAction, default=True, help="show on a terminal which race is running")
         add("--database", metavar="ALIAS", help="run on this database of the project instead of a scratch database")
         add(
             "--yes-this-database-is-mine",
             action="store_true",
-            help="confirm that nobody needs the rows of --database: those that others commit during the run are lost",
+            help="confirm that the rows of --database are not needed: what others commit during the run is lost",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Explore what is named, or everything ready-made; exit 1 if something is not as expected."""
+        """Explore the named scenarios, or all registered ones. Raises ``CommandError`` with the exit status."""
         with _wrong_usage(ImportError, TypeError, ValueError):
             if options["list"]:
-                self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in registered().values()))
+                self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in registered_races().values()))
                 return
             races = _races(options)
-            _check(races, options)
+            _require_consistent(races, options)
         with _wrong_usage(ExplorerError), self._database(options) as where:
             common = {"victim": options["victim"], **where}
-            chapters = [
-                self._chapter(race, options, f"{number}/{len(races)} {race.name}", **common)
+            reports = [
+                self._report(race, options, f"{number}/{len(races)} {race.name}", **common)
                 for number, race in enumerate(races, start=1)
             ]
-            spec = _spec(races[0], chapters[0], **common) if options["spec"] else ""
-        self._show(chapters, options)
+            spec = _spec(races[0], reports[0], **common) if options["spec"] else ""
+        self._show(reports, options)
         if options["spec"]:
             write_atomically(options["spec"], spec)
-        surprises = [chapter for chapter in chapters if not chapter.as_expected]
-        if surprises and options["schedule"] is not None:
+        unexpected = [report for report in reports if not report.as_expected]
+        if unexpected and options["schedule"] is not None:
             raise CommandError(
-                f"{surprises[0].name}: schedule {chapters[0].runs[0].schedule} ended wrong", returncode=1
+                f"{unexpected[0].name}: schedule {reports[0].runs[0].schedule} ended wrong", returncode=1
             )
-        if surprises:
-            listed = "\n".join(f"{chapter.name}: {_reason(chapter)}" for chapter in surprises)
+        if unexpected:
+            listed = "\n".join(f"{report.name}: {_reason(report)}" for report in unexpected)
             raise CommandError(f"Not as expected: {listed}", returncode=1)
 
     @contextmanager
     def _database(self, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Have a database to run on, and yield it as options of `explore`."""
+        """Provide the database to run on; yields it as options of `explore`."""
         alias = options["database"] or DEFAULT_DB_ALIAS
         if options["database"] is None and not is_test_database(connections[alias]):
             with scratch_databases():
@@ -99,24 +108,24 @@ class Command(BaseCommand):
             return
         if options["yes_this_database_is_mine"] and (others := other_sessions(alias)):
             self.stderr.write(
-                f"Also connected to database {alias!r}: {', '.join(others)}. What they commit into tables of a race "
-                "is lost."
+                f"Also connected to database {alias!r}: {', '.join(others)}. What these sessions commit into tables "
+                "of a race is lost."
             )
         yield {"database": alias, "database_is_mine": options["yes_this_database_is_mine"]}
 
-    def _chapter(self, race: Race, options: dict[str, Any], progress: str, **common: Any) -> Chapter:
+    def _report(self, race: Race, options: dict[str, Any], progress: str, **common: Any) -> RaceReport:
         facts: dict[str, Any] = {"name": race.name, "text": race.text}
         if options["schedule"] is not None:
             run = replay(race.scenario, options["schedule"], **common)
-            return Chapter(**facts, runs=(run,), as_expected=run.holds or not race.holds)
+            return RaceReport(**facts, runs=(run,), as_expected=run.holds or not race.holds)
         with self._progress(progress, shown=options["progress"]):
             found = explore(race.scenario, **common, **{name: options[name] for name in _LIMITS})
-            runs = chosen_runs(race.scenario, found, most=_DRAWN.get(options["format"], 0), **common)
-            return Chapter(**facts, exploration=found, runs=tuple(runs), as_expected=race.as_expected(found))
+            runs = runs_to_draw(race.scenario, found, most=_DRAWN.get(options["format"], 0), **common)
+            return RaceReport(**facts, exploration=found, runs=tuple(runs), as_expected=race.as_expected(found))
 
     @contextmanager
     def _progress(self, line: str, *, shown: bool) -> Iterator[None]:
-        """Say on the terminal, and only there, what is on; the line goes again."""
+        """Show what is running in a line on the terminal, and erase it afterwards."""
         terminal = shown and self.stderr.isatty()
         if terminal:
             self.stderr.write(line, style_func=str, ending="\r")
@@ -126,19 +135,19 @@ class Command(BaseCommand):
             if terminal:
                 self.stderr.write(" " * len(line), style_func=str, ending="\r")
 
-    def _show(self, chapters: Sequence[Chapter], options: dict[str, Any]) -> None:
+    def _show(self, reports: Sequence[RaceReport], options: dict[str, Any]) -> None:
         form, path = options["format"], options["output"]
         if form == "text" and path is None and self.stdout.isatty():
-            self._write(as_text(chapters, columns=shutil.get_terminal_size().columns), path)
+            self._write(as_text(reports, columns=shutil.get_terminal_size().columns), path)
             return
         if form != "svg":
-            self._write(FORMATS[form](chapters), path)
+            self._write(FORMATS[form](reports), path)
             return
-        for chapter in chapters:
-            if not chapter.runs:
-                raise CommandError(f"{chapter.name} has no run to draw: {_reason(chapter)}", returncode=1)
-            inside = path / _file_of(chapter) if path and path.is_dir() else path
-            self._write(svg(chapter.runs[0]), inside)
+        for report in reports:
+            if not report.runs:
+                raise CommandError(f"{report.name} has no run to draw: {_reason(report)}", returncode=1)
+            inside = path / _file_name(report) if path and path.is_dir() else path
+            self._write(svg(report.runs[0]), inside)
 
     def _write(self, text: str, path: Path | None) -> None:
         if path is None:
@@ -147,15 +156,15 @@ class Command(BaseCommand):
             write_atomically(path, text)
 
 
-def _spec(race: Race, chapter: Chapter, **common: Any) -> str:
-    """Return the spec of the schedule asked for, or of the simplest wrong one, or of the one without preemption."""
-    failure = chapter.exploration.failure if chapter.exploration else chapter.runs[0]
+def _spec(race: Race, report: RaceReport, **common: Any) -> str:
+    """Return the spec of the given schedule, of the simplest wrong one, or of the one without preemption."""
+    failure = report.exploration.failure if report.exploration else report.runs[0]
     schedule = failure.schedule if failure else ""
     return write_spec(race.scenario, schedule, **common).text
 
 
-def _file_of(chapter: Chapter) -> str:
-    return re.sub(r"[^\w.-]+", "-", chapter.name) + ".svg"
+def _file_name(report: RaceReport) -> str:
+    return re.sub(r"[^\w.-]+", "-", report.name) + ".svg"
 
 
 @contextmanager
@@ -167,22 +176,24 @@ def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
 
 
 def _races(options: dict[str, Any]) -> list[Race]:
-    races = [_race(name) for name in options["scenarios"]] or list(registered().values())
+    races = [_race(name) for name in options["scenarios"]] or list(registered_races().values())
     return races if options["actors"] is None else [race.with_actors(options["actors"]) for race in races]
 
 
 def _race(name: str) -> Race:
-    """Return the ready-made race, or the user's own scenario as one that has to hold."""
-    if name in (known := registered()):
+    """Return the registered race, or the scenario at the dotted path as a race that must hold."""
+    if name in (known := registered_races()):
         return known[name]
     try:
-        return race_at(name)
+        return load_race(name)
     except ImportError as error:
-        raise ValueError(f"{name!r} is no ready-made scenario (--list) and no dotted path: {error}") from error
+        raise ValueError(
+            f"{name!r} is neither a registered scenario (see --list) nor a dotted path: {error}"
+        ) from error
 
 
-def _check(races: Sequence[Race], options: dict[str, Any]) -> None:
-    """Raise ``ValueError`` for what cannot go together, before anything is run."""
+def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
+    """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
     folder = path is not None and path.is_dir() and options["format"] == "svg"
     if options["schedule"] is not None and len(races) != 1:
@@ -193,16 +204,16 @@ def _check(races: Sequence[Race], options: dict[str, Any]) -> None:
         require_writable(options["spec"])
     if options["format"] == "svg" and len(races) != 1 and not folder:
         raise ValueError(
-            f"--format svg draws one race, not {len(races)}: name one, or give --output a folder that is there, which "
-            "gets a file for each"
+            f"--format svg draws one race, not {len(races)}: name one, or give an existing folder as --output "
+            "for one file each"
         )
     if database is None and options["yes_this_database_is_mine"]:
-        raise ValueError("--yes-this-database-is-mine needs --database, which says of which database that is true")
+        raise ValueError("--yes-this-database-is-mine needs --database")
     if database is not None and database not in connections:
-        raise ValueError(f"--database {database}: there is no such database; there are {', '.join(connections)}")
+        raise ValueError(f"--database must be one of {', '.join(connections)}, not {database!r}")
     if path is not None:
         require_writable(path / "race.svg" if folder else path)
 
 
-def _reason(chapter: Chapter) -> str:
-    return chapter.exploration.reason if chapter.exploration else ""
+def _reason(report: RaceReport) -> str:
+    return report.exploration.reason if report.exploration else ""

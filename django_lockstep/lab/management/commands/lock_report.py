@@ -1,4 +1,4 @@
-"""``manage.py lock_report``: prints who waits for whom right now."""
+"""``manage.py lock_report``: prints which sessions wait for which others right now."""
 
 import math
 import shutil
@@ -18,21 +18,24 @@ _CLEAR = "\033[H\033[2J"
 
 
 class Command(BaseCommand):
-    """Exit 0 whether somebody waits or not, 1 if the database does not answer, 2 on wrong usage."""
+    """Exit status: 0, whether a session waits or not; 1 if the database does not answer; 2 for wrong usage."""
 
-    help = "Prints who waits for which lock: model, primary key, statement, for how long, and for whom."
-    # Who asks is in a hurry, and the answer does not depend on the project's health.
+    help = "Print which sessions wait for which locks: model, primary key, statement, how long, and the holders."
+    # The command is for emergencies, and does not depend on what the checks check.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare --database, --watch and --format."""
-        watch = "look again every SECONDS (default: 2) until Ctrl-C"
+        watch = "repeat every SECONDS (default: 2) until Ctrl-C"
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
         parser.add_argument("--watch", nargs="?", const=2.0, type=_interval, metavar="SECONDS", help=watch)
-        parser.add_argument("--format", choices=["text", "json"], default="text", help="json: one report a line")
+        parser.add_argument(
+            "--format",
+            choices=["text", "json"],
+            default="text",
+            help="json prints one report per line (default: %(default)s)",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print one report, or one after the other."""
         watched = options["watch"] is not None
         with suppress(KeyboardInterrupt):
             for report in _reports(options["database"], every=options["watch"]):
@@ -43,7 +46,7 @@ class Command(BaseCommand):
                 self.stdout.flush()
 
     def _print(self, report: LockReport, *, afresh: bool) -> None:
-        """Print the text; afresh: on an empty screen, and no more than fits, since the first lines matter most."""
+        """Print the text; ``afresh``: on a cleared screen, and only what fits, as the first lines matter most."""
         columns, rows = shutil.get_terminal_size((100, 24))
         headline, *lines = text(report, width=columns).splitlines()
         if afresh:
@@ -72,7 +75,7 @@ def _report(using: str) -> LockReport:
 def _fitting(lines: list[str], *, rows: int) -> list[str]:
     if len(lines) <= rows:
         return lines
-    return [*lines[: rows - 1], f"... and {len(lines) - rows + 1} lines more: see them without --watch"]
+    return [*lines[: rows - 1], f"... and {len(lines) - rows + 1} more lines, which are shown without --watch"]
 
 
 def _interval(value: str) -> float:
@@ -81,5 +84,5 @@ def _interval(value: str) -> float:
     except ValueError:
         seconds = 0.0
     if not (math.isfinite(seconds) and seconds > 0):
-        raise ArgumentTypeError(f"{value!r} is no number of seconds greater than zero")
+        raise ArgumentTypeError(f"must be a positive number of seconds, not {value!r}")
     return seconds

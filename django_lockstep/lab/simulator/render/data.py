@@ -1,4 +1,4 @@
-"""Reports for programs."""
+"""Reports as JSON and CSV."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django_lockstep.lab.simulator.report import LoadReport, Row, factor
-from django_lockstep.lab.simulator.rounds import StoryReport, StoryRow
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow, speedup
+from django_lockstep.lab.simulator.stories import StoryReport, StoryRow
 from django_lockstep.lab.simulator.sweep import SweepReport
 
 __all__ = ["SCHEMA_VERSION", "Report", "as_csv", "as_json"]
@@ -18,8 +18,8 @@ __all__ = ["SCHEMA_VERSION", "Report", "as_csv", "as_json"]
 Report = LoadReport | StoryReport | SweepReport
 """What can be rendered."""
 
-SCHEMA_VERSION = 1
-"""Goes up when a key changes its meaning or goes away; new keys may come without."""
+SCHEMA_VERSION = 2
+"""Incremented when a key is removed or changes its meaning; new keys may be added without."""
 
 
 def as_json(report: Report) -> str:
@@ -43,9 +43,9 @@ def as_dict(report: Report) -> dict[str, Any]:
 
 
 def _body(report: Report) -> tuple[str, dict[str, Any]]:
-    """Return the kind of report, and what only that kind has."""
+    """Return the kind of the report, and the keys that only that kind has."""
     if isinstance(report, StoryReport):
-        story = {"name": report.story, "text": report.text, "promise": report.promise, "rounds": report.rounds}
+        story = {"name": report.story, "text": report.text, "promise": report.promise, "runs": report.runs}
         return "story", {"story": story, "strategies": list(map(story_row, report.rows))}
     plan = {**dataclasses.asdict(report.plan), **report.load}
     if isinstance(report, LoadReport):
@@ -57,9 +57,9 @@ def _body(report: Report) -> tuple[str, dict[str, Any]]:
 
 
 def as_csv(report: Report) -> str:
-    """Return one line a strategy and engine with a heading.
+    """Return a header and one line for each strategy and engine.
 
-    For a sweep one line a strategy and size, for a story one for each of a strategy's endings.
+    For a sweep there is one line for each strategy and size, for a story one for each of a strategy's endings.
     """
     if isinstance(report, LoadReport):
         return _csv(_flat(load_row(row)) for row in (*report.rows, *report.counterparts))
@@ -75,15 +75,15 @@ def as_csv(report: Report) -> str:
     )
 
 
-def _with_counterpart(row: Row, report: LoadReport) -> dict[str, Any]:
-    """Return a strategy's figures, with those of its counterpart under ``counterpart``, and the ``factor`` between."""
+def _with_counterpart(row: LoadRow, report: LoadReport) -> dict[str, Any]:
+    """Return a strategy's figures, with those of its counterpart under ``counterpart``, and the ``speedup``."""
     other = report.counterpart(row)
     if other is None:
         return {**load_row(row), "counterpart": None}
-    return {**load_row(row), "counterpart": {**load_row(other), "factor": _rounded(factor(row, other))}}
+    return {**load_row(row), "counterpart": {**load_row(other), "speedup": _rounded(speedup(row, other))}}
 
 
-def load_row(row: Row) -> dict[str, Any]:
+def load_row(row: LoadRow) -> dict[str, Any]:
     """Return a strategy's figures as plain values."""
     verdict = row.verdict
     return {
@@ -100,7 +100,7 @@ def load_row(row: Row) -> dict[str, Any]:
         "missing_entries": verdict.missing,
         "unexpected_entries": verdict.unexpected,
         "broken_links": verdict.broken_links,
-        "from_ledger_alone": verdict.from_ledger_alone,
+        "without_acknowledgements": verdict.without_acknowledgements,
         "workers": row.workers,
         "seconds": round(row.seconds, 3),
         "operations": row.operations,
@@ -116,30 +116,30 @@ def load_row(row: Row) -> dict[str, Any]:
         "fairness": _rounded(row.fairness),
         "errors": dict(row.errors),
         "error_examples": dict(row.error_examples),
-        "casualties": list(row.casualties),
+        "worker_failures": list(row.worker_failures),
         "cut_short": row.cut_short,
     }
 
 
 def story_row(row: StoryRow) -> dict[str, Any]:
-    """Return how a strategy played the story, as plain values."""
+    """Return how the story ended with a strategy, as plain values."""
     return {
         "strategy": row.strategy,
         "claims_safe": row.safe,
         "verdict": row.status,
-        "rounds": row.rounds,
-        "broken_rounds": row.broken,
+        "runs": row.runs,
+        "broken_runs": row.broken,
         "endings": [
             {
                 "balance": ending.observed,
                 "outcomes": dict(ending.outcomes),
                 "passed": [actor for actor, outcome in ending.outcomes.items() if outcome == "passed"],
                 "broken": ending.broken,
-                "ending_rounds": ending.rounds,
+                "ending_runs": ending.runs,
             }
             for ending in row.endings
         ],
-        "casualties": list(row.casualties),
+        "worker_failures": list(row.worker_failures),
         "cut_short": row.cut_short,
     }
 
@@ -149,7 +149,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the values for one line: groups that every row has spread out, other collections in one field."""
+    """Return the values for one line: each latency in its own field, any other collection in one."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if name == "latency_ms":

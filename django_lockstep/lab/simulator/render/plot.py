@@ -1,8 +1,9 @@
-"""A sweep as two panels: operations a second, and the 99th percentile of latency, over what was varied.
+"""A sweep as two panels: operations per second, and the 99th percentile of latency, over what was varied.
 
-Every strategy has a marker and a colour of its own, so that it is told apart without colours too, and its name stands
-at the end of its line. Colours are those of M. Okabe and K. Ito, "Color Universal Design", 2008, which differ for all
-kinds of colour vision. One that was seen wrong is dashed, with a cross at each size where it was.
+Every strategy has its own marker as well as its own colour, so that lines can be told apart without colour, and its
+name stands at the end of its line. Colours are those of M. Okabe and K. Ito, "Color Universal Design", 2008, which
+differ for all kinds of colour vision. The line of a strategy that was wrong is dashed, with a cross at each size where
+it was.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from xml.sax.saxutils import escape
 
 from django_lockstep.lab.simulator.advice import figures
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.report import Row
+from django_lockstep.lab.simulator.report import LoadRow
 from django_lockstep.lab.simulator.sweep import SweepReport
-from django_lockstep.lab.simulator.wording import counted
+from django_lockstep.lab.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "as_plot", "require_matplotlib"]
 
 FORMATS = ("svg", "png")
-"""What a plot can be, by the ending of its file."""
+"""File name extensions of the formats."""
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#7A5230", "#5D3A9B")
 _MARKERS = "os^DvP*<>Xhp"
@@ -49,18 +50,18 @@ _STYLE: Any = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One of the two."""
+    """One of the two diagrams."""
 
     title: str
     """What it shows."""
     logarithmic: bool
-    """Whether its axis is."""
-    figure: Callable[[Row], float | None]
-    """What it shows of a row."""
+    """Whether its vertical axis is logarithmic."""
+    figure: Callable[[LoadRow], float | None]
+    """Returns the value to plot for a row."""
 
 
 _PANELS = (
-    Panel(title="Operations a second", logarithmic=False, figure=lambda row: row.operations_per_second),
+    Panel(title="Operations per second", logarithmic=False, figure=lambda row: row.operations_per_second),
     Panel(title="p99 latency in ms, logarithmic", logarithmic=True, figure=lambda row: row.latency_ms.p99),
 )
 
@@ -71,7 +72,7 @@ def require_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise SimulationError(
-            "Plots need matplotlib, the extra 'plot' of django-lockstep: install it, or leave --plot away."
+            "Plots need matplotlib, the extra 'plot' of django-lockstep: install it, or omit --plot."
         ) from None
 
 
@@ -85,9 +86,12 @@ def as_plot(report: SweepReport, *, form: str) -> bytes:
         drawing = Figure(figsize=(13.2, 5.8), facecolor="white")
         _draw(drawing, report)
         file = io.BytesIO()
-        metadata = {"Title": _title(report), **({"Date": None} if form == "svg" else {"Description": _told(report)})}
+        metadata = {
+            "Title": _title(report),
+            **({"Date": None} if form == "svg" else {"Description": _describe(report)}),
+        }
         drawing.savefig(file, format=form, dpi=150, metadata=metadata)
-    return _described(file.getvalue(), _told(report)) if form == "svg" else file.getvalue()
+    return _add_description(file.getvalue(), _describe(report)) if form == "svg" else file.getvalue()
 
 
 def _draw(drawing: Figure, report: SweepReport) -> None:
@@ -131,7 +135,7 @@ def _prepare(axes: Axes, panel: Panel, report: SweepReport) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_line(axes: Axes, line: Sequence[tuple[int, float, Row]], *, number: int) -> None:
+def _draw_line(axes: Axes, line: Sequence[tuple[int, float, LoadRow]], *, number: int) -> None:
     wrong = [(value, figure) for value, figure, row in line if _is_wrong(row)]
     values, figures, _ = zip(*line, strict=True)
     axes.plot(values, figures, linewidth=1.8, linestyle=_DASHED if wrong else "solid", **_marker(number, hollow=wrong))
@@ -152,9 +156,9 @@ def _marker(number: int, *, hollow: object) -> dict[str, Any]:
 
 
 def _name_lines(axes: Axes, ends: Sequence[tuple[int, str, int, float]], *, wrong: Container[str]) -> None:
-    """Write each line's name beside its end, moved up or down where names would touch, with a thin line to it."""
+    """Write each line's name beside its end, moved up or down where names would overlap, with a thin line to it."""
     axes.autoscale_view()
-    axes.autoscale(enable=False)  # from here on nothing moves any more
+    axes.autoscale(enable=False)  # the lines added below must not change the scale
     to_axes = axes.transData - axes.transAxes
     places = [to_axes.transform((value, figure)) for _, _, value, figure in ends]
     heights = spread([float(place[1]) for place in places], gap=_GAP)
@@ -181,11 +185,11 @@ def spread(heights: Sequence[float], *, gap: float) -> list[float]:
     return [height for _, height in sorted(zip(order, placed, strict=True))]
 
 
-def _is_wrong(row: Row) -> bool:
+def _is_wrong(row: LoadRow) -> bool:
     return row.status not in {"correct", "untested"}
 
 
-# In words.
+# Texts.
 
 
 def _title(report: SweepReport) -> str:
@@ -207,28 +211,28 @@ def _settings(report: SweepReport) -> str:
 
 
 def _legend(report: SweepReport) -> str:
-    cut = f"Interrupted by {report.interrupted}, so not complete. " if report.interrupted else ""
+    cut = f"Interrupted by {report.interrupted}, so it is not complete. " if report.interrupted else ""
     if any(map(_is_wrong, report.rows)):
         return f"{cut}Dashed, with a cross: balances were wrong at the end (lost updates or an overdrawn account)."
     return f"{cut}All balances were right at the end."
 
 
-def _told(report: SweepReport) -> str:
-    """Return the plot for those who do not see it."""
-    return " ".join([f"{_settings(report)}.", *_lines_told(report), _legend(report)])
+def _describe(report: SweepReport) -> str:
+    """Return what the plot shows, for screen readers."""
+    return " ".join([f"{_settings(report)}.", *_describe_lines(report), _legend(report)])
 
 
-def _lines_told(report: SweepReport) -> Iterable[str]:
+def _describe_lines(report: SweepReport) -> Iterable[str]:
     for name in report.planned:
-        told = "; ".join(
-            f"{report.sweep.named(value)}: {figures(row)}" + (", wrong" if _is_wrong(row) else "")
+        values = "; ".join(
+            f"{report.sweep.describe(value)}: {figures(row)}" + (", wrong" if _is_wrong(row) else "")
             for value, row in report.line(name)
         )
-        yield f"{name}: {told or 'not measured'}."
+        yield f"{name}: {values or 'not measured'}."
 
 
-def _described(svg: bytes, text: str) -> bytes:
-    """Return the drawing as one picture with a description, as screen readers want it, behind matplotlib's title."""
+def _add_description(svg: bytes, text: str) -> bytes:
+    """Return the SVG with role, title and description for screen readers."""
     head, title, rest = svg.partition(b"</title>")
     head = head.replace(b"<svg ", b'<svg role="img" aria-labelledby="title desc" ', 1)
     head = head.replace(b"<title>", b'<title id="title">', 1)

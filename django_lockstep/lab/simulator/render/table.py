@@ -1,4 +1,4 @@
-"""Reports for people: tables that fit into 80 columns, and the answer below them."""
+"""Reports as tables that fit into 80 columns, with the advice below them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from django_lockstep.lab import tables
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.render.data import Report
-from django_lockstep.lab.simulator.report import LoadReport, Row, factor
-from django_lockstep.lab.simulator.rounds import PASSED, REFUSED, Ending, StoryReport, StoryRow
+from django_lockstep.lab.simulator.report import LoadReport, LoadRow, speedup
+from django_lockstep.lab.simulator.stories import PASSED, REFUSED, Ending, StoryReport, StoryRow
 from django_lockstep.lab.simulator.sweep import SweepReport
-from django_lockstep.lab.simulator.wording import counted, listed, loss
+from django_lockstep.lab.simulator.wording import loss
 from django_lockstep.lab.tables import bold, plain_table
+from django_lockstep.lab.wording import counted, listed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["as_table", "require_rich"]
 
-_CALM: Mapping[str, str] = {"correct": "green", "untested": "yellow"}
-"""The colours of verdicts that are no alarm."""
+_EXPECTED: Mapping[str, str] = {"correct": "green", "untested": "yellow"}
+"""The colours of verdicts that are not failures."""
 
 
 def require_rich() -> None:
@@ -39,7 +40,7 @@ def as_table(report: Report, *, width: int = 80, colour: bool = False) -> str:
     Raises `SimulationError` where rich is not installed.
     """
     require_rich()
-    return tables.drawn(_blocks(report), width=width, colour=colour)
+    return tables.render(_blocks(report), width=width, colour=colour)
 
 
 def _blocks(report: Report) -> Iterable[RenderableType]:
@@ -70,14 +71,14 @@ def _load_blocks(report: LoadReport) -> Iterable[RenderableType]:
 def _explained(report: LoadReport) -> Iterable[str]:
     for engine in dict.fromkeys(row.engine for row in report.counterparts):
         yield (
-            f"{engine}: operations a second of the same strategy by the {engine} engine, and how many times as many; "
-            "every other figure is of the strategies as they are written."
+            f"{engine}: operations per second of the same strategy with the {engine} engine, and how many times as "
+            "many; every other figure is of the strategies as they are written."
         )
 
 
-def _results(report: LoadReport) -> Mapping[str, Callable[[Row], str]]:
+def _results(report: LoadReport) -> Mapping[str, Callable[[LoadRow], str]]:
     """Return the columns of the first table, with the counterparts' behind the operations a second."""
-    columns: dict[str, Callable[[Row], str]] = {}
+    columns: dict[str, Callable[[LoadRow], str]] = {}
     for title, cell in _RESULTS.items():
         columns[title] = cell
         if title == _RATE and report.counterparts:
@@ -85,12 +86,12 @@ def _results(report: LoadReport) -> Mapping[str, Callable[[Row], str]]:
     return columns
 
 
-def _counterpart(row: Row, report: LoadReport) -> str:
+def _counterpart(row: LoadRow, report: LoadReport) -> str:
     other = report.counterpart(row)
     if other is None:
         return ""
-    times = factor(row, other)
-    wrong = "" if other.status in _CALM else "x "
+    times = speedup(row, other)
+    wrong = "" if other.status in _EXPECTED else "x "
     return f"{wrong}{other.operations_per_second:,.0f}" + (f" {times:.1f}x" if times else "")
 
 
@@ -101,7 +102,7 @@ def _milliseconds(value: float | None) -> str:
 
 
 _RATE = "ops/s"
-_RESULTS: Mapping[str, Callable[[Row], str]] = {
+_RESULTS: Mapping[str, Callable[[LoadRow], str]] = {
     "Lost": lambda row: f"{row.verdict.lost_updates:,}",
     "Money off": lambda row: f"{row.verdict.money_lost:,.2f}",
     _RATE: lambda row: f"{row.operations_per_second:,.0f}",
@@ -109,7 +110,7 @@ _RESULTS: Mapping[str, Callable[[Row], str]] = {
     "p95": lambda row: _milliseconds(row.latency_ms.p95),
     "p99": lambda row: _milliseconds(row.latency_ms.p99),
 }
-_COSTS: Mapping[str, Callable[[Row], str]] = {
+_COSTS: Mapping[str, Callable[[LoadRow], str]] = {
     "max": lambda row: _milliseconds(row.latency_ms.max),
     "Retries/op": lambda row: f"{row.retries_per_operation:.2f}",
     "Conflicts": lambda row: f"{row.conflicts:,}",
@@ -120,7 +121,7 @@ _COSTS: Mapping[str, Callable[[Row], str]] = {
 }
 
 
-def _figures(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]) -> Table:
+def _figures(rows: Sequence[LoadRow], columns: Mapping[str, Callable[[LoadRow], str]]) -> Table:
     """Return a table of these figures; the first one has the verdict too."""
     judged = _RATE in columns
     table = plain_table("Strategy", *(["Verdict"] if judged else []))
@@ -132,24 +133,24 @@ def _figures(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]) -
     return table
 
 
-def _remarks(rows: Sequence[Row]) -> Iterable[str]:
-    """Yield what needs more words than a column has."""
+def _remarks(rows: Sequence[LoadRow]) -> Iterable[str]:
+    """Yield what does not fit into a column."""
     remarks = [remark for row in rows for remark in _remarks_on(row)]
     if remarks:
         yield ""
     yield from remarks
 
 
-def _remarks_on(row: Row, *, losses: bool = True) -> Iterable[str]:
-    if losses and row.status not in _CALM:
+def _remarks_on(row: LoadRow, *, losses: bool = True) -> Iterable[str]:
+    if losses and row.status not in _EXPECTED:
         yield f"{row.strategy} {loss(row.verdict)}."
     if row.status == "untested":
-        yield f"{row.strategy}: no operation succeeded, so that nothing was put to the test."
+        yield f"{row.strategy}: no operation succeeded, so that nothing was tested."
     for kind, count in row.errors.items():
         yield f"{row.strategy}: {count:,} x {kind}: {row.error_examples.get(kind, '')}"
-    yield from (f"{row.strategy}: {casualty}" for casualty in row.casualties)
-    if row.verdict.from_ledger_alone:
-        yield f"{row.strategy}: what all workers were told is not known, so the verdict is from the ledger alone."
+    yield from (f"{row.strategy}: {failure}" for failure in row.worker_failures)
+    if row.verdict.without_acknowledgements:
+        yield f"{row.strategy}: some acknowledged changes are not known, so the verdict is from the entries alone."
     if row.cut_short:
         yield f"{row.strategy}: interrupted after {row.seconds:.1f} s."
 
@@ -159,7 +160,7 @@ def _remarks_on(row: Row, *, losses: bool = True) -> Iterable[str]:
 
 def _sweep_blocks(report: SweepReport) -> Iterable[RenderableType]:
     sweep = report.sweep
-    varied = f"{', '.join(f'{value:,}' for value in sweep.values[:-1])} and {sweep.named(sweep.values[-1])}"
+    varied = f"{', '.join(f'{value:,}' for value in sweep.values[:-1])} and {sweep.describe(sweep.values[-1])}"
     if sweep.axis == "workers":
         scope = f"{varied} on {counted(report.load['accounts'], 'account')}"
     else:
@@ -174,19 +175,19 @@ def _sweep_blocks(report: SweepReport) -> Iterable[RenderableType]:
     yield from _end(report, question="Which should I use?")
 
 
-_GROWING: Mapping[str, Callable[[Row], str]] = {
-    "Operations a second; x where the strategy was wrong": lambda row: (
-        f"{'' if row.status in _CALM else 'x '}{row.operations_per_second:,.0f}"
+_GROWING: Mapping[str, Callable[[LoadRow], str]] = {
+    "Operations per second; x where the strategy was wrong": lambda row: (
+        f"{'' if row.status in _EXPECTED else 'x '}{row.operations_per_second:,.0f}"
     ),
-    "p50: half of the operations took at most so many ms": lambda row: _milliseconds(row.latency_ms.p50),
+    "p50 in ms": lambda row: _milliseconds(row.latency_ms.p50),
     "p95 in ms": lambda row: _milliseconds(row.latency_ms.p95),
     "p99 in ms": lambda row: _milliseconds(row.latency_ms.p99),
-    "Retries an operation": lambda row: f"{row.retries_per_operation:.2f}",
+    "Retries per operation": lambda row: f"{row.retries_per_operation:.2f}",
     "Fairness between workers: 1.00 is best": lambda row: "-" if row.fairness is None else f"{row.fairness:.2f}",
 }
 
 
-def _growth(report: SweepReport, cell: Callable[[Row], str]) -> Table:
+def _growth(report: SweepReport, cell: Callable[[LoadRow], str]) -> Table:
     table = plain_table(f"{report.sweep.axis.capitalize()}:")
     for point in report.points:
         table.add_column(f"{point.value:,}", justify="right", no_wrap=True)
@@ -198,7 +199,7 @@ def _growth(report: SweepReport, cell: Callable[[Row], str]) -> Table:
 
 def _sweep_remarks(report: SweepReport) -> Iterable[str]:
     remarks = [
-        f"{report.sweep.named(point.value)}: {remark}"
+        f"{report.sweep.describe(point.value)}: {remark}"
         for point in report.points
         for row in point.rows
         for remark in _remarks_on(row, losses=row.safe)
@@ -213,7 +214,7 @@ def _sweep_remarks(report: SweepReport) -> Iterable[str]:
 def _story_blocks(report: StoryReport) -> Iterable[RenderableType]:
     yield bold(report.text)
     yield report.promise
-    yield f"{_where(report)}; {counted(report.rounds, 'round')} a strategy, two processes released together in each"
+    yield f"{_where(report)}; {counted(report.runs, 'run')} for each strategy, two processes start together in each"
     if report.rows:
         yield ""
         yield _endings(report.rows)
@@ -222,33 +223,33 @@ def _story_blocks(report: StoryReport) -> Iterable[RenderableType]:
 
 
 def _endings(rows: Sequence[StoryRow]) -> Table:
-    table = plain_table("Strategy", "Verdict", "Ended wrong", "Rounds x balance at the end, who passed")
+    table = plain_table("Strategy", "Verdict", "Ended wrong", "Rounds x balance at the end, which actors passed")
     for row in rows:
-        wrong = f"{row.broken:,} of {row.rounds:,}"
+        wrong = f"{row.broken:,} of {row.runs:,}"
         table.add_row(row.strategy, _verdict(row.status), wrong, "\n".join(map(_ending, row.endings)))
     return table
 
 
 def _story_remarks(rows: Sequence[StoryRow]) -> Iterable[str]:
     for row in rows:
-        yield from (f"{row.strategy}: {casualty}" for casualty in row.casualties)
+        yield from (f"{row.strategy}: {failure}" for failure in row.worker_failures)
         if row.cut_short:
-            yield f"{row.strategy}: interrupted after {counted(row.rounds, 'round')}."
+            yield f"{row.strategy}: interrupted after {counted(row.runs, 'run')}."
 
 
 def _ending(ending: Ending) -> str:
-    """Return how often, with which balance, and who passed."""
+    """Return how often the story ended so, the balance, and which actors passed."""
     passed = [actor for actor, outcome in ending.outcomes.items() if outcome == PASSED]
     errors = [f"{actor}: {outcome}" for actor, outcome in ending.outcomes.items() if outcome not in {PASSED, REFUSED}]
-    who = "both" if len(passed) == len(ending.outcomes) else f"only {listed(passed)}" if passed else "none"
-    return f"{ending.rounds:>3} x {ending.observed:>7}, {'; '.join([who, *errors])}"
+    passing = "both" if len(passed) == len(ending.outcomes) else f"only {listed(passed)}" if passed else "none"
+    return f"{ending.runs:>3} x {ending.observed:>7}, {'; '.join([passing, *errors])}"
 
 
-# What all share.
+# What all reports share.
 
 
 def _work(report: LoadReport | SweepReport) -> str:
-    return f"{report.plan.extent} a strategy, deposit:withdraw:transfer {report.load['mix']}"
+    return f"{report.plan.extent} per strategy, deposit:withdraw:transfer {report.load['mix']}"
 
 
 def _circumstances(report: LoadReport | SweepReport) -> str:
@@ -266,7 +267,7 @@ def _where(report: Report) -> str:
 
 
 def _end(report: Report, *, question: str) -> Iterable[RenderableType]:
-    """Yield the notes and the answer."""
+    """Yield the notes and the advice."""
     if report.interrupted:
         yield ""
         yield f"Interrupted by {report.interrupted}: {_done(report)} were measured."
@@ -296,4 +297,4 @@ def _listing(sentences: Sequence[str]) -> Table:
 def _verdict(status: str) -> Text:
     from rich.text import Text
 
-    return Text(status if status in _CALM else status.upper(), style=_CALM.get(status, "bold red"))
+    return Text(status if status in _EXPECTED else status.upper(), style=_EXPECTED.get(status, "bold red"))

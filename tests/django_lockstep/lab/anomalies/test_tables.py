@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_lockstep.lab.anomalies import AnomalyReport, find_anomalies, questions
+from django_lockstep.lab.anomalies import AnomalyReport, find_anomalies, select_cases
+from django_lockstep.lab.anomalies.access_patterns import LEVELS, STRATEGIES
 from django_lockstep.lab.anomalies.definitions import ANOMALIES
 from django_lockstep.lab.anomalies.published import PUBLISHED
-from django_lockstep.lab.anomalies.ways import LEVELS, STRATEGIES
 
 DIRTY = {"G0", "G1a", "G1b", "G1c", "OTV"}
 
@@ -28,7 +28,7 @@ POSSIBLE = {
 def report(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Iterator[AnomalyReport]:
     """Both tables in full, found once for all tests of this module."""
     with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        yield find_anomalies(questions())
+        yield find_anomalies(select_cases())
 
 
 def possible(report: AnomalyReport, column: str, *, kind: str) -> set[str]:
@@ -78,12 +78,12 @@ def test_dirty_reads_are_looked_for_in_more_than_one_order(report: AnomalyReport
 def test_it_says_what_prevents_an_anomaly(
     report: AnomalyReport, kind: str, anomaly: str, column: str, how: tuple[str, ...]
 ) -> None:
-    assert report.cell(kind, anomaly, column).how == how  # type: ignore[arg-type]
+    assert report.cell(kind, anomaly, column).prevented_by == how  # type: ignore[arg-type]
 
 
 def test_a_retried_serialization_failure_is_no_failure(report: AnomalyReport) -> None:
     cell = report.cell("strategy", "G2-item", "serializable")
-    assert (cell.verdict, cell.how) == ("prevented", ("40001",))
+    assert (cell.verdict, cell.prevented_by) == ("prevented", ("40001",))
 
 
 def test_it_names_its_sources(report: AnomalyReport) -> None:

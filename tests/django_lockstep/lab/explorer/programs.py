@@ -13,7 +13,7 @@ from psycopg import IsolationLevel
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer import Exploration, Scenario
-from django_lockstep.lab.explorer.ends import compared
+from django_lockstep.lab.explorer.final_state import comparison_text
 from django_lockstep.locking.transactions import transaction as isolated
 from tests.testapps.shop.models import Seat, Ticket
 
@@ -174,7 +174,7 @@ def among(actors: list[Callable[[Any], int]], *, observe: Callable[[Any], Any] =
 
 
 def ends(exploration: Exploration) -> set[tuple[Any, ...]]:
-    return {(tuple(o.errors.items()), tuple(o.results.items()), compared(o.state)) for o in exploration.outcomes}
+    return {(tuple(o.errors.items()), tuple(o.results.items()), comparison_text(o.state)) for o in exploration.outcomes}
 
 
 class Drawn:

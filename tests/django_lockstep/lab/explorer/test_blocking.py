@@ -247,7 +247,7 @@ def upgraded(pk: int) -> None:
         Seat.objects.filter(pk=pk).update(price=F("price") + 1)
 
 
-def test_two_who_share_a_lock_and_both_want_it_alone_deadlock() -> None:
+def test_two_actors_that_share_a_lock_and_both_want_it_exclusively_deadlock() -> None:
     found = explore(race(upgraded, upgraded))
 
     assert found.deadlocks > 0
@@ -270,14 +270,14 @@ def held(transactional_db: None, other: Session) -> Iterator[int]:
 def test_who_waits_for_a_session_outside_is_stuck_and_the_session_named(held: int, other: Session) -> None:
     scenario = race(locking(), stories.price, set_up=lambda: held)
 
-    found = explore(scenario, patience=1.0)
+    found = explore(scenario, step_timeout=1.0)
 
     assert found.verdict == "stuck"
     assert "A after 'SELECT" in found.reason
     assert f"waits for session {other.pid} (" in found.reason
     assert "idle in transaction" in found.reason
     with pytest.raises(Stuck, match=f"session {other.pid}"):
-        replay(scenario, "", patience=1.0)
+        replay(scenario, "", step_timeout=1.0)
 
 
 def test_who_waits_for_a_connection_of_his_own_is_stuck(allowed: str) -> None:
@@ -286,7 +286,7 @@ def test_who_waits_for_a_connection_of_his_own_is_stuck(allowed: str) -> None:
             stories.computed(pk)
             Seat.objects.using(allowed).filter(pk=pk).update(guest="Ada")
 
-    found = explore(race(both), patience=1.0)
+    found = explore(race(both), step_timeout=1.0)
 
     assert found.verdict == "stuck"
     assert "waits for A's own connection" in found.reason

@@ -61,7 +61,7 @@ def test_own_scenarios_have_to_hold() -> None:
 
 
 def test_a_race_that_has_to_break_and_does_not_is_not_fine() -> None:
-    why = "Not as expected: lost-update:naive: 1 schedule ended right; more are left"
+    why = "Not as expected: lost-update:naive: 1 schedule ended right; at least"
     with pytest.raises(CommandError, match=why) as refused:
         run("lost-update:naive", "--max-schedules", "1", "--format", "json")
     assert refused.value.returncode == 1
@@ -150,7 +150,7 @@ def test_it_runs_on_a_scratch_database(seat: Seat) -> None:
     assert list(Seat.objects.all()) == [seat]
 
 
-def test_it_does_not_matter_who_the_projects_users_are(no_tests: None) -> None:
+def test_any_user_model_will_do(no_tests: None) -> None:
     User.objects.create_user("ada")
     assert "get-or-create:unique: holds (6 schedules" in run("get-or-create:unique")
 
@@ -209,17 +209,17 @@ def test_progress_is_said_on_a_terminal_and_only_there() -> None:
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
-        (["nothing"], "no ready-made scenario"),
+        (["nothing"], "neither a registered scenario"),
         ([f"{HERE}.HERE"], "not a Scenario"),
         (["--schedule", "AB"], "exactly one"),
-        ([f"{HERE}.NAIVE", "--schedule", "X"], "stands for|has 'X'"),
-        (["--format", "svg"], "name one, or give --output a folder"),
+        ([f"{HERE}.NAIVE", "--schedule", "X"], "has 'X'"),
+        (["--format", "svg"], "name one, or give an existing folder"),
         ([f"{HERE}.TRANSFERS", "--actors", "3"], "different roles"),
         ([f"{HERE}.COPIES", "--actors", "1"], "1 are too few"),
         ([f"{HERE}.COPIES", "--actors", "27"], "1 to 26 actors, not 27"),
         ([f"{HERE}.LOCKED", "--output", "/nowhere/at/all.txt"], "there is no folder"),
-        ([f"{HERE}.LOCKED", "--format", "html", "--output", "."], "it is a folder"),
-        ([f"{HERE}.LOCKED", "--database", "other"], "no such database"),
+        ([f"{HERE}.LOCKED", "--format", "html", "--output", "."], "is a folder"),
+        ([f"{HERE}.LOCKED", "--database", "other"], "--database must be one of"),
         ([f"{HERE}.LOCKED", "--yes-this-database-is-mine"], "needs --database"),
     ],
 )

@@ -20,7 +20,7 @@ CLAIMS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
 
 
 @pytest.mark.parametrize("run", [explore, lambda scenario: replay(scenario, "AAABBB"), write_spec])
-def test_a_database_whose_rows_somebody_may_need_is_refused(no_tests: None, run: Any) -> None:
+def test_a_database_whose_rows_may_be_needed_is_refused(no_tests: None, run: Any) -> None:
     with pytest.raises(NotExplorable, match="neither a test database nor a scratch database.*database_is_mine=True"):
         run(LOCKED)
     assert not Seat.objects.exists()
@@ -54,7 +54,7 @@ def test_test_databases_are_known_by_the_name_that_django_gives(
 # One at a time
 
 
-def test_the_second_explorer_is_told_who_has_the_database(other: Session) -> None:
+def test_the_second_explorer_is_refused_and_names_the_first(other: Session) -> None:
     other.run(query, "SELECT set_config('application_name', 'the first', false)")
     other.run(query, _CLAIM)
     with pytest.raises(NotExplorable, match=rf"Another .* 'test_.*': server process {other.pid} \(application the fi"):

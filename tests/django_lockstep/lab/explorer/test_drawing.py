@@ -7,7 +7,7 @@ import pytest
 
 from django_lockstep.lab.explorer import Run, Step, replay, svg
 from django_lockstep.lab.explorer.drawing.layout import COLUMN, Layout
-from django_lockstep.lab.explorer.measure import cut, wide, wrapped
+from django_lockstep.lab.explorer.text_width import display_width, truncate, wrap
 from tests.django_lockstep.lab.explorer import stories
 
 STRANGE = [
@@ -77,8 +77,8 @@ def test_no_text_leaves_its_lane_or_the_picture(actors: int, steps: int, sql: st
 
     for bar in layout.bars():
         for text, _ in [*bar.lines, *bar.tail_lines, *filter(None, [bar.waits])]:
-            assert wide(text) * COLUMN <= bar.head.width - 4 * 6
-    assert all(wide(line) * COLUMN <= layout.width for line in layout.footer())
+            assert display_width(text) * COLUMN <= bar.head.width - 4 * 6
+    assert all(display_width(line) * COLUMN <= layout.width for line in layout.footer())
 
 
 @pytest.mark.parametrize("actors", range(1, 6))
@@ -112,12 +112,12 @@ def test_the_same_run_gives_the_same_drawing() -> None:
 def test_screen_readers_get_title_and_description() -> None:
     drawn = svg(drawn_run(), ident="first")
     root = parsed(drawn)
-    said = {element.get("id"): element.text or "" for tag in ("title", "desc") for element in elements(drawn, tag)}
+    summary = {element.get("id"): element.text or "" for tag in ("title", "desc") for element in elements(drawn, tag)}
 
     assert root.get("role") == "img"
     assert root.get("aria-labelledby") == "first-title first-desc"
-    assert said["first-title"] == "Schedule ABAB: WRONG"
-    assert said["first-desc"].startswith("Step 1, actor")
+    assert summary["first-title"] == "Schedule ABAB: WRONG"
+    assert summary["first-desc"].startswith("Step 1, actor")
 
 
 def test_ids_of_two_drawings_in_a_page_differ() -> None:
@@ -156,15 +156,15 @@ def test_a_real_run_shows_waits_arrows_and_the_step_that_breaks() -> None:
 
 
 def test_text_is_measured_rather_too_wide() -> None:
-    assert (wide("abc"), wide("検索"), wide("e\u0301")) == (3, 4, 1)
+    assert (display_width("abc"), display_width("検索"), display_width("e\u0301")) == (3, 4, 1)
 
 
 @pytest.mark.parametrize(
     ("text", "columns", "expected"), [("abcdef", 6, "abcdef"), ("abcdef", 4, "abc…"), ("検索機", 4, "検…")]
 )
 def test_text_is_cut_with_an_ellipsis(text: str, columns: int, expected: str) -> None:
-    assert cut(text, columns) == expected
+    assert truncate(text, columns) == expected
 
 
 def test_text_is_broken_at_spaces_and_cut_at_the_end() -> None:
-    assert wrapped("one two three four five", 9, most=2) == ["one two", "three fo…"]
+    assert wrap("one two three four five", 9, most=2) == ["one two", "three fo…"]

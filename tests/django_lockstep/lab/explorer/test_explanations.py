@@ -9,7 +9,7 @@ from django.db.models import F
 
 from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Scenario, explain, explore, replay, timeline
-from django_lockstep.lab.explorer.explanations import explanation
+from django_lockstep.lab.explorer.explanations import find_explanation
 from django_lockstep.locking.transactions import transaction as isolated
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
@@ -38,7 +38,7 @@ def write_half(pk: int) -> None:
         Seat.objects.filter(pk=pk).update(price=value / 2)
 
 
-def test_a_lost_update_says_who_wrote_what_computed_from_what() -> None:
+def test_a_lost_update_names_the_writer_the_value_and_its_source() -> None:
     found = explain(replay(race(stories.naive, write_half), "ABBBAA"))
 
     assert found == "lost update: A wrote price 110.00 computed from 100.00, which B had changed to 50.00 in between"
@@ -204,7 +204,7 @@ def one_user() -> int:
     return User.objects.create(username="ada", first_name="Ada", is_staff=True).pk
 
 
-def test_a_flag_that_nobody_changes_is_no_lost_update() -> None:
+def test_a_flag_that_no_actor_changes_is_not_a_lost_update() -> None:
     found = explain(replay(race(greet, greet, set_up=one_user), "ABAB"))
 
     assert found == "lost update: B wrote first_name Ada! computed from Ada, which A had changed to Ada! in between"
@@ -235,7 +235,7 @@ def test_a_failed_attempt_that_was_run_again_lost_nothing() -> None:
 
 def test_the_step_that_breaks_is_named() -> None:
     run = replay(race(stories.naive, stories.naive), "AABBAB")
-    step = explanation(run).step
+    step = find_explanation(run).step
 
     assert step is not None
     assert (step.actor, step.sql.split()[0]) == ("B", "UPDATE")
@@ -249,15 +249,16 @@ NAMELESS = {"lease-takeover:looked-at"}
 def test_right_ends_are_never_called_an_anomaly(name: str) -> None:
     for outcome in explore(RACES[name].scenario, max_schedules=40).outcomes:
         run = replay(RACES[name].scenario, outcome.schedule)
-        assert explanation(run).kind in {"", "deadlock"}
+        assert find_explanation(run).kind in {"", "deadlock"}
 
 
 @pytest.mark.parametrize("name", [name for name, race in RACES.items() if race.holds])
-def test_safe_code_is_not_explained_even_where_somebody_calls_its_end_wrong(name: str) -> None:
+def test_safe_code_is_not_explained_even_if_its_end_is_called_wrong(name: str) -> None:
     known = RACES[name].scenario
     doubted = Scenario(set_up=known.set_up, actors=known.actors, observe=known.observe, invariant=never)
     kinds = {
-        explanation(replay(doubted, outcome.schedule)).kind for outcome in explore(doubted, max_schedules=20).outcomes
+        find_explanation(replay(doubted, outcome.schedule)).kind
+        for outcome in explore(doubted, max_schedules=20).outcomes
     }
 
     assert kinds <= {"unexplained", "constraint violation", "deadlock"}

@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, connection, connections, transaction
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, ScheduleError, explore, replay
-from django_lockstep.lab.explorer.kept import close_idle_sessions
+from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
 from django_lockstep.locking import StaleVersionError, retry_on_conflict, retrying
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, query, until
@@ -92,7 +92,7 @@ def test_without_an_invariant_a_serial_order_has_to_reach_the_end() -> None:
     assert explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)).verdict == "holds"
 
 
-def test_deadlocks_are_reported_with_their_cycle_and_end_for_the_one_who_closed_it() -> None:
+def test_deadlocks_are_reported_with_their_cycle_and_the_last_to_wait_loses() -> None:
     found = explore(stories.opposite_transfers())
 
     assert found.verdict == "holds"  # the victim raised, the other one is a serial order of its own
@@ -117,7 +117,7 @@ def test_the_first_to_wait_can_be_the_victim_as_in_production() -> None:
     assert run.errors == {"A": "40P01"}
 
 
-def test_a_wait_says_for_whom_and_on_which_row_and_who_ended_it() -> None:
+def test_a_wait_names_the_actor_the_row_and_what_ended_it() -> None:
     run = replay(stories.raising(stories.locked), "ABAA")
 
     waited = next(step for step in run.steps if step.waited_for)
@@ -139,7 +139,7 @@ def test_a_schedule_is_replayed_step_by_step() -> None:
     assert replay(scenario, "ABABAB").to_dict() == run.to_dict()
 
 
-@pytest.mark.parametrize(("schedule", "complaint"), [("AXB", "'X' at step 2"), ("ABB", "Step 3 is B's")])
+@pytest.mark.parametrize(("schedule", "complaint"), [("AXB", "'X' at step 2"), ("ABB", "Step 3 is B, which")])
 def test_a_schedule_that_does_not_fit_is_refused(schedule: str, complaint: str) -> None:
     with pytest.raises(ScheduleError, match=complaint):
         replay(stories.raising(stories.locked), schedule)
@@ -191,9 +191,9 @@ def test_actors_are_named_by_the_mapping() -> None:
 def test_results_are_json_with_a_schema_version() -> None:
     found = json.loads(explore(stories.raising(stories.naive)).to_json())
 
-    assert found["schema_version"] == 2
+    assert found["schema_version"] == 3
     assert found["failure"]["steps"][0]["actor"] == "A"
-    assert json.loads(replay(stories.raising(stories.naive), "").to_json())["schema_version"] == 2
+    assert json.loads(replay(stories.raising(stories.naive), "").to_json())["schema_version"] == 3
 
 
 # What goes wrong
@@ -210,7 +210,7 @@ def endless(pk: int) -> None:
 
 @pytest.mark.parametrize(("actor", "at"), [(sleeper, "pg_sleep"), (endless, "test_explore.py")])
 def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Step, at: str) -> None:
-    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), patience=1.0)
+    found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), step_timeout=1.0)
 
     assert found.verdict == "stuck"
     assert at in found.reason
@@ -231,18 +231,18 @@ def lock(pk: int) -> None:
         list(Seat.objects.select_for_update().filter(pk=pk))
 
 
-def test_a_lock_of_somebody_else_is_reported_with_the_session(taken: int, other: Session) -> None:
-    found = explore(Scenario(set_up=lambda: taken, actors=[lock], invariant=bool), patience=1.0)
+def test_a_lock_of_another_session_is_reported_with_the_session(taken: int, other: Session) -> None:
+    found = explore(Scenario(set_up=lambda: taken, actors=[lock], invariant=bool), step_timeout=1.0)
 
     assert found.verdict == "stuck"
     assert f"session {other.pid}" in found.reason
 
 
 def test_rows_that_cannot_be_put_back_are_an_error(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_lockstep.lab.explorer.server._PATIENCE", "50ms")
+    monkeypatch.setattr("django_lockstep.lab.explorer.server._TIMEOUT", "50ms")
 
     with pytest.raises(ExplorerError, match="could not be put back"):
-        explore(Scenario(set_up=lambda: taken, actors=[stories.naive], invariant=bool), patience=1.0)
+        explore(Scenario(set_up=lambda: taken, actors=[stories.naive], invariant=bool), step_timeout=1.0)
 
 
 def interrupting(pk: int) -> bool:
@@ -297,7 +297,7 @@ def test_an_open_transaction_is_refused_with_the_way_out() -> None:
 
 @pytest.mark.parametrize("options", [{"reduction": "some"}, {"victim": "both"}])
 def test_unknown_options_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="reduction is"):
+    with pytest.raises(ValueError, match="reduction must be"):
         explore(stories.raising(stories.naive), **options)
 
 

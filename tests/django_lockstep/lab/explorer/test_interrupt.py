@@ -27,7 +27,7 @@ connections.databases["default"]["OPTIONS"] = {{{{"application_name": {NAME!r}}}
 from django_lockstep.lab.explorer import Scenario, explore
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.test_interrupt import *
-explore(Scenario(set_up=stories.one_seat, actors=[{{actors}}]), patience=60, database_is_mine=True)
+explore(Scenario(set_up=stories.one_seat, actors=[{{actors}}]), step_timeout=60, database_is_mine=True)
 """
 
 

@@ -63,11 +63,11 @@ def by_the_order_of_a_set(pk: int) -> None:
 
 
 @pytest.mark.parametrize("actor", [by_what_went_before, by_the_order_of_a_set])
-def test_other_statements_on_the_same_schedule_are_told(actor: stories.Step) -> None:
+def test_other_statements_on_the_same_schedule_are_reported(actor: stories.Step) -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool))
 
     assert found.verdict == "nondeterministic"
-    assert "other statements than the last time" in found.reason
+    assert "were different from the last time" in found.reason
     assert "Then: A: SELECT" in found.reason
     assert "Now:  A: SELECT" in found.reason
 
@@ -85,14 +85,14 @@ def test_even_a_race_of_one_schedule_is_run_twice() -> None:
     assert (found.verdict, found.schedules) == ("nondeterministic", 1)
 
 
-def test_an_end_that_does_not_come_twice_is_told() -> None:
+def test_an_end_that_does_not_come_twice_is_reported() -> None:
     count = numbers()
     scenario = Scenario(set_up=stories.one_seat, actors=[stories.naive], observe=lambda pk: count())
 
     found = explore(scenario)
 
     assert found.verdict == "nondeterministic"
-    assert "ended otherwise when it was run again" in found.reason
+    assert "ended differently when it was repeated" in found.reason
 
 
 def in_a_thread(pk: int) -> None:
@@ -113,18 +113,18 @@ def on_a_second_connection(pk: int) -> None:
 
 
 @pytest.mark.parametrize(("actor", "who"), [(in_a_thread, "helper"), (on_a_second_connection, "race actor A")])
-def test_a_connection_that_cannot_be_scheduled_is_told(actor: stories.Step, who: str) -> None:
+def test_a_connection_that_cannot_be_scheduled_is_reported(actor: stories.Step, who: str) -> None:
     scenario = Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool)
 
     found = explore(scenario)
 
     assert found.verdict == "nondeterministic"
-    assert f"Thread '{who}' opened a connection to 'default' of its own" in found.reason
+    assert f"Thread '{who}' opened its own connection to 'default'" in found.reason
     with pytest.raises(Nondeterminism):
         replay(scenario, "")
 
 
-# Sessions beside Django's
+# SessionTracker beside Django's
 
 
 def address() -> str:
@@ -168,11 +168,11 @@ def nothing_kept() -> Iterator[None]:
 
 @pytest.mark.usefixtures("nothing_kept")
 @pytest.mark.parametrize("actor", [by_the_driver, by_a_session_that_is_kept, by_an_asynchronous_driver, by_a_process])
-def test_sessions_that_nobody_steers_are_told(actor: stories.Step) -> None:
+def test_sessions_outside_of_django_are_reported(actor: stories.Step) -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.price], invariant=bool))
 
     assert found.verdict == "nondeterministic"
-    assert "sessions were opened that Django knows nothing of" in found.reason
+    assert "sessions were opened outside of Django" in found.reason
 
 
 def test_connections_that_the_code_closes_are_none_of_these() -> None:

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explain, explore, replay, timeline
-from django_lockstep.lab.explorer.parts import parts_of
+from django_lockstep.lab.explorer.parts import split_parts
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.testapps.shop.models import Seat, Ticket
@@ -66,7 +66,7 @@ def sold(made: Any) -> list[Any]:
     ],
 )  # fmt: skip
 def test_a_with_statement_is_taken_apart(sql: str, parts: list[tuple[str, str, int]]) -> None:
-    assert [(part.name, part.text, part.start) for part in parts_of(sql)] == parts
+    assert [(part.name, part.text, part.start) for part in split_parts(sql)] == parts
 
 
 @pytest.mark.django_db(transaction=True)

@@ -64,7 +64,7 @@ def test_actors_are_called_by_their_functions_where_they_differ() -> None:
 
 @committed
 def test_an_impossible_schedule_is_one_sentence() -> None:
-    with pytest.raises(Failed, match="^Step 4 is A's, who waits or is done; B could move$") as failed:
+    with pytest.raises(Failed, match="^Step 4 is A, which waits or is done; B could move$") as failed:
         RaceFixture().replay("AAAABBBB", *[stories.naive] * 2, set_up=stories.one_seat)
 
     assert failed.value.__context__ is None

@@ -34,7 +34,7 @@ def test_a_scan_meets_the_rows_of_the_set_up_in_the_order_of_their_making() -> N
     assert all(met)
 
 
-def test_what_vacuum_told_the_planner_does_not_make_serializable_lock_whole_tables() -> None:
+def test_statistics_of_vacuum_do_not_make_serializable_lock_whole_tables() -> None:
     kept: Action = ("savepoint", False, ("add", 2))
     scenario = race(("serializable", (kept,)), ("serializable", (kept, ("add", 1))))
     Seat.objects.create()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from django_lockstep.lab.explorer import Exploration, explore
-from django_lockstep.lab.explorer.reports import Chapter, as_html, as_text
+from django_lockstep.lab.explorer.reports import RaceReport, as_html, as_text
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.django_lockstep.lab.explorer.schemas import made, program, race_on
 
@@ -262,8 +262,8 @@ def test_what_the_database_does_by_itself_is_not_left_out(name: str) -> None:
 def test_reports_name_what_depends_on_everything() -> None:
     case = CASES["default"]
     found, _ = both(case)
-    chapter = Chapter(name="numbers", exploration=found)
+    report = RaceReport(name="numbers", exploration=found)
 
-    assert f"depends on everything: {case.told}" in as_text([chapter])
-    assert f"Depends on everything: {case.told}" in as_html([chapter])
+    assert f"depends on everything: {case.told}" in as_text([report])
+    assert f"Depends on everything: {case.told}" in as_html([report])
     assert found.to_dict()["opaque"] == (case.told,)

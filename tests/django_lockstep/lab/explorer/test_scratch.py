@@ -82,7 +82,7 @@ def test_the_alias_means_the_projects_database_again_however_the_block_is_left()
     assert database() == before
 
 
-def test_races_run_in_it_without_being_told_to() -> None:
+def test_races_run_in_it_without_an_option() -> None:
     with scratch_databases():
         assert explore(Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)).verdict == "holds"
 
@@ -123,7 +123,7 @@ def test_another_state_of_the_migrations_has_another_template(project: str, sett
 
 def test_no_template_is_kept_where_migrations_fail(project: str) -> None:
     failing = patch.object(DatabaseCreation, "create_test_db", side_effect=DatabaseError("no such extension"))
-    reason = "No scratch database could be made for 'default': no such extension"
+    reason = "No scratch database could be created for 'default': no such extension"
     with failing, pytest.raises(NotExplorable, match=reason):
         scratch_databases().__enter__()
     assert not names(project)
@@ -159,7 +159,7 @@ def test_databases_without_a_scratch_database_are_left_alone(monkeypatch: pytest
         del connections["files"]
 
 
-def test_a_role_that_may_not_make_databases_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_role_that_may_not_make_databases_is_reported_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     with connection.cursor() as cursor:
         cursor.execute("CREATE ROLE lockstep_poor")
     monkeypatch.setitem(connection.settings_dict["OPTIONS"], "assume_role", "lockstep_poor")

@@ -11,8 +11,8 @@ from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.explorer.errors import NotWritable
-from django_lockstep.lab.explorer.kept import close_idle_sessions
-from django_lockstep.lab.explorer.literals import braceless
+from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.literals import escape_braces
 from django_lockstep.lab.explorer.specs import write_spec
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, printed, seen, tables
@@ -61,7 +61,7 @@ def test_isolationtester_sees_the_lost_update() -> None:
     assert "110.00" in shown.rows[0]
 
 
-def test_a_deadlock_ends_for_the_one_who_closed_it() -> None:
+def test_the_actor_that_closes_a_deadlock_loses() -> None:
     spec = write_spec(stories.opposite_transfers(), "ABAB")
 
     theirs = seen(printed(spec.text))
@@ -114,7 +114,7 @@ def test_names_that_need_quotes_and_values_with_braces_arrive() -> None:
     ],
 )
 def test_no_closing_brace_is_left(sql: str, written: str) -> None:
-    assert braceless(sql) == written
+    assert escape_braces(sql) == written
 
 
 def test_savepoints_have_short_names_and_several_statements_are_one_step() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.effects import Statement
 from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, Footprint, Key, Lock, Mode, dependent
-from django_lockstep.lab.explorer.sql import ADVISORY, understand
-from django_lockstep.lab.explorer.touched import Statement
+from django_lockstep.lab.explorer.sql import ADVISORY, parse
 
 
 def table(name: str, **facts: Any) -> Table:
@@ -24,7 +24,7 @@ TABLES = [
 
 
 def read(sql: str, *params: Any) -> Statement:
-    return understand(sql, params, catalog=Catalog(TABLES, own_functions=["lower"]))
+    return parse(sql, params, catalog=Catalog(TABLES, own_functions=["lower"]))
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_what_is_not_certainly_understood_is_unknown(sql: str) -> None:
 
 
 def test_what_the_schema_does_is_said() -> None:
-    assert read('UPDATE "audited" SET "x" = 1').because == AUDITED
+    assert read('UPDATE "audited" SET "x" = 1').reasons == AUDITED
     assert read('DELETE FROM "audited"').kind == "DELETE"
-    assert read("SELECT my_function(1)").because == set()
+    assert read("SELECT my_function(1)").reasons == set()
 
 
 @pytest.mark.parametrize(
-    ("sql", "unsettles"),
+    ("sql", "changes_session"),
     [
         ("SET search_path = other", True),
         ("SET ROLE somebody", True),
@@ -149,10 +149,10 @@ def test_what_the_schema_does_is_said() -> None:
         ("LOCK TABLE seat", False),
     ],
 )
-def test_what_changes_the_session_makes_all_that_follows_unknown(sql: str, unsettles: bool) -> None:
+def test_what_changes_the_session_makes_all_that_follows_unknown(sql: str, changes_session: bool) -> None:
     found = read(sql)
 
-    assert (found.kind, found.unsettles) == ("UNKNOWN", unsettles)
+    assert (found.kind, found.changes_session) == ("UNKNOWN", changes_session)
 
 
 @pytest.mark.parametrize("name", ["lockstep.edit_token", "lock_timeout"])
@@ -179,10 +179,10 @@ def test_a_key_that_is_set_makes_any_row_meant(assignments: str, every: bool) ->
 def test_once_keys_change_they_tell_no_rows_of_the_table_apart() -> None:
     catalog = Catalog(TABLES)
     plain = "SELECT price FROM seat WHERE id = 3"
-    before = understand(plain, None, catalog=catalog)
-    understand("UPDATE seat SET id = 4 WHERE id = 3", None, catalog=catalog)
+    before = parse(plain, None, catalog=catalog)
+    parse("UPDATE seat SET id = 4 WHERE id = 3", None, catalog=catalog)
 
-    assert (before.reads, understand(plain, None, catalog=catalog).reads) == ({("seat", 3)}, {("seat", None)})
+    assert (before.reads, parse(plain, None, catalog=catalog).reads) == ({("seat", 3)}, {("seat", None)})
 
 
 def test_rows_given_as_arrays_are_inserted_as_any() -> None:
@@ -247,7 +247,7 @@ def test_advisory_locks_are_noticed_wherever_they_are_taken() -> None:
 
 
 @pytest.mark.parametrize("sql", ["SAVEPOINT s1", "RELEASE SAVEPOINT s1", "SET LOCAL lock_timeout = 1"])
-def test_what_nobody_else_can_notice_is_local(sql: str) -> None:
+def test_what_no_other_actor_can_notice_is_local(sql: str) -> None:
     assert read(sql).kind == "LOCAL"
 
 

@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, explore, replay, svg, timeline
-from django_lockstep.lab.explorer.measure import wide
-from django_lockstep.lab.explorer.timelines import fitting
+from django_lockstep.lab.explorer.text_width import display_width
+from django_lockstep.lab.explorer.timelines import fitting_width
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
 
@@ -35,7 +35,7 @@ def test_the_step_that_breaks_is_marked_in_its_actors_column() -> None:
     assert marked.index("▲") > 44, "B's column is to the right of A's"
 
 
-def test_waits_say_for_whom_and_who_ended_them() -> None:
+def test_waits_name_the_actors_waited_for_and_what_ended_them() -> None:
     drawn = timeline(replay(stories.raising(stories.locked), "ABAA"))
 
     assert "┆ waits for A on shop_seat id=" in drawn
@@ -70,7 +70,7 @@ def test_a_deadlock_is_drawn_with_its_error() -> None:
     assert "▲ deadlock, ended here" in drawn
 
 
-def test_what_was_raised_is_told_with_its_message_and_line() -> None:
+def test_what_was_raised_is_reported_with_its_message_and_line() -> None:
     def sold_out(pk: int) -> None:
         Seat.objects.filter(pk=pk).update(price=1)
         raise LookupError("no seat left")
@@ -104,7 +104,7 @@ def test_a_long_statement_is_folded_and_not_cut() -> None:
 def test_columns_are_as_wide_as_the_terminal_allows() -> None:
     run = replay(stories.raising(stories.naive), "")
 
-    assert (fitting(200, run), fitting(80, run)) == (97, 44)
+    assert (fitting_width(200, run), fitting_width(80, run)) == (97, 44)
 
 
 def test_names_of_actors_have_their_letters() -> None:
@@ -143,4 +143,4 @@ def test_no_statement_leaves_its_column(sql: str) -> None:
     drawn = timeline(strange_run(sql), width=40).splitlines()
 
     assert "\x1b" not in "".join(drawn)
-    assert wide(drawn[3]) <= 6 + 40
+    assert display_width(drawn[3]) <= 6 + 40

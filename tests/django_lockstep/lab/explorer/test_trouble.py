@@ -12,10 +12,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
-from django_lockstep.lab.explorer.controller import Controller
-from django_lockstep.lab.explorer.crew import Actor
+from django_lockstep.lab.explorer.actors import Actor
 from django_lockstep.lab.explorer.errors import Abandoned
-from django_lockstep.lab.explorer.kept import close_idle_sessions
+from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.wait_monitor import WaitMonitor
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
@@ -131,12 +131,12 @@ def calls_out(pk: int) -> None:
 def test_who_waits_for_something_else_is_reported_and_loses_its_session(actor: stories.Step, line: str) -> None:
     before = sessions()
 
-    found = explore(beside(actor), patience=1.0)
+    found = explore(beside(actor), step_timeout=1.0)
 
     until(lambda: sessions() <= before, "the server to end the sessions")
     assert found.verdict == "stuck"
     assert line in found.reason
-    assert "The sessions of A were ended, the threads still wait." in found.reason
+    assert "The sessions of A were ended; their threads still wait." in found.reason
     news.set()
     until(lambda: "race actor A" not in {thread.name for thread in threading.enumerate()}, "the thread to end")
     news.clear()
@@ -160,7 +160,7 @@ def goes_on_for_ever(pk: int) -> None:
     ("actor", "line"), [(catches_everything, "pg_sleep"), (goes_on_for_ever, "in goes_on_for_ever: ")]
 )
 def test_who_never_comes_back_is_stopped(actor: stories.Step, line: str) -> None:
-    found = explore(beside(actor), patience=1.0)
+    found = explore(beside(actor), step_timeout=1.0)
 
     assert found.verdict == "stuck"
     assert line in found.reason
@@ -176,7 +176,7 @@ def test_who_is_interrupted_once_more_on_the_way_out_has_come_back_too(monkeypat
         leave(self)
 
     monkeypatch.setattr(Actor, "_leave", interrupted)
-    found = explore(beside(goes_on_for_ever), patience=1.0)
+    found = explore(beside(goes_on_for_ever), step_timeout=1.0)
 
     assert next(late, None) is None
     assert "still wait" not in found.reason
@@ -203,16 +203,16 @@ def test_who_is_interrupted_while_its_session_is_closed_ends_it_and_plays_on(mon
 
 
 def test_connecting_may_take_longer_than_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    connected, is_blocked, missed = Actor.connected, Controller._still_blocked, threading.Event()
+    connected, is_blocked, missed = Actor.connected, WaitMonitor._still_blocked, threading.Event()
 
     def connected_late(self: Actor, wrapper: Any) -> None:
         missed.wait(PATIENCE)
         connected(self, wrapper)
 
-    def missing(self: Controller, unsettled: set[int]) -> bool:
+    def missing(self: WaitMonitor, unsettled: set[int]) -> bool:
         missed.set()
         return is_blocked(self, unsettled)
 
     monkeypatch.setattr(Actor, "connected", connected_late)
-    monkeypatch.setattr(Controller, "_still_blocked", missing)
-    assert explore(beside(goes_on_for_ever), patience=1e-9).verdict == "stuck"
+    monkeypatch.setattr(WaitMonitor, "_still_blocked", missing)
+    assert explore(beside(goes_on_for_ever), step_timeout=1e-9).verdict == "stuck"

@@ -82,7 +82,7 @@ def test_results_that_no_order_gives_are_wrong() -> None:
     assert "returned True instead of False" in found.reason
 
 
-def test_two_who_succeed_where_one_has_to_fail_are_wrong() -> None:
+def test_two_successes_where_one_must_fail_are_wrong() -> None:
     def redeem_or_raise(pk: int) -> None:
         if not redeem(pk):
             raise LookupError(pk)
@@ -227,7 +227,7 @@ def test_caches_are_warm() -> None:
     assert explore(Scenario(set_up=stories.one_seat, actors=[cached] * 2)).verdict == "holds"
 
 
-def test_a_cold_cache_is_told_with_the_lines_and_what_to_do() -> None:
+def test_a_cold_cache_is_reported_with_the_lines_and_what_to_do() -> None:
     cache.clear()
 
     found = explore(Scenario(set_up=stories.one_seat, actors=[cached] * 2), warm_up=False)
@@ -280,7 +280,7 @@ def test_a_query_that_is_repeated_is_no_loop_that_polls() -> None:
 
     found = explore(Scenario(set_up=stories.one_seat, actors=[look_around, stories.computed], invariant=bool))
 
-    assert (found.verdict, found.rests) == ("holds", 0)
+    assert (found.verdict, found.yields) == ("holds", 0)
 
 
 def test_a_run_without_an_end_is_stuck() -> None:
@@ -325,7 +325,7 @@ def test_the_end_holds_the_rows_that_differ_from_those_that_were_there() -> None
     }
 
 
-def test_an_end_that_no_order_reaches_is_told_by_its_difference() -> None:
+def test_an_end_that_no_order_reaches_is_reported_by_its_difference() -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2))
 
     assert found.reason.endswith("ends like this: shop_seat: price 110.00 instead of 120.00, version 2 instead of 3")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.explorer import Scenario, explore
-from django_lockstep.lab.explorer.stage import Stage
+from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.waits import Waits, has_cycle, met_by_chance, overtaken
 from tests.django_lockstep.lab.explorer import stories
 
@@ -57,7 +57,7 @@ def test_a_schedule_is_run_until_waiters_go_on_in_turn(monkeypatch: Any) -> None
     """As on a machine so busy that they do not for a long time."""
     busy = iter([True] * 25)
     asked = []
-    play = Stage.play
+    play = ExplorationSession.play
 
     def often(before: Waits, after: Waits) -> bool:
         return (len(before) > 1 and next(busy, False)) or overtaken(before, after)
@@ -67,7 +67,7 @@ def test_a_schedule_is_run_until_waiters_go_on_in_turn(monkeypatch: Any) -> None
         return play(*args, in_turn=in_turn, **options)
 
     monkeypatch.setattr("django_lockstep.lab.explorer.controller.overtaken", often)
-    monkeypatch.setattr(Stage, "play", noted)
+    monkeypatch.setattr(ExplorationSession, "play", noted)
     scenario = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 3, observe=stories.price)
     found = explore(scenario, warm_up=False)
 

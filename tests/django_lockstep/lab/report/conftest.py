@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.contrib.auth.models import Group
 
-from tests.django_lockstep.lab.report.scenes import ODD, Scene, execute
+from tests.django_lockstep.lab.report.lock_situations import ODD, LockSituation, execute
 from tests.support.sessions import Session
 
 
 @pytest.fixture
-def scene(open_session: Callable[[], Session]) -> Iterator[Scene]:
-    scene = Scene(open_session)
-    yield scene
-    scene.end()
+def situation(open_session: Callable[[], Session]) -> Iterator[LockSituation]:
+    situation = LockSituation(open_session)
+    yield situation
+    situation.end()
 
 
 @pytest.fixture

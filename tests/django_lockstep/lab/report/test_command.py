@@ -10,23 +10,23 @@ from django.db import OperationalError, connection, connections, transaction
 
 from django_lockstep.lab.management.commands import lock_report as command
 from django_lockstep.lab.report import LockReport, lock_report, waits
-from tests.django_lockstep.lab.report.scenes import Scene, facts, lock, role, run
+from tests.django_lockstep.lab.report.lock_situations import LockSituation, facts, lock, role, run
 from tests.support.sessions import is_as_it_was, query
 from tests.testapps.shop.models import Ticket
 
 # What the caller sees, and what is left behind
 
 
-def test_nobody_waits(db: None) -> None:
+def test_no_session_waits(db: None) -> None:
     assert waits() == []
     out = run()
-    assert out.endswith(f' UTC, database "{connection.settings_dict["NAME"]}": nobody waits for a lock.\n')
+    assert out.endswith(f' UTC, database "{connection.settings_dict["NAME"]}": no session waits for a lock.\n')
     assert out.count("\n") == 1
 
 
-def test_nothing_of_the_look_stays_in_the_callers_transaction(group: Group, scene: Scene) -> None:
-    scene.hold("a", lock, Group, group.pk)
-    scene.wait("b", lock, Group, group.pk)
+def test_nothing_of_the_look_stays_in_the_callers_transaction(group: Group, situation: LockSituation) -> None:
+    situation.hold("a", lock, Group, group.pk)
+    situation.wait("b", lock, Group, group.pk)
     with transaction.atomic():
         assert waits()[0].pk == group.pk
         assert is_as_it_was("lock_timeout")
@@ -37,17 +37,17 @@ def test_nothing_of_the_look_stays_in_the_callers_transaction(group: Group, scen
     assert is_as_it_was("lock_timeout")
 
 
-def test_a_second_look_in_the_same_transaction_sees_what_is_new(group: Group, scene: Scene) -> None:
+def test_a_second_look_in_the_same_transaction_sees_what_is_new(group: Group, situation: LockSituation) -> None:
     with transaction.atomic():
         assert waits() == []
-        scene.hold("a", lock, Group, group.pk)
-        scene.wait("b", lock, Group, group.pk)
+        situation.hold("a", lock, Group, group.pk)
+        situation.wait("b", lock, Group, group.pk)
         assert waits()[0].waiter.application == "b"
 
 
-def test_a_role_without_rights_sees_that_somebody_waits(group: Group, scene: Scene) -> None:
-    holder = scene.hold("a", lock, Group, group.pk)
-    scene.wait("b", lock, Group, group.pk)
+def test_a_role_without_rights_sees_that_a_session_waits(group: Group, situation: LockSituation) -> None:
+    holder = situation.hold("a", lock, Group, group.pk)
+    situation.wait("b", lock, Group, group.pk)
     with role("pg_signal_backend"):
         report, out = lock_report(), run()
     (wait,) = report.waits
@@ -55,28 +55,28 @@ def test_a_role_without_rights_sees_that_somebody_waits(group: Group, scene: Sce
     assert (wait.waiter.hidden, wait.waiter.statement, wait.waiter.application) == (True, None, "b")
     assert facts(wait, "model", "pk_unknown") == ("auth.Group", "this role may not read the table")
     assert [blocker.pid for blocker in wait.blockers] == [holder.pid]
-    assert "waits for nobody; what it does is hidden from this role" in out
+    assert "does not wait; its state is hidden from this role" in out
     assert out.endswith("members of pg_read_all_stats see them.\n")
 
 
-def test_a_monitor_sees_states_and_statements(group: Group, scene: Scene) -> None:
-    scene.hold("a", lock, Group, group.pk)
-    scene.wait("b", lock, Group, group.pk)
+def test_a_monitor_sees_states_and_statements(group: Group, situation: LockSituation) -> None:
+    situation.hold("a", lock, Group, group.pk)
+    situation.wait("b", lock, Group, group.pk)
     with role("pg_monitor"):
         report = lock_report()
     assert not report.limited
     assert report.waits[0].blockers[0].state == "idle in transaction"
 
 
-def test_the_text_begins_with_the_one_to_look_at(group: Group, scene: Scene) -> None:
-    holder = scene.hold("web-1", lock, Group, group.pk)
-    scene.wait("web-2", lock, Group, group.pk)
-    scene.wait("web-3", lock, Group, group.pk)
+def test_the_text_begins_with_the_one_to_look_at(group: Group, situation: LockSituation) -> None:
+    holder = situation.hold("web-1", lock, Group, group.pk)
+    situation.wait("web-2", lock, Group, group.pk)
+    situation.wait("web-3", lock, Group, group.pk)
     lines = run().splitlines()
     assert re.search(r'": 2 sessions wait, the longest for \d+\.\d s', lines[0])
     assert lines[2].startswith(f'pid {holder.pid} "web-1" (role ')
     assert lines[2].endswith("): 2 wait behind it")
-    assert lines[3].startswith("    LOOK HERE: waits for nobody and is idle in transaction since ")
+    assert lines[3].startswith("    LOOK HERE: does not wait and is idle in transaction since ")
     assert lines[5].endswith(f"SELECT pg_terminate_backend({holder.pid});")
     assert lines[6].startswith("    <- pid ")
     assert lines[6].endswith(f"for auth.Group pk={group.pk} (FOR NO KEY UPDATE); 1 waits behind it")
@@ -84,10 +84,10 @@ def test_the_text_begins_with_the_one_to_look_at(group: Group, scene: Scene) -> 
     assert max(map(len, lines)) <= 100
 
 
-def test_json_refers_to_sessions_by_id(scene: Scene) -> None:
+def test_json_refers_to_sessions_by_id(situation: LockSituation) -> None:
     ticket = Ticket.objects.create()
-    holder = scene.hold("web-1", lock, Ticket, ticket.pk)
-    scene.wait("web-2", lock, Ticket, ticket.pk)
+    holder = situation.hold("web-1", lock, Ticket, ticket.pk)
+    situation.wait("web-2", lock, Ticket, ticket.pk)
     document = json.loads(run(format="json"))
     (wait,) = document["waits"]
     assert (document["schema_version"], document["limited"]) == (1, False)
@@ -117,13 +117,13 @@ def test_on_a_terminal_only_as_much_is_shown_as_fits() -> None:
     assert command._fitting(["a", "b", "c", "d"], rows=3) == [
         "a",
         "b",
-        "... and 2 lines more: see them without --watch",
+        "... and 2 more lines, which are shown without --watch",
     ]
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "inf"])
 def test_an_interval_is_a_time(seconds: str) -> None:
-    with pytest.raises(CommandError, match="is no number of seconds greater than zero"):
+    with pytest.raises(CommandError, match="must be a positive number of seconds"):
         call_command("lock_report", "--watch", seconds)
 
 
@@ -140,7 +140,7 @@ def test_an_unknown_alias_is_wrong_usage() -> None:
     assert caught.value.returncode == 2
 
 
-def test_a_database_that_does_not_answer_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_does_not_answer_is_reported_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(using: str) -> LockReport:
         raise OperationalError("too many clients already")
 

@@ -11,25 +11,25 @@ from django_lockstep.lab.report import Session as Party
 from django_lockstep.lab.report.modes import CONFLICTS, advisory_key, mode_in_sql
 from django_lockstep.lab.report.trees import trees
 from django_lockstep.lab.report.wording import duration, printable, remedy, shortened
-from tests.django_lockstep.lab.report.scenes import Scene, lock, shape
+from tests.django_lockstep.lab.report.lock_situations import LockSituation, lock, shape
 
 # Chains
 
 
-def test_a_chain_of_three_hangs_on_its_root(group: Group, scene: Scene) -> None:
+def test_a_chain_of_three_hangs_on_its_root(group: Group, situation: LockSituation) -> None:
     other = Group.objects.create(name="B")
-    scene.hold("a", lock, Group, group.pk)
-    middle = scene.hold("b", lock, Group, other.pk)
-    scene.go_on(middle, lock, Group, group.pk)
-    scene.wait("c", lock, Group, other.pk)
+    situation.hold("a", lock, Group, group.pk)
+    middle = situation.hold("b", lock, Group, other.pk)
+    situation.go_on(middle, lock, Group, group.pk)
+    situation.wait("c", lock, Group, other.pk)
     assert shape(trees(waits())) == [("a", 2, [("b", 1, [("c", 0, [])])])]
     assert [wait.pk for wait in waits()] == [group.pk, other.pk]
 
 
-def test_a_queue_for_one_row_is_no_chain(group: Group, scene: Scene) -> None:
-    scene.hold("a", lock, Group, group.pk)
+def test_a_queue_for_one_row_is_no_chain(group: Group, situation: LockSituation) -> None:
+    situation.hold("a", lock, Group, group.pk)
     for name in "bcd":
-        scene.wait(name, lock, Group, group.pk)
+        situation.wait(name, lock, Group, group.pk)
     (root,) = trees(waits())
     assert shape([root]) == [("a", 3, [("b", 2, [("c", 0, []), ("d", 0, [])])])]
     assert [child.ahead for child in root.children[0].children] == [0, 1]
@@ -61,7 +61,7 @@ def test_the_place_is_the_one_nearest_to_a_root() -> None:
     assert shape(trees([waiting(3, 2, 1), waiting(2, 1)])) == [("1", 2, [("3", 0, []), ("2", 1, [])])]
 
 
-def test_who_waits_for_nobody_but_the_queue_stays_behind_it() -> None:
+def test_a_session_that_waits_only_in_the_queue_stays_behind_its_head() -> None:
     assert shape(trees([waiting(2, 1, lock="t"), waiting(3, 2, lock="t")])) == [("1", 2, [("2", 1, [("3", 0, [])])])]
 
 
@@ -74,7 +74,7 @@ def report_of(*waits: Wait) -> LockReport:
 
 def test_a_circle_is_called_a_deadlock() -> None:
     out = text(report_of(waiting(1, 2), waiting(2, 1)))
-    assert '    waits 1.0 s for table t, also waits for pid 2 "2", in a circle: a deadlock' in out
+    assert '    waits 1.0 s for table t, also waits for pid 2 "2", in a cycle: a deadlock' in out
     assert "LOOK HERE" not in out
 
 
@@ -82,13 +82,13 @@ def test_who_is_at_work_is_not_to_be_ended() -> None:
     busy = party(7, state="active", since=datetime(2026, 1, 1, tzinfo=UTC), seconds=3.0, transaction_seconds=65.0)
     wait = Wait(waiter=party(8), blockers=(busy,), kind="table", lock="t", mode="SHARE", seconds=1.0)
     out = text(report_of(wait))
-    assert "waits for nobody and is active since 2026-01-01 00:00:00 UTC (3.0 s); its transaction: 1 min 5 s" in out
+    assert "does not wait and is active since 2026-01-01 00:00:00 UTC (3.0 s); its transaction: 1 min 5 s" in out
     assert "to end it" not in out
     assert remedy(busy) is None
 
 
 def test_a_holder_that_has_gone_is_said_to_be_gone() -> None:
-    assert "has ended meanwhile" in text(report_of(waiting(1, 2)))
+    assert "has ended in the meantime" in text(report_of(waiting(1, 2)))
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
@@ -116,7 +116,7 @@ def test_statements_are_cut_in_the_middle() -> None:
         (None, "for an unknown time"),
     ],
 )
-def test_durations_are_told_in_two_units(seconds: float | None, words: str) -> None:
+def test_durations_are_reported_in_two_units(seconds: float | None, words: str) -> None:
     assert duration(seconds) == words
 
 

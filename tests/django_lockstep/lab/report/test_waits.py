@@ -9,16 +9,16 @@ from django.db import OperationalError
 
 from django_lockstep.lab.report import lock_report, waits
 from django_lockstep.lab.report.trees import trees
-from tests.django_lockstep.lab.report.scenes import Scene, execute, facts, lock, run, shape
+from tests.django_lockstep.lab.report.lock_situations import LockSituation, execute, facts, lock, run, shape
 from tests.support.sessions import Session, query
 from tests.testapps.shop.models import Ticket
 
 # Rows
 
 
-def test_a_row_is_named_by_model_and_primary_key(group: Group, scene: Scene) -> None:
-    scene.hold("web-1", lock, Group, group.pk)
-    scene.wait("web-2", lock, Group, group.pk)
+def test_a_row_is_named_by_model_and_primary_key(group: Group, situation: LockSituation) -> None:
+    situation.hold("web-1", lock, Group, group.pk)
+    situation.wait("web-2", lock, Group, group.pk)
     (wait,) = waits()
     assert facts(wait, "kind", "model", "table", "pk") == ("row", "auth.Group", "auth_group", group.pk)
     assert facts(wait, "mode", "pk_unknown", "key") == ("FOR NO KEY UPDATE", None, None)
@@ -27,9 +27,9 @@ def test_a_row_is_named_by_model_and_primary_key(group: Group, scene: Scene) -> 
     assert wait.waiter.statement.endswith("FOR NO KEY UPDATE")
 
 
-def test_a_holder_is_told_with_its_state_and_last_statement(group: Group, scene: Scene) -> None:
-    holder = scene.hold("web-1", lock, Group, group.pk)
-    scene.wait("web-2", lock, Group, group.pk)
+def test_a_holder_is_reported_with_its_state_and_last_statement(group: Group, situation: LockSituation) -> None:
+    holder = situation.hold("web-1", lock, Group, group.pk)
+    situation.wait("web-2", lock, Group, group.pk)
     (wait,) = waits()
     (blocker,) = wait.blockers
     assert (blocker.pid, blocker.application, blocker.state) == (holder.pid, "web-1", "idle in transaction")
@@ -40,71 +40,71 @@ def test_a_holder_is_told_with_its_state_and_last_statement(group: Group, scene:
     assert blocker.seconds >= wait.seconds >= 0
 
 
-def test_a_uuid_is_a_primary_key(scene: Scene) -> None:
+def test_a_uuid_is_a_primary_key(situation: LockSituation) -> None:
     ticket = Ticket.objects.create()
-    scene.hold("web-1", lock, Ticket, ticket.pk)
-    scene.wait("web-2", Ticket.objects.filter(pk=ticket.pk).delete)
+    situation.hold("web-1", lock, Ticket, ticket.pk)
+    situation.wait("web-2", Ticket.objects.filter(pk=ticket.pk).delete)
     (wait,) = waits()
     assert facts(wait, "model", "pk", "mode") == ("shop.Ticket", ticket.pk, "FOR UPDATE")
 
 
-def test_automatic_many_to_many_tables_have_a_model(group: Group, scene: Scene) -> None:
+def test_automatic_many_to_many_tables_have_a_model(group: Group, situation: LockSituation) -> None:
     user = User.objects.create(username="u")
     user.groups.add(group)
-    scene.hold("web-1", user.groups.clear)
-    scene.wait("web-2", user.groups.clear)
+    situation.hold("web-1", user.groups.clear)
+    situation.wait("web-2", user.groups.clear)
     (wait,) = waits()
     assert facts(wait, "model", "pk") == ("auth.User_groups", User.groups.through.objects.get().pk)
 
 
-def test_any_name_and_any_primary_key_of_a_table_will_do(odd_table: str, scene: Scene) -> None:
-    scene.hold("web-1", execute, f"UPDATE {odd_table} SET n = 1")
-    scene.wait("web-2", execute, f"UPDATE {odd_table} SET n = 2")
+def test_any_name_and_any_primary_key_of_a_table_will_do(odd_table: str, situation: LockSituation) -> None:
+    situation.hold("web-1", execute, f"UPDATE {odd_table} SET n = 1")
+    situation.wait("web-2", execute, f"UPDATE {odd_table} SET n = 2")
     (wait,) = waits()
     assert facts(wait, "model", "table", "pk") == (None, 'My "odd" table, 100%', "it's")
     assert 'for My "odd" table, 100% pk="it\'s" (FOR NO KEY UPDATE)' in run()
 
 
-def test_a_table_of_another_schema_is_not_taken_for_the_models(group: Group, scene: Scene) -> None:
+def test_a_table_of_another_schema_is_not_taken_for_the_models(group: Group, situation: LockSituation) -> None:
     execute("CREATE SCHEMA attic", "CREATE TABLE attic.auth_group AS SELECT 1 AS a")
     try:
-        scene.hold("web-1", execute, "UPDATE attic.auth_group SET a = 1")
-        scene.wait("web-2", execute, "UPDATE attic.auth_group SET a = 1")
+        situation.hold("web-1", execute, "UPDATE attic.auth_group SET a = 1")
+        situation.wait("web-2", execute, "UPDATE attic.auth_group SET a = 1")
         (wait,) = waits()
         assert facts(wait, "model", "table") == (None, "attic.auth_group")
         assert facts(wait, "pk", "pk_unknown") == (None, "the table has no primary key")
     finally:
-        scene.end()
+        situation.end()
         execute("DROP SCHEMA attic CASCADE")
 
 
-def test_a_commit_can_wait_for_a_row_too(group: Group, scene: Scene) -> None:
+def test_a_commit_can_wait_for_a_row_too(group: Group, situation: LockSituation) -> None:
     user = User.objects.create(username="u")
-    scene.hold("web-1", execute, f"SELECT FROM auth_group WHERE id = {group.pk} FOR UPDATE")
-    adder = scene.hold("web-2", user.groups.add, group)
-    scene.go_on(adder, execute, "COMMIT")
+    situation.hold("web-1", execute, f"SELECT FROM auth_group WHERE id = {group.pk} FOR UPDATE")
+    adder = situation.hold("web-2", user.groups.add, group)
+    situation.go_on(adder, execute, "COMMIT")
     (wait,) = waits()
     assert facts(wait, "model", "pk", "mode") == ("auth.Group", group.pk, "FOR KEY SHARE")
     assert wait.waiter.statement == "COMMIT"
 
 
-def test_of_a_unique_key_the_table_is_told(scene: Scene) -> None:
-    scene.hold("web-1", lambda: Group.objects.create(name="A"))
-    scene.wait("web-2", lambda: Group.objects.create(name="A"))
+def test_of_a_unique_key_the_table_is_reported(situation: LockSituation) -> None:
+    situation.hold("web-1", lambda: Group.objects.create(name="A"))
+    situation.wait("web-2", lambda: Group.objects.create(name="A"))
     (wait,) = waits()
     assert facts(wait, "kind", "model", "mode") == ("row", "auth.Group", None)
     assert facts(wait, "pk", "pk_unknown") == (None, "the server does not say which")
     assert "for a row or unique value of auth.Group (the server does not say which)" in run()
 
 
-def test_of_a_row_that_has_just_changed_hands_the_table_is_told(group: Group, scene: Scene) -> None:
+def test_of_a_row_that_has_just_changed_hands_the_table_is_reported(group: Group, situation: LockSituation) -> None:
     """The latecomer has found the row, and is held up before it locks it, while the row changes twice."""
-    gate = scene.hold("gate", execute, "SELECT pg_advisory_lock(9)", begin=False)
-    late = scene.hold("late", lambda: None)
+    gate = situation.hold("gate", execute, "SELECT pg_advisory_lock(9)", begin=False)
+    late = situation.hold("late", lambda: None)
     stall = "pg_advisory_lock_shared(9)::text = ''"
-    scene.go_on(late, execute, f"UPDATE auth_group SET name = 'D' WHERE id = {group.pk} AND {stall}")
+    situation.go_on(late, execute, f"UPDATE auth_group SET name = 'D' WHERE id = {group.pk} AND {stall}")
     Group.objects.update(name="B")
-    scene.hold("holder", lambda: Group.objects.update(name="C"))
+    situation.hold("holder", lambda: Group.objects.update(name="C"))
     gate.run(execute, "SELECT pg_advisory_unlock(9)")
     late.wait_until_blocked()
     (wait,) = waits()
@@ -115,44 +115,46 @@ def test_of_a_row_that_has_just_changed_hands_the_table_is_told(group: Group, sc
 # Tables, transactions, advisory locks
 
 
-def test_a_migration_waits_for_a_reader_and_the_next_reader_for_the_migration(group: Group, scene: Scene) -> None:
-    scene.hold("reader", Group.objects.count)
-    scene.wait("migrate", execute, "ALTER TABLE auth_group ADD COLUMN n int")
-    scene.wait("web", Group.objects.count)
+def test_a_migration_waits_for_a_reader_and_the_next_reader_for_the_migration(
+    group: Group, situation: LockSituation
+) -> None:
+    situation.hold("reader", Group.objects.count)
+    situation.wait("migrate", execute, "ALTER TABLE auth_group ADD COLUMN n int")
+    situation.wait("web", Group.objects.count)
     assert shape(trees(waits())) == [("reader", 2, [("migrate", 1, [("web", 0, [])])])]
     first, second = waits()
     assert facts(first, "kind", "model", "pk", "mode") == ("table", "auth.Group", None, "ACCESS EXCLUSIVE")
     assert facts(second, "kind", "model", "pk", "mode") == ("table", "auth.Group", None, "ACCESS SHARE")
 
 
-def test_the_report_does_not_wait_behind_a_migration(group: Group, scene: Scene) -> None:
-    scene.hold("a", lock, Group, group.pk)
-    scene.wait("b", lock, Group, group.pk)
-    scene.wait("migrate", execute, "ALTER TABLE auth_group ADD COLUMN n int")
+def test_the_report_does_not_wait_behind_a_migration(group: Group, situation: LockSituation) -> None:
+    situation.hold("a", lock, Group, group.pk)
+    situation.wait("b", lock, Group, group.pk)
+    situation.wait("migrate", execute, "ALTER TABLE auth_group ADD COLUMN n int")
     assert facts(waits()[0], "model", "pk", "pk_unknown") == ("auth.Group", None, "the table is locked")
 
 
-def test_an_index_stands_for_its_table(odd_table: str, scene: Scene) -> None:
-    scene.hold("reader", execute, f"SELECT FROM {odd_table}")
-    scene.wait("dba", execute, 'REINDEX INDEX "My ""odd"" table, 100%_pkey"')
+def test_an_index_stands_for_its_table(odd_table: str, situation: LockSituation) -> None:
+    situation.hold("reader", execute, f"SELECT FROM {odd_table}")
+    situation.wait("dba", execute, 'REINDEX INDEX "My ""odd"" table, 100%_pkey"')
     (wait,) = waits()
     assert facts(wait, "kind", "table") == ("table", 'My "odd" table, 100%')
 
 
-def test_a_concurrent_index_waits_for_transactions(odd_table: str, scene: Scene) -> None:
-    scene.hold("writer", execute, f"UPDATE {odd_table} SET n = 1")
-    scene.wait("dba", execute, f"CREATE INDEX CONCURRENTLY ON {odd_table} (n)", begin=False)
+def test_a_concurrent_index_waits_for_transactions(odd_table: str, situation: LockSituation) -> None:
+    situation.hold("writer", execute, f"UPDATE {odd_table} SET n = 1")
+    situation.wait("dba", execute, f"CREATE INDEX CONCURRENTLY ON {odd_table} (n)", begin=False)
     (wait,) = waits()
     assert (wait.kind, wait.blockers[0].application) == ("transaction", "writer")
-    assert "for the end of a transaction that began before" in run()
+    assert "for the end of an earlier transaction" in run()
 
 
 @pytest.mark.parametrize(
     ("arguments", "key"), [("-42", -42), (str(2**40 + 7), 2**40 + 7), ("7, -1", (7, -1)), ("0, 5", (0, 5))]
 )
-def test_advisory_locks_have_the_key_that_was_given(arguments: str, key: Any, scene: Scene) -> None:
-    scene.hold("beat-1", execute, f"SELECT pg_advisory_lock({arguments})", begin=False)
-    scene.wait("beat-2", execute, f"SELECT pg_advisory_xact_lock({arguments})")
+def test_advisory_locks_have_the_key_that_was_given(arguments: str, key: Any, situation: LockSituation) -> None:
+    situation.hold("beat-1", execute, f"SELECT pg_advisory_lock({arguments})", begin=False)
+    situation.wait("beat-2", execute, f"SELECT pg_advisory_xact_lock({arguments})")
     report = lock_report()
     assert facts(report.waits[0], "kind", "key", "mode") == ("advisory", key, "EXCLUSIVE")
     (held,) = report.advisory_locks
@@ -160,20 +162,20 @@ def test_advisory_locks_have_the_key_that_was_given(arguments: str, key: Any, sc
     assert [one.application for one in (*held.holders, *held.waiters)] == ["beat-1", "beat-2"]
 
 
-def test_a_shared_advisory_lock_has_many_holders(scene: Scene) -> None:
+def test_a_shared_advisory_lock_has_many_holders(situation: LockSituation) -> None:
     for name in ("beat-1", "beat-2"):
-        scene.hold(name, execute, "SELECT pg_advisory_lock_shared(1)")
+        situation.hold(name, execute, "SELECT pg_advisory_lock_shared(1)")
     lines = run().splitlines()
-    assert lines[0].endswith(": nobody waits for a lock.")
+    assert lines[0].endswith(": no session waits for a lock.")
     assert lines[1:3] == ["", "Advisory locks:"]
     assert lines[3].startswith("    1: held by pid ")
     assert lines[3].endswith('"beat-2" (SHARE)')
 
 
-def test_a_lock_left_behind_by_an_idle_session_is_named(scene: Scene) -> None:
-    scene.hold("beat-1", execute, "SELECT pg_advisory_lock(1)", begin=False)
-    scene.wait("beat-2", execute, "SELECT pg_advisory_lock(1)")
-    assert "LOOK HERE: waits for nobody and is idle (a session-level lock) since" in run()
+def test_a_lock_left_behind_by_an_idle_session_is_named(situation: LockSituation) -> None:
+    situation.hold("beat-1", execute, "SELECT pg_advisory_lock(1)", begin=False)
+    situation.wait("beat-2", execute, "SELECT pg_advisory_lock(1)")
+    assert "LOOK HERE: does not wait and is idle (a session-level lock) since" in run()
 
 
 @pytest.fixture

@@ -1,0 +1,98 @@
+"""The rows that a simulation works on, created for it and removed after it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import DatabaseError, connections, models, transaction
+
+from accounts.models import AbstractAccount
+from accounts.operations import AppendOnly
+from django_lockstep.locking.triggers import trigger_name
+
+__all__ = ["Fixture", "PurgeError"]
+
+_BATCH = 20_000
+"""Entries removed in one transaction, which keeps others from writing to the table for some 50 ms."""
+
+
+class PurgeError(Exception):
+    """The rows of a simulation could not be removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixture:
+    """A user of its own, whose accounts the simulation opens."""
+
+    model: type[AbstractAccount]
+    """The accounts' model."""
+    using: str
+    """The database."""
+    user: Any
+    """The owner of all accounts."""
+
+    @classmethod
+    def make(cls, model: type[AbstractAccount], *, using: str, name: str) -> Fixture:
+        """Create the user of this name: one who cannot log in."""
+        user_model = get_user_model()
+        user = user_model(**{user_model.USERNAME_FIELD: name})
+        user.set_unusable_password()
+        user.save(using=using)
+        return cls(model=model, using=using, user=user)
+
+    def open_accounts(self, number: int, *, balance: Decimal, overdraft_limit: Decimal) -> tuple[Any, ...]:
+        """Open so many accounts, committed, and return their keys."""
+        accounts = [self.model(user=self.user, balance=balance, overdraft_limit=overdraft_limit) for _ in range(number)]
+        with transaction.atomic(using=self.using):
+            for account in accounts:
+                account.save(using=self.using, force_insert=True)
+        return tuple(account.pk for account in accounts)
+
+    def purge(self) -> None:
+        """Remove the accounts, their entries and the user. Raises `PurgeError` if the database does not let us."""
+        mine = self.model._base_manager.using(self.using).filter(user=self.user)
+        try:
+            while self._purge_entries(mine):
+                pass
+            mine.delete()
+            type(self.user)._base_manager.using(self.using).filter(pk=self.user.pk).delete()
+        except (DatabaseError, models.ProtectedError) as error:
+            raise PurgeError(str(error).strip()) from error
+
+    def _purge_entries(self, accounts: models.QuerySet[AbstractAccount]) -> int:
+        """Remove a batch of entries; return how many."""
+        entries: Any = self.model.entry_model()
+        connection = connections[self.using]
+        batch = entries._base_manager.using(self.using).filter(account__in=accounts.values("pk")).order_by()
+        with transaction.atomic(using=self.using), _append_only_off(entries, using=self.using):
+            # Not delete() of the query set, which refuses, as it should anywhere else.
+            table, key = (
+                connection.ops.quote_name(name) for name in (entries._meta.db_table, entries._meta.pk.column or "")
+            )
+            sql, params = batch.values("pk")[:_BATCH].query.sql_with_params()
+            with connection.cursor() as cursor:
+                cursor.execute(f"DELETE FROM {table} WHERE {key} IN ({sql})", params)
+                return int(cursor.rowcount)
+
+
+@contextlib.contextmanager
+def _append_only_off(entries: type[models.Model], *, using: str) -> Iterator[None]:
+    """Allow DELETE for the length of a transaction's block, where the trigger exists; others wait with their writes."""
+    connection = connections[using]
+    quote = connection.ops.quote_name
+    table, name = quote(entries._meta.db_table), trigger_name(entries._meta.db_table, AppendOnly.suffix)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_trigger WHERE tgrelid = %s::regclass AND tgname = %s", [table, name])
+        found = cursor.fetchone()
+        if found:
+            # Whoever waits for this lock makes everybody behind wait too.
+            cursor.execute("SET LOCAL lock_timeout = '3s'")
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {quote(name)}")
+        yield
+        if found:
+            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER {quote(name)}")

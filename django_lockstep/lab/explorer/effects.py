@@ -1,0 +1,170 @@
+"""What statements read, lock and write: the rows that they name, and what the server does along with a write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.clauses import set_columns
+from django_lockstep.lab.explorer.footprints import Key, Mode
+from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
+
+__all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update"]
+
+Rows = frozenset[Key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a statement does, as far as its text and the catalog tell."""
+
+    kind: str
+    """SELECT, INSERT, UPDATE, DELETE, COMMIT, ROLLBACK, ROLLBACK TO, LOCAL or UNKNOWN."""
+    reads: frozenset[Key] = frozenset()
+    locks: frozenset[tuple[Key, Mode]] = frozenset()
+    writes: frozenset[Key] = frozenset()
+    isolation: str | None = None
+    """The isolation level that it chooses for the transaction."""
+    read_only: bool = False
+    """Whether it forbids the transaction to write."""
+    key_conflicts: frozenset[tuple[Key, Mode]] = frozenset()
+    """What else it waits for if its key exists already: transactions that change that row."""
+    deferred: frozenset[tuple[Key, Mode]] = frozenset()
+    """Locks that its checks may take once more at COMMIT."""
+    reasons: frozenset[str] = frozenset()
+    """Sentences on what in the schema makes the statement unknown."""
+    changes_session: bool = False
+    """Whether it changes what later statements mean: the role, the search path, the default isolation level."""
+
+    @cached_property
+    def rows(self) -> str:
+        """The rows that it names, as text that is equal from run to run."""
+        return str(sorted(map(str, self.reads | self.writes)))
+
+
+UNKNOWN = Statement(kind="UNKNOWN")
+
+
+def merge(kind: str, found: Iterable[Statement]) -> Statement:
+    """Return the union of statements that are sent as one; unknown if one of them is."""
+    found = list(found)
+    if any(each.kind == "UNKNOWN" for each in found):
+        return replace(UNKNOWN, reasons=frozenset().union(*(each.reasons for each in found)))
+    return Statement(
+        kind=kind,
+        reads=frozenset().union(*(each.reads for each in found)),
+        locks=frozenset().union(*(each.locks for each in found)),
+        writes=frozenset().union(*(each.writes for each in found)),
+        key_conflicts=frozenset().union(*(each.key_conflicts for each in found)),
+        deferred=frozenset().union(*(each.deferred for each in found)),
+    )
+
+
+def insert(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+    whole: Key = (table.name, None)
+    new = Statement(
+        kind="INSERT",
+        reads=others,
+        # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
+        locks=frozenset({(whole, Mode.INSERT)}) | _parent_locks(table) | _shared_sequence_locks(table, catalog),
+        writes=frozenset({whole}),
+        key_conflicts=frozenset({(whole, Mode.SHARE)}),
+        deferred=_deferred_locks(table),
+    )
+    # ON CONFLICT also waits for and locks the existing row; DO UPDATE changes it.
+    parts = [new, _side_effects(table, "INSERT", catalog=catalog)]
+    if re.search(r"\bON CONFLICT\b", text, re.IGNORECASE):
+        parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
+    if re.search(r"\bDO UPDATE\b", text, re.IGNORECASE):
+        parts.append(update(text, table, rows=frozenset({whole}), others=others, catalog=catalog))
+    return merge("INSERT", parts)
+
+
+def update(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+    columns = (set_columns(text) or {EVERY_COLUMN}) | table.assigned
+    takes_default = re.search(r"\bDEFAULT\b", text, re.IGNORECASE) is not None
+    if EVERY_COLUMN in columns or columns & table.unique or takes_default:
+        changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
+        return _update_keys(table, catalog, rows=rows, others=others, changes_pk=changes_pk)
+    # Other columns than keys: the weaker lock, which foreign keys of other tables do not conflict with.
+    locks = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows) | _parent_locks(table)
+    reasons = table.opaque.get("UPDATE", frozenset())
+    plain = Statement(kind="UPDATE", reads=rows | others, locks=locks, writes=rows)
+    return replace(UNKNOWN, reasons=reasons) if reasons else plain
+
+
+def _update_keys(table: Table, catalog: Catalog, *, rows: Rows, others: Rows, changes_pk: bool) -> Statement:
+    """Return the effects of an UPDATE of unique columns: those of an INSERT too, and changes of other tables."""
+    whole: Key = (table.name, None)
+    side_effects = _side_effects(table, "UPDATE", catalog=catalog)
+    if changes_pk:
+        # From now on a key does not identify a row of this table, so the statement may be about any of them.
+        catalog.note_rekeyed({table.name})
+        rows = frozenset({whole})
+    locks = (
+        {(key, Mode.UPDATE) for key in rows}
+        | {(whole, Mode.INSERT)}
+        | _parent_locks(table)
+        | _shared_sequence_locks(table, catalog)
+    )
+    own = Statement(
+        kind="UPDATE",
+        reads=rows | others,
+        locks=frozenset(locks),
+        writes=rows,
+        key_conflicts=frozenset({(whole, Mode.SHARE)}),
+        deferred=_deferred_locks(table),
+    )
+    return merge("UPDATE", [own, side_effects])
+
+
+def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+    own = Statement(
+        kind="DELETE",
+        reads=rows | others,
+        # The strongest lock: it conflicts with FOR KEY SHARE of rows that refer to this one.
+        locks=frozenset((key, Mode.UPDATE) for key in rows),
+        writes=rows,
+    )
+    return merge("DELETE", [own, _side_effects(table, "DELETE", catalog=catalog)])
+
+
+def _side_effects(table: Table, verb: str, *, catalog: Catalog) -> Statement:
+    """Return the effects on other tables: referential actions, and the checks of foreign keys."""
+    found = catalog.consequences(table.name, verb)
+    if found.opaque:
+        return replace(UNKNOWN, reasons=found.opaque)
+    catalog.note_rekeyed(found.rekeyed)
+    changed = frozenset((name, None) for name in found.changed)
+    checked = frozenset((name, None) for name in found.checked)
+    parents = frozenset((name, None) for name in found.parents)
+    tables = [other for name in found.changed if (other := catalog.get(name)) is not None]
+    return Statement(
+        kind=verb,
+        reads=changed | checked,
+        locks=frozenset((key, Mode.UPDATE) for key in changed)
+        | frozenset((key, Mode.KEY_SHARE) for key in checked | parents).union(
+            *(_shared_sequence_locks(t, catalog) for t in tables)
+        ),
+        writes=changed,
+        deferred=frozenset().union(*map(_deferred_locks, tables)),
+    )
+
+
+def _parent_locks(table: Table) -> frozenset[tuple[Key, Mode]]:
+    return frozenset(((parent, None), Mode.KEY_SHARE) for parent in table.parents)
+
+
+def _shared_sequence_locks(table: Table, catalog: Catalog) -> frozenset[tuple[Key, Mode]]:
+    """Return locks that stand for sequences which number several tables."""
+    shared = table.sequences & catalog.shared_sequences
+    return frozenset(((f"sequence {sequence}", None), Mode.INSERT) for sequence in shared)
+
+
+def _deferred_locks(table: Table) -> frozenset[tuple[Key, Mode]]:
+    """Return what deferred checks of unique keys may wait for at COMMIT."""
+    whole: Key = (table.name, None)
+    return frozenset({(whole, Mode.INSERT), (whole, Mode.SHARE)} if table.deferred else ())

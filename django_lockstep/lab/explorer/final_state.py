@@ -1,0 +1,144 @@
+"""Final states of runs as comparable rows: what a run left in its tables, and in which columns two of them differ."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+__all__ = [
+    "REMOVED",
+    "FinalState",
+    "Row",
+    "comparison_text",
+    "describe_difference",
+    "describe_state",
+    "differing_columns",
+    "without_columns",
+]
+
+Row = Mapping[str, Any]
+FinalState = str | Mapping[str, Sequence[Row]]
+"""What ``observe`` returned, as text; without it the rows of each table by which it differs from before."""
+
+REMOVED = ", removed"
+"""Suffix of a table's name for the rows that the run has removed."""
+_MOST_ROWS = 6
+"""Rows of a table that a text shows."""
+
+
+def comparison_text(state: FinalState) -> str:
+    """Return the state as text that is the same for the same rows."""
+    return state if isinstance(state, str) else json.dumps(state, sort_keys=True, default=str)
+
+
+def _row_key(row: Row) -> str:
+    return json.dumps(row, sort_keys=True, default=str)
+
+
+def without_columns(state: FinalState, columns: Collection[str]) -> FinalState:
+    """Return the state without these columns, such as ``auth_user.password`` or ``*.token``."""
+    if isinstance(state, str) or not columns:
+        return state
+    return {table: sorted((_kept(table, row, columns) for row in rows), key=_row_key) for table, rows in state.items()}
+
+
+def _kept(table: str, row: Row, columns: Collection[str]) -> Row:
+    return {
+        name: value
+        for name, value in row.items()
+        if not any(fnmatchcase(_column(table, name), column) for column in columns)
+    }
+
+
+def _column(table: str, name: str) -> str:
+    return f"{table.removesuffix(REMOVED)}.{name}"
+
+
+def differing_columns(one: FinalState, other: FinalState) -> set[str]:
+    """Return the columns whose values differ between two states.
+
+    Empty if the states have other tables or other numbers of rows: then not only columns differ.
+    """
+    if isinstance(one, str) or isinstance(other, str) or one.keys() != other.keys():
+        return set()
+    if any(len(one[table]) != len(other[table]) for table in one):
+        return set()
+    return {
+        _column(table, name)
+        for table, rows in one.items()
+        for name in {name for row in rows for name in row}
+        if _values(rows, name) != _values(other[table], name)
+    }
+
+
+def _values(rows: Sequence[Row], name: str) -> Counter[str]:
+    return Counter(json.dumps(row.get(name), sort_keys=True, default=str) for row in rows)
+
+
+def describe_state(state: FinalState) -> str:
+    """Return the state in a line."""
+    if isinstance(state, str):
+        return state
+    return "; ".join(f"{table}: {_rows(rows)}" for table, rows in state.items()) or "no table is changed"
+
+
+def _rows(rows: Sequence[Row]) -> str:
+    shown = [_row(row) for row in rows[:_MOST_ROWS]]
+    more = [f"and {len(rows) - _MOST_ROWS} more rows"] if len(rows) > _MOST_ROWS else []
+    return " | ".join([*shown, *more])
+
+
+def _row(row: Row) -> str:
+    return ", ".join(f"{name}={_value(value)}" for name, value in row.items())
+
+
+def _value(value: Any) -> str:
+    return "NULL" if value is None else str(value) or "''"
+
+
+def describe_difference(found: FinalState, expected: FinalState) -> list[str]:
+    """Return in words how the state differs from the expected one, one text for each difference."""
+    if isinstance(found, str) or isinstance(expected, str):
+        return [] if found == expected else [f"{describe_state(found)} instead of {describe_state(expected)}"]
+    return [
+        f"{table}: {text}"
+        for table in sorted(found.keys() | expected.keys())
+        for text in _table_difference(found.get(table, ()), expected.get(table, ()))
+    ]
+
+
+def _table_difference(found: Sequence[Row], expected: Sequence[Row]) -> Iterator[str]:
+    surplus, missing = _only_in(found, expected), _only_in(expected, found)
+    while surplus and missing:
+        ours, theirs = min(((one, other) for one in surplus for other in missing), key=lambda pair: len(_unlike(*pair)))
+        surplus.remove(ours)
+        missing.remove(theirs)
+        yield _row_difference(ours, theirs, alone=len(found) == 1)
+    yield from (f"one row more, {_row(row)}" for row in surplus)
+    yield from (f"one row less, {_row(row)}" for row in missing)
+
+
+def _only_in(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
+    """Return the rows that the others do not have, as a difference of multisets."""
+    left = Counter(map(_row_key, others))
+    kept = []
+    for row in rows:
+        if left[_row_key(row)]:
+            left[_row_key(row)] -= 1
+        else:
+            kept.append(row)
+    return kept
+
+
+def _unlike(one: Row, other: Row) -> list[str]:
+    return [name for name in one if one[name] != other.get(name)]
+
+
+def _row_difference(ours: Row, theirs: Row, *, alone: bool) -> str:
+    names = _unlike(ours, theirs)
+    text = ", ".join(f"{name} {_value(ours[name])} instead of {_value(theirs.get(name))}" for name in names)
+    same = [name for name in ours if name not in names and ours[name] not in (None, "")][:2]
+    return text if alone or not same else f"{text} in the row with {_row({name: ours[name] for name in same})}"

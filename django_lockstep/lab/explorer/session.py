@@ -1,0 +1,348 @@
+"""An exploration session: runs a scenario on a database that is put back each time, and judges how it ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+from django_lockstep.lab.explorer.caches import RowCaches
+from django_lockstep.lab.explorer.clock import VirtualClock
+from django_lockstep.lab.explorer.control_session import database_key
+from django_lockstep.lab.explorer.controller import Chooser, Controller
+from django_lockstep.lab.explorer.databases import require_disposable
+from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, RestartSearch, TooManySteps
+from django_lockstep.lab.explorer.final_state import FinalState
+from django_lockstep.lab.explorer.masking import Masker
+from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
+from django_lockstep.lab.explorer.results import Deadlock, Run
+from django_lockstep.lab.explorer.schedules import Follow, write_schedule
+from django_lockstep.lab.explorer.search import Move
+from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.explorer.setup_monitor import SetupMonitor
+from django_lockstep.lab.explorer.steps import build_raised, build_steps
+from django_lockstep.lab.explorer.trace import Trace
+from django_lockstep.lab.scenario import Scenario
+
+__all__ = ["STEP_TIMEOUT", "ExplorationSession", "exploration_session"]
+
+_Result = TypeVar("_Result")
+_OTHERS = 3
+"""Connections beside the actors': the exploring thread's, and the two of the explorer."""
+STEP_TIMEOUT = 10.0
+"""Seconds that one step may take without waiting for another actor."""
+
+
+class ExplorationSession:
+    """Runs a scenario under one schedule after another; fixture by `exploration_session`.
+
+    ``ignore`` names columns that are not compared; with ``no_deadlock`` a run with a deadlock counts as wrong; with
+    ``virtual_sleep`` actors do not really sleep.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        database: str,
+        step_timeout: float,
+        victim: str,
+        ignore: Collection[str] = (),
+        no_deadlock: bool = False,
+        virtual_sleep: bool = False,
+    ) -> None:
+        self.scenario = scenario
+        self.oracle = Oracle(scenario, ignore=ignore, run_serially=self._run_serially)
+        self._no_deadlock = no_deadlock
+        self.caches: RowCaches | None = None
+        self._database = database
+        self._servers: dict[tuple[str, ...], Server] = {}
+        self._by_alias: dict[str, Server] = {}
+        self._detailed = False
+        self.names = tuple(scenario.actors)
+        self.controller = Controller(
+            self.names, server=self.server, database=database_key(database), step_timeout=step_timeout, victim=victim
+        )
+        self.monitor: SetupMonitor | None = None
+        self._actors = {actor.thread: actor for actor in self.controller.actors}
+        self.clock = VirtualClock({thread: actor.pause for thread, actor in self._actors.items()})
+        self.virtual_sleep = virtual_sleep
+        self._thread = threading.current_thread()
+        self._known = frozenset(threading.enumerate())
+        self._foreign_connections: list[str] = []
+
+    def connected(self, sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+        """Install hooks on a connection that was just opened; note one whose statements cannot be scheduled."""
+        thread = threading.current_thread()
+        if connection.vendor != "postgresql":
+            return
+        if (server := self._servers.get(_identity(connection))) is not None:
+            server.sessions.note_opened(connection.connection.info.backend_pid)
+        own = connections[connection.alias] is connection
+        if thread in self._actors and own:
+            self._actors[thread].connected(connection)
+        elif thread not in self._known or thread in self._actors:
+            self._foreign_connections.append(
+                f"Thread {thread.name!r} opened its own connection to {connection.alias!r}"
+            )
+        elif thread is self._thread and own and self.monitor is not None:
+            self.monitor.connected(connection)
+
+    def server(self, alias: str) -> Server:
+        """Return the explorer's `Server` for the alias; aliases of one database share it."""
+        if alias not in self._by_alias:
+            identity = _identity(connections[alias])
+            if identity not in self._servers:
+                self._servers[identity] = Server(alias)
+            self._by_alias[alias] = self._servers[identity]
+        return self._by_alias[alias]
+
+    def play(
+        self,
+        chooser: Chooser,
+        *,
+        expected: Trace | None = None,
+        record: Callable[[Move], None] = lambda move: None,
+        in_turn: bool = False,
+    ) -> tuple[Any, Trace]:
+        """Put everything back, set up, and run the actors; return what ``set_up`` returned, and the trace.
+
+        Raises as `Controller.run` does.
+        """
+        rekeyed = self.rekeyed
+        if expected is not None and expected.rekeyed != rekeyed:
+            expected = None  # the footprints of its steps were incomplete
+        fixture = self.set_up()
+        functions = list(self.scenario.actors.values())
+        trace = self.controller.run(
+            functions, fixture, chooser=chooser, expected=expected, record=record, in_turn=in_turn
+        )
+        trace.rekeyed = rekeyed
+        if self._foreign_connections:
+            raise Nondeterminism(f"{self._foreign_connections[0]}, so that its statements are not scheduled")
+        for actor in self.controller.actors:
+            if isinstance(actor.error, NotExplorable):
+                raise actor.error
+        return fixture, trace
+
+    def run_until_stable(self, attempt: Callable[[], _Result]) -> _Result:
+        """Call ``attempt`` again as long as it raises `RestartSearch`, and return its result."""
+        while True:
+            try:
+                return attempt()
+            except RestartSearch:
+                self.controller.abandon()
+
+    def set_up(self) -> Any:
+        """Put everything back, and return what the scenario's ``set_up`` returns."""
+        self.reset()
+        if self.caches is not None:
+            self.caches.restore()
+        self.clock.reset()
+        return self.scenario.set_up()
+
+    def warm_up(self) -> tuple[RunResult, Trace]:
+        """Run the actors one after the other, to fill caches as in a process that has run for a while."""
+        fixture, trace = self.play(Follow(()))
+        return self.result(fixture, trace), trace
+
+    def untracked_sessions(self) -> tuple[int, int]:
+        """Return how many sessions outside of Django are open, and how many seem to have been."""
+        found = [server.sessions.untracked() for server in self._servers.values()]
+        return sum(now for now, _ in found), sum(gone for _, gone in found)
+
+    def mark_sessions_known(self) -> None:
+        """Take all current sessions as known."""
+        for server in self._servers.values():
+            server.sessions.mark_known()
+
+    @property
+    def rekeyed(self) -> int:
+        """How many tables are known whose keys a statement changes."""
+        return sum(len(server.catalog.rekeyed) for server in self._servers.values())
+
+    def reset(self) -> None:
+        """Put back every table that was written."""
+        for server in self._servers.values():
+            server.reset()
+
+    def result(self, fixture: Any, trace: Trace) -> RunResult:
+        """Return the result of the run that was just played."""
+        actors = self.controller.actors
+        return RunResult(
+            fixture=fixture,
+            state=self._state(fixture),
+            results={actor.name: actor.result for actor in actors if actor.error is None},
+            errors={actor.name: actor.error for actor in actors if actor.error is not None},
+            generated=frozenset(key for step in trace.steps for key in step.operation.numbered),
+        )
+
+    def judge(self, end: RunResult, trace: Trace) -> Run:
+        """Return the run as a `Run`, with the verdict on its result."""
+        reason = self.oracle.objection(end) or self._deadlocked(trace)
+        masker = Masker()
+        detailed = bool(reason) or self._detailed
+        steps = build_steps(trace, self.names, masker) if detailed else ()
+        state = masker.mask_state(self.oracle.comparable_state(end.state))
+        return Run(
+            schedule=write_schedule(trace.actors),
+            preemptions=trace.preemptions,
+            steps=steps,
+            errors={name: error_name(error) for name, error in end.errors.items()},
+            results={name: masker.mask(text) for name, text in self.oracle.results(end).items()},
+            state=state,
+            holds=not reason,
+            reason=masker.mask(reason),
+            deadlocks=tuple(
+                Deadlock(actors=tuple(self.names[i] for i in sorted(cycle)), victim=self.names[victim], detail=detail)
+                for cycle, victim, detail in trace.cycles
+            ),
+            unsteerable=trace.unsteerable,
+            raised=build_raised(end.errors, masker) if detailed else {},
+        )
+
+    def _deadlocked(self, trace: Trace) -> str:
+        """Return what is wrong if deadlocks are not allowed and there was one; otherwise nothing."""
+        if not (self._no_deadlock and trace.cycles):
+            return ""
+        cycle, victim, _ = trace.cycles[0]
+        actors = ", ".join(self.names[index] for index in sorted(cycle))
+        return f"Deadlock of {actors}, in which the server ended the transaction of {self.names[victim]}"
+
+    def keep_values(self) -> None:
+        """From now on keep the values read, the rows waited for, and the steps of runs that end right."""
+        self._detailed = True
+        for actor in self.controller.actors:
+            actor.detailed = True
+
+    def _run_to_end(self, functions: Sequence[Callable[[Any], Any]], fixture: Any) -> Trace:
+        """Run the functions to their end, without the time limit."""
+        limits = self.controller.limits
+        self.controller.limits = replace(limits, deadline=None)
+        try:
+            return self.controller.run(functions, fixture, chooser=Follow(()))
+        finally:
+            self.controller.limits = limits
+
+    def _state(self, fixture: Any) -> FinalState:
+        if self.scenario.observe is not None:
+            return str(self.scenario.observe(fixture))
+        return {
+            table if alias == self._database else f"{alias}.{table}": rows
+            for alias, server in self._first_aliases().items()
+            for table, rows in server.changed_rows().items()
+        }
+
+    def _first_aliases(self) -> dict[str, Server]:
+        """Return each database once, by the alias that was used first."""
+        return {server.alias: server for server in self._servers.values()}
+
+    def _run_serially(self, order: Sequence[int]) -> RunResult | None:
+        """Run the actors with these indexes one after the other; None where one does not end by itself."""
+        fixture = self.set_up()
+        numbered: set[str] = set()
+        results: dict[str, Any] = {}
+        errors: dict[str, BaseException] = {}
+        for index in order:
+            functions = [function if i == index else _idle for i, function in enumerate(self.scenario.actors.values())]
+            try:
+                trace = self._run_to_end(functions, fixture)
+            except TooManySteps:
+                self.controller.abandon()
+                return None
+            actor = self.controller.actors[index]
+            if actor.error is not None:
+                errors[actor.name] = actor.error
+            else:
+                results[actor.name] = actor.result
+            numbered.update(key for step in trace.steps for key in step.operation.numbered)
+        results = {name: results[name] for name in self.names if name in results}
+        return RunResult(
+            fixture=fixture, state=self._state(fixture), results=results, errors=errors, generated=frozenset(numbered)
+        )
+
+
+@contextmanager
+def exploration_session(
+    scenario: Scenario, *, database: str, step_timeout: float, victim: str, database_is_mine: bool, **terms: Any
+) -> Iterator[ExplorationSession]:
+    """Open an `ExplorationSession` with these ``terms``; at its end no lock and no row is left.
+
+    Raises `NotExplorable` inside a transaction, on databases other than PostgreSQL, on one whose rows may be needed,
+    while another explorer is running, and for a pool that is too small.
+    """
+    _require_committed_data(connections[database])
+    if not database_is_mine:
+        require_disposable(database)
+    _require_connections(connections[database], actors=len(scenario.actors))
+    with ExitStack() as stack:
+        # Connecting is not a step, and may take longer than one; it comes before any verdict.
+        session = ExplorationSession(
+            scenario, database=database, step_timeout=max(step_timeout, STEP_TIMEOUT), victim=victim, **terms
+        )
+        # The order matters: callbacks run in reverse, so actors are unwound, then tables are put back, then sessions
+        # closed.
+        stack.callback(_close_servers, session)
+        connection_created.connect(session.connected, weak=False)
+        stack.callback(connection_created.disconnect, session.connected)
+        stack.callback(session.reset)
+        stack.callback(session.controller.close)
+        # The server's own sessions are opened while the actors connect.
+        await_actors = session.controller.connect(database)
+        session.server(database)
+        session.monitor = SetupMonitor(session.server)
+        stack.callback(session.monitor.close)
+        await_actors()
+        # From here on every session that Django did not open counts as untracked.
+        session.mark_sessions_known()
+        session.controller.set_step_timeout(step_timeout)
+        session.caches = RowCaches(database, session.server(database).catalog)
+        stack.callback(session.caches.close)
+        if session.virtual_sleep:
+            stack.enter_context(session.clock)
+        yield session
+
+
+def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
+    return tuple(str(connection.settings_dict[part]) for part in ("HOST", "PORT", "NAME"))
+
+
+def _close_servers(session: ExplorationSession) -> None:
+    for server in session._servers.values():
+        server.close()
+
+
+def _require_committed_data(connection: BaseDatabaseWrapper) -> None:
+    if connection.vendor != "postgresql":
+        raise NotExplorable(f"The explorer needs PostgreSQL; database {connection.alias!r} is {connection.vendor}")
+    if connection.in_atomic_block:
+        raise NotExplorable(
+            f"A transaction is open on database {connection.alias!r}, so that other connections would not see the rows "
+            "of the set-up. In pytest use @pytest.mark.django_db(transaction=True), in Django's own tests "
+            "TransactionTestCase."
+        )
+
+
+def _require_connections(connection: BaseDatabaseWrapper, *, actors: int) -> None:
+    """Raise `NotExplorable` if the database's pool has too few connections."""
+    pool = connection.settings_dict.get("OPTIONS", {}).get("pool")
+    if not pool:
+        return
+    options = pool if isinstance(pool, dict) else {}
+    size, needed = options.get("max_size") or options.get("min_size", 4), actors + _OTHERS
+    if size < needed:
+        raise NotExplorable(
+            f"The pool of database {connection.alias!r} has {size} connections; a race of {actors} actors needs "
+            f"{needed}: one for each actor, the test's own, and two of the explorer. Give the pool a max_size of "
+            f"{needed}, or the tests no pool."
+        )
+
+
+def _idle(fixture: Any) -> None:
+    """Do nothing, instead of an actor that does not take part."""

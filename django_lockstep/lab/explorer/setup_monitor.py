@@ -1,0 +1,62 @@
+"""Monitors the exploring thread's own connections, which ``set_up``, invariant and ``observe`` use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_lockstep.lab.explorer.hooks import Hooks
+from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.explorer.sql import parse_cached
+
+__all__ = ["SetupMonitor"]
+
+
+class SetupMonitor:
+    """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`."""
+
+    def __init__(self, server: Callable[[str], Server]) -> None:
+        self._server = server
+        self._watched: dict[str, tuple[Hooks, str]] = {}
+        # No connection is opened here: Django's tests refuse databases that a test does not declare.
+        for wrapper in connections.all(initialized_only=True):
+            if wrapper.connection is not None and wrapper.vendor == "postgresql":
+                self.connected(wrapper)
+
+    def connected(self, wrapper: BaseDatabaseWrapper) -> None:
+        """Monitor a connection that this thread has just opened, perhaps again."""
+        if wrapper.alias in self._watched:
+            self._watched[wrapper.alias][0].remove()
+        hooks = Hooks(wrapper, _CopyingGate(self._server(wrapper.alias)))
+        self._watched[wrapper.alias] = hooks, hooks.setting("synchronous_commit")
+        # set_up commits before every schedule, and nothing of it has to survive a crash.
+        hooks.send_out_of_band("SET synchronous_commit = off")
+
+    def close(self) -> None:
+        """Remove the hooks, and restore the connections' setting."""
+        for hooks, before in self._watched.values():
+            hooks.remove()
+            hooks.send_out_of_band(f"SET synchronous_commit = {before}")
+
+
+class _CopyingGate:
+    """A gate that stops nothing, and copies tables before they are written."""
+
+    detailed = False
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def before(self, operation: Operation) -> None:
+        """Copy what is about to be written for the first time."""
+        catalog = self._server.catalog
+        statement = parse_cached(operation, catalog)
+        if statement.kind == "UNKNOWN":
+            self._server.save_all()
+        self._server.save(table for table, _ in statement.writes)
+
+    def after(self, operation: Operation) -> None:
+        """Nothing to do: no actor waits for this thread."""

@@ -1,0 +1,206 @@
+"""Waits until no actor moves: each stands at a gate, is done, or waits for another one according to the server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+
+from django_lockstep.lab.explorer.actors import Actor, Event
+from django_lockstep.lab.explorer.effects import Statement
+from django_lockstep.lab.explorer.errors import Stuck
+from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.explorer.trace import StepRecord
+from django_lockstep.lab.explorer.waits import has_cycle
+
+__all__ = ["QUICK", "RunState", "WaitMonitor"]
+
+QUICK = 0.003
+"""Seconds after which a step is so slow that the server is asked whether it waits."""
+_PAUSE_MAX = 0.01
+_KEEPING = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "LOCAL"})
+"""Statements that release no lock while they succeed inside a transaction."""
+
+
+@dataclass(slots=True)
+class RunState:
+    """Where each actor of a run is."""
+
+    ready: dict[int, Operation] = field(default_factory=dict)
+    """Actors at a gate, with what they are about to send."""
+    running: set[int] = field(default_factory=set)
+    """Actors of which an event is to come."""
+    waiting: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Actors that wait for others according to the server, with these others."""
+    current: dict[int, StepRecord] = field(default_factory=dict)
+    """The last step of each actor."""
+    released: bool = False
+    """Whether a lock may have been released since the server was last asked which actors wait."""
+    contended: bool = False
+    """Whether several actors waited at a time, or went on in an order that only the server knows."""
+
+
+class WaitMonitor:
+    """Receives the actors' events, and asks the server which of them wait.
+
+    ``statement`` returns the statement of an actor's operation; ``on_wait`` is called when an actor begins to wait.
+    """
+
+    def __init__(
+        self,
+        actors: Sequence[Actor],
+        *,
+        events: SimpleQueue[Event],
+        server: Callable[[str], Server],
+        statement: Callable[[int, Operation], Statement],
+        on_wait: Callable[[int], None],
+    ) -> None:
+        self._actors = actors
+        self._events = events
+        self._server = server
+        self._statement = statement
+        self._on_wait = on_wait
+        self.step_timeout = 0.0
+        self.state = RunState()
+
+    def wait_until_settled(self, pause: float = QUICK) -> None:
+        """Return when every actor stands at a gate, is done, or waits for another one according to the server.
+
+        ``pause`` is how many seconds pass before the server is first asked.
+        """
+        while True:
+            held = self._await_running(pause)
+            if not held:
+                return
+            # Woken actors go on one after the other, so that what they do next has an order.
+            for index in sorted(held):
+                self.state.waiting.pop(index, None)
+                self.state.running.add(index)
+                self._actors[index].go()
+                self._await_gate(index)
+
+    def _await_gate(self, index: int) -> None:
+        """Let one actor reach its next gate; no SQL is sent on the way."""
+        deadline = time.monotonic() + self.step_timeout
+        while index in self.state.running:
+            self._handle_event(self._next_event(deadline), held=set())
+
+    def _await_running(self, pause: float) -> set[int]:
+        """Wait for actors that are running, and return the waiting ones that were woken and now hold.
+
+        ``pause`` is how many seconds pass before the server is asked whether they wait.
+        """
+        held: set[int] = set()
+        deadline = time.monotonic() + self.step_timeout
+        patient = bool(self.state.running)
+        while True:
+            if self._receive(held, timeout=pause if patient else None):
+                patient = bool(self.state.running)
+                continue
+            unsettled = self.state.running | (self.state.waiting.keys() - held)
+            if not unsettled or (self._still_blocked(unsettled) and self._events.empty()):
+                return held
+            if time.monotonic() > deadline:
+                raise Stuck(self._stuck_report(unsettled))
+            pause, patient = min(2 * pause, _PAUSE_MAX), True
+
+    def _receive(self, held: set[int], *, timeout: float | None) -> bool:
+        """Handle one event, and return whether there was one within the timeout; None does not wait."""
+        try:
+            event = self._events.get(block=timeout is not None, timeout=timeout)
+        except Empty:
+            return False
+        self._handle_event(event, held=held)
+        return True
+
+    def _next_event(self, deadline: float) -> Event:
+        try:
+            return self._events.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            raise Stuck(self._stuck_report(self.state.running)) from None
+
+    def _handle_event(self, event: Event, *, held: set[int]) -> None:
+        index, kind, operation = event
+        if kind == "woken":
+            self.state.running.discard(index)
+            held.add(index)
+            return
+        self.state.running.discard(index)
+        self.state.waiting.pop(index, None)
+        held.discard(index)
+        self.state.released = self.state.released or self._may_release(index, operation)
+        if kind == "gate" and operation is not None:
+            self.state.ready[index] = operation
+
+    def _may_release(self, index: int, following: Operation | None) -> bool:
+        """Whether the actor's last step may have released a lock; ``following`` is what it is about to send."""
+        step = self.state.current.get(index)
+        if step is None or following is None:
+            return True
+        last = step.operation
+        statement = self._statement(index, last)
+        # Only a statement in the same transaction as the next one is known to have released nothing.
+        same = (following.alias, following.pid) == (last.alias, last.pid) and following.in_transaction
+        return last.error is not None or not same or statement.kind not in _KEEPING
+
+    def _still_blocked(self, unsettled: set[int]) -> bool:
+        """Whether all of these wait; the server is not asked again about known waits until a lock may be released."""
+        if self.state.ready and not self.state.released and unsettled <= self.state.waiting.keys():
+            return True
+        blocked = self._all_blocked(unsettled)
+        self.state.released = self.state.released and not blocked
+        return blocked
+
+    def _all_blocked(self, unsettled: set[int]) -> bool:
+        """Whether according to the server all of these wait for other actors, without a cycle."""
+        pids = {step.operation.pid: index for index, step in self.state.current.items() if index in unsettled}
+        # The server is asked about processes, and an actor without a statement has none.
+        if len(pids) < len(unsettled):
+            return False  # one has sent nothing yet
+        aliases = {self.state.current[index].operation.alias for index in unsettled}
+        blocked = self._server(min(aliases)).blocked(list(pids))
+        if len(blocked) < len(pids):
+            return False
+        owners = {hooks.pid: actor.index for actor in self._actors for hooks in actor.hooks.values()}
+        # Blocked by a session beside the actors: that is stuck, if it lasts, and not a wait of the race.
+        if any(pid not in owners for blockers in blocked.values() for pid in blockers):
+            return False
+        waits = {pids[pid]: frozenset(owners[blocker] for blocker in blockers) for pid, blockers in blocked.items()}
+        if has_cycle(waits):
+            return False  # a deadlock, which the server is about to end
+        for index, blockers in waits.items():
+            self._note_wait(index, blockers)
+        return True
+
+    def _note_wait(self, index: int, blockers: frozenset[int]) -> None:
+        self._actors[index].waits = True
+        self.state.running.discard(index)
+        step = self.state.current[index]
+        if index not in self.state.waiting:
+            self._on_wait(index)
+        if index not in self.state.waiting and self._actors[index].detailed:
+            step.waited_on = self._server(step.operation.alias).describe_lock(step.operation.pid)
+        step.waited_for = tuple(sorted(set(step.waited_for) | blockers))
+        self.state.waiting[index] = blockers
+        self.state.contended = self.state.contended or len(self.state.waiting) > 1
+
+    def _stuck_report(self, unsettled: Collection[int]) -> str:
+        lines = [f"A step took longer than {self.step_timeout:g} s without waiting for another actor:"]
+        for index in sorted(unsettled):
+            step = self.state.current.get(index)
+            doing = f"after {step.operation.template!r}" if step else "before its first statement"
+            if step:
+                server = self._server(step.operation.alias)
+                others = server.blocked([step.operation.pid]).get(step.operation.pid, [])
+                doing += "".join(f", waits for {self._owner(pid) or server.describe_session(pid)}" for pid in others)
+            lines.append(f"{self._actors[index].name} {doing}, at {self._actors[index].stack()}")
+        return "\n".join(lines)
+
+    def _owner(self, pid: int) -> str:
+        """Return a description of the actor's connection; empty if it is not an actor's."""
+        owned = [(actor.name, hooks) for actor in self._actors for hooks in actor.hooks.values()]
+        return "".join(
+            f"{name}'s own connection to {hooks.wrapper.alias!r}" for name, hooks in owned if hooks.pid == pid
+        )

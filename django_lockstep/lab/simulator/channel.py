@@ -1,0 +1,122 @@
+"""A worker's channel to the parent process, and the messages that the two exchange.
+
+The parent sends tasks (picklable callables that take the channel); the worker answers `Done` or `Failed`. In between a
+task may call `WorkerChannel.wait_at_barrier`: the worker sends `AtBarrier`, and when all workers have arrived the
+parent sends each of them the same start time, or None when the task is cancelled. A worker's death cannot block this
+barrier: unlike ``multiprocessing.Barrier`` it has no lock that a killed process could take with it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, MutableSequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from django_lockstep.lab.simulator.processes import parent_lives
+
+__all__ = ["AtBarrier", "Cancelled", "Done", "Failed", "Task", "WorkerChannel", "idle"]
+
+_SLICE = 0.1
+"""Seconds that a pause sleeps at most before it checks for a request to stop."""
+_PARENT_CHECK = 1.0
+"""Seconds between two checks for the parent process, which take longer than the other bookkeeping of an operation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtBarrier:
+    """The worker waits at the barrier."""
+
+    payload: object
+    """What the task passed to `WorkerChannel.wait_at_barrier`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The worker has finished its task."""
+
+    result: Any
+    """What the task returned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The worker's task raised an error."""
+
+    reason: str
+    """The error, in a line."""
+
+
+class Cancelled(Exception):
+    """The parent cancelled the task before its start."""
+
+
+class Flag(Protocol):
+    """A value in memory that the processes share."""
+
+    value: int
+
+
+class WorkerChannel:
+    """The worker's end of the connection to the parent."""
+
+    def __init__(self, pipe: Connection[Any, Any], *, number: int, stop: Flag, completed: MutableSequence[int]) -> None:
+        self.number = number
+        self._pipe = pipe
+        self._stop = stop
+        self._completed = completed
+        self._count = completed[number]
+        self._next_check = 0.0
+
+    def serve(self) -> None:
+        """Do tasks until the parent closes the pipe. Raises ``EOFError`` or ``ConnectionError`` then."""
+        while True:
+            message = self._pipe.recv_bytes()
+            try:
+                # Unpickled here, not by recv(): a task that cannot be loaded is the task's failure, not the pipe's.
+                answer: Done | Failed = Done(result=pickle.loads(message)(self))  # noqa: S301 - sent by the parent
+            except Cancelled:
+                answer = Done(result=None)
+            except Exception as error:  # noqa: BLE001 - the parent reports it, whatever it is
+                answer = Failed(reason=f"{type(error).__name__}: {error}")
+            self._pipe.send(answer)
+
+    def wait_at_barrier(self, payload: object = None) -> None:
+        """Wait until all workers have arrived, and for the common start. Raises `Cancelled` if there is none."""
+        self._pipe.send(AtBarrier(payload=payload))
+        start = self._pipe.recv()
+        if start is None:
+            raise Cancelled
+        # The parent names an instant in the near future, as it can wake the workers only one after the other.
+        time.sleep(max(0, start - time.perf_counter_ns()) / 1e9)
+
+    def count_completed(self) -> None:
+        """Count one completed operation; the parent takes a worker that counts nothing for stuck."""
+        self._count += 1
+        self._completed[self.number] = self._count
+
+    @property
+    def stopping(self) -> bool:
+        """Whether to end early: the parent asked for it, or is gone, which is checked once a second."""
+        if self._stop.value:
+            return True
+        if (now := time.monotonic()) < self._next_check:
+            return False
+        self._next_check = now + _PARENT_CHECK
+        return not parent_lives()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, but wake up for a request to stop."""
+        end = time.monotonic() + seconds
+        while not self.stopping and (remaining := end - time.monotonic()) > 0:
+            time.sleep(min(remaining, _SLICE))
+
+
+Task = Callable[[WorkerChannel], Any]
+"""What a worker can be asked to do; it is sent pickled."""
+
+
+def idle(channel: WorkerChannel) -> None:
+    """Do nothing: the task of workers that are not needed."""

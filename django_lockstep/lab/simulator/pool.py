@@ -1,0 +1,176 @@
+"""A pool of worker processes: started once, given tasks again and again, replaced when they die, ended with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from types import TracebackType
+from typing import Any, Self
+
+from django_lockstep.lab.simulator.channel import Task
+from django_lockstep.lab.simulator.errors import SimulationError
+from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.processes import process_context
+from django_lockstep.lab.simulator.worker import SharedState, Worker, WorkerFailure, WorkerState
+from django_lockstep.lab.simulator.worker_process import WorkerConfig
+
+__all__ = ["STUCK_AFTER", "PoolResult", "WorkerPool"]
+
+STUCK_AFTER = 70.0
+"""Seconds for one operation; more than the longest retry of a strategy."""
+
+_TICK = 0.1
+"""Seconds between two checks for silent workers, and between two calls of ``on_tick``."""
+_START_DELAY = 300_000
+"""Nanoseconds between the parent's message and the common start, for each worker; sending and waking take less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolResult:
+    """What came of one call of `WorkerPool.run`."""
+
+    results: tuple[Any, ...]
+    """What each task returned, by worker; None for a worker that did not finish or was cancelled before the start."""
+    payloads: tuple[tuple[Any, ...], ...]
+    """What each worker sent when it arrived at the barrier, in order."""
+    worker_failures: tuple[WorkerFailure, ...]
+    """The workers that did not finish."""
+
+
+class WorkerPool:
+    """A context manager: its workers exist inside the block, and have ended after it, however it is left."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        *,
+        size: int,
+        interrupt: Interrupt,
+        stuck_after: float = STUCK_AFTER,
+        grace: float = 3.0,
+    ) -> None:
+        """Every worker gets ``config`` with its number in the session's name.
+
+        ``stuck_after``: seconds without a completed operation after which a worker counts as stuck. ``grace``: seconds
+        that an interrupted worker has for the operation in hand.
+        """
+        self.interrupt = interrupt
+        self.size = size
+        self.stuck_after = stuck_after
+        self.workers: list[Worker] = []
+        self._config = config
+        self._grace = grace
+        self._context = process_context()
+        self._shared = SharedState.create(self._context, workers=size)
+        self._started = 0
+
+    def __enter__(self) -> Self:
+        """Start the workers and wait until all are connected. Raises `SimulationError` if one of them cannot."""
+        try:
+            if not self.interrupt.requested:
+                self.workers += [self._start(number) for number in range(self.size)]
+            self._await_answers()
+            self._require_all()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End all workers; they leave by themselves if nothing went wrong."""
+        self._close(timeout=0 if error else 5)
+
+    @property
+    def completed(self) -> int:
+        """How many operations all workers have completed since the pool was made."""
+        return sum(self._shared.completed)
+
+    def run(
+        self, tasks: Sequence[Task], *, on_tick: Callable[[], None] | None = None, fail_fast: bool = False
+    ) -> PoolResult:
+        """Run one task on each worker; those that wait at the barrier are released together.
+
+        Workers that died earlier are replaced first. ``on_tick`` is called every tenth of a second. With ``fail_fast``
+        the death of one worker ends the tasks of all; otherwise the others go on.
+        """
+        self._replace_failed()
+        for worker, task in zip(self.workers, tasks, strict=True):
+            worker.assign(None if self.interrupt.requested else task)
+        self._await_answers(on_tick, fail_fast=fail_fast)
+        self._shared.stop.value = 0
+        return PoolResult(
+            results=tuple(worker.result for worker in self.workers),
+            payloads=tuple(tuple(worker.payloads) for worker in self.workers),
+            worker_failures=tuple(worker.failure for worker in self.workers if worker.failure),
+        )
+
+    def _await_answers(self, on_tick: Callable[[], None] | None = None, *, fail_fast: bool = False) -> None:
+        """Receive messages and release the barrier until every worker has answered or is gone."""
+        deadline, next_tick = None, 0.0
+        while unfinished := [worker for worker in self.workers if worker.unfinished]:
+            failed = fail_fast and any(worker.failure for worker in self.workers)
+            if deadline is None and (self.interrupt.requested or failed):
+                deadline = time.monotonic() + self._grace
+                self._shared.stop.value = 1
+            if deadline is not None:
+                _cancel(unfinished, deadline=deadline)
+            elif all(worker.state is WorkerState.AT_BARRIER for worker in unfinished):
+                # Only those that are still there: the barrier must not wait for workers that died.
+                _release(unfinished)
+            self._receive(unfinished, signals=deadline is None)
+            if on_tick and time.monotonic() >= next_tick:
+                on_tick()
+                next_tick = time.monotonic() + _TICK
+
+    def _receive(self, workers: Sequence[Worker], *, signals: bool) -> None:
+        pipes = [worker.pipe for worker in workers if worker.unfinished]
+        ready = wait([*pipes, self.interrupt.reader] if signals else pipes, timeout=_TICK)
+        for worker in workers:
+            if worker.pipe in ready:
+                worker.receive()
+            worker.kill_if_stuck(self.stuck_after)
+
+    def _replace_failed(self) -> None:
+        for worker in self.workers:
+            if worker.failure and not self.interrupt.requested:
+                worker.close(deadline=0)
+                self.workers[worker.number] = self._start(worker.number)
+        self._await_answers()
+
+    def _start(self, number: int) -> Worker:
+        # Counted on, not numbered by place: the session of a dead worker may outlive it for a moment.
+        self._started += 1
+        config = replace(self._config, session=f"{self._config.session}-{self._started:05}")
+        return Worker(config, self._shared, number=number, context=self._context)
+
+    def _require_all(self) -> None:
+        failures = [worker.failure for worker in self.workers if worker.failure]
+        if failures and not self.interrupt.requested:
+            ready = len(self.workers) - len(failures)
+            raise SimulationError(f"Only {ready} of {len(self.workers)} workers could start: {failures[0]}")
+
+    def _close(self, *, timeout: float = 0) -> None:
+        deadline = time.monotonic() + timeout
+        for worker in self.workers:
+            worker.pipe.close()  # all at once, so that they leave at the same time
+        for worker in self.workers:
+            worker.close(deadline=deadline)
+        self.workers.clear()
+
+
+def _release(workers: Sequence[Worker]) -> None:
+    start = time.perf_counter_ns() + _START_DELAY * len(workers)
+    for worker in workers:
+        worker.release(start)
+
+
+def _cancel(workers: Sequence[Worker], *, deadline: float) -> None:
+    for worker in workers:
+        if worker.state is WorkerState.AT_BARRIER:
+            worker.release(None)
+        elif time.monotonic() > deadline:
+            worker.kill("did not stop in time, so it was killed")

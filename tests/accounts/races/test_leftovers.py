@@ -1,0 +1,118 @@
+"""What killed runs leave behind is found and removed; what belongs to the living, or to others, is not."""
+
+import os
+import signal
+from decimal import Decimal
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from accounts.models import Account, Entry
+from accounts.races.fixture import Fixture, PurgeError
+from accounts.races.leftovers import Leftovers, mark_running, new_name
+from accounts.strategies import STRATEGIES
+from tests.accounts.races.commands import any_left, sessions, simulating
+from tests.support.factories import AccountFactory
+from tests.support.sessions import Session, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def left_behind(name: str = "") -> str:
+    fixture = Fixture.make(Account, using="default", name=name or new_name())
+    (pk,) = fixture.open_accounts(1, balance=Decimal(100), overdraft_limit=Decimal(0))
+    STRATEGIES["pessimistic"].deposit(pk, 1)
+    return str(fixture.user.get_username())
+
+
+def found() -> list[Leftovers]:
+    return list(Leftovers.found(Account, using="default"))
+
+
+def test_remains_are_found_and_removed() -> None:
+    names = [left_behind(), left_behind()]
+    assert [leftovers.name for leftovers in found()] == names
+    assert [leftovers.remove() for leftovers in found()] == [True, True]
+    assert not Entry.objects.exists()
+    assert found() == []
+
+
+def test_others_are_not_found() -> None:
+    AccountFactory.create()
+    get_user_model().objects.create_user("simulate-me")
+    get_user_model().objects.create_user(new_name(), password="somebody's")
+    assert found() == []
+
+
+def test_a_run_that_lives_keeps_its_rows(other: Session) -> None:
+    name = left_behind()
+    other.run(hold, name)
+    assert [leftovers.remove() for leftovers in found()] == [False]
+    other.run(release, name)
+    assert [leftovers.remove() for leftovers in found()] == [True]
+
+
+def hold(name: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(hashtextextended('accounts.races:' || %s, 0))", [name])
+
+
+def release(name: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_unlock(hashtextextended('accounts.races:' || %s, 0))", [name])
+
+
+def test_workers_that_live_keep_the_rows_of_a_parent_that_died(other: Session) -> None:
+    name = left_behind()
+    other.run(call, f"{name}-00001")
+    assert [leftovers.remove() for leftovers in found()] == [False]
+    other.run(call, "")
+    assert [leftovers.remove() for leftovers in found()] == [True]
+
+
+def call(name: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('application_name', %s, false)", [name])
+
+
+def test_the_living_hold_their_lock_and_give_it_back(other: Session) -> None:
+    name = new_name()
+    with mark_running(name, using="default"):
+        assert not other.run(try_to_hold, name)
+    assert other.run(try_to_hold, name)
+    other.run(release, name)
+
+
+def try_to_hold(name: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(hashtextextended('accounts.races:' || %s, 0))", [name])
+        return bool(cursor.fetchone()[0])
+
+
+def test_what_a_killed_run_left_is_removed_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with simulating("--duration", "600", "--workers", "2", "--strategies", "pessimistic") as process:
+        call_command("simulate", clean=True)
+        assert "skipped: still running" in capsys.readouterr().out
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        until(lambda: not any_left(process.pid), "the end of all processes")
+        until(lambda: sessions() == 0, "the end of their sessions")
+    call_command("simulate", clean=True)
+    assert "removed" in capsys.readouterr().out
+    assert not Entry.objects.exists()
+    call_command("simulate", clean=True)
+    assert "There are no leftovers of simulations." in capsys.readouterr().out
+
+
+def test_what_cannot_be_removed_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    name = left_behind()
+
+    def fail(fixture: Fixture) -> None:
+        raise PurgeError("somebody is in the way")
+
+    monkeypatch.setattr(Fixture, "purge", fail)
+    with pytest.raises(CommandError, match=f"Could not remove {name}"):
+        call_command("simulate", clean=True)
+    assert "somebody is in the way" in capsys.readouterr().err

@@ -1,0 +1,65 @@
+"""Ends as rows: what differs, in which columns, and how that is told."""
+
+import pytest
+
+from django_lockstep.lab.explorer.final_state import (
+    FinalState,
+    describe_difference,
+    describe_state,
+    differing_columns,
+    without_columns,
+)
+
+ADA = {"name": "Ada", "price": 1, "token": "x"}
+BOB = {"name": "Bob", "price": 2, "token": "y"}
+
+
+def test_columns_that_hold_other_values_are_found_whatever_the_order_of_rows() -> None:
+    again: FinalState = {"seat": [{**BOB, "token": "a"}, {**ADA, "token": "b"}]}
+
+    assert differing_columns({"seat": [ADA, BOB]}, again) == {"seat.token"}
+    assert without_columns(again, ["seat.token"]) == without_columns({"seat": [ADA, BOB]}, ["*.token"])
+
+
+def test_removed_rows_have_the_columns_of_their_table() -> None:
+    assert without_columns({"seat, removed": [ADA]}, ["seat.price", "seat.token"]) == {
+        "seat, removed": [{"name": "Ada"}]
+    }
+
+
+@pytest.mark.parametrize("other", [{"seat": [ADA]}, {"place": [ADA, BOB]}, "120.00"])
+def test_other_tables_or_numbers_of_rows_are_no_columns(other: FinalState) -> None:
+    assert differing_columns({"seat": [ADA, BOB]}, other) == set()
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "words"),
+    [
+        ("110", "120", ["110 instead of 120"]),
+        ("110", "110", []),
+        ({"seat": [ADA]}, {"seat": [{**ADA, "price": 3}]}, ["seat: price 1 instead of 3"]),
+        (
+            {"seat": [ADA, BOB]},
+            {"seat": [ADA, {**BOB, "price": None}]},
+            ["seat: price 2 instead of NULL in the row with name=Bob, token=y"],
+        ),
+        ({"seat": [ADA, BOB]}, {"seat": [ADA]}, ["seat: one row more, name=Bob, price=2, token=y"]),
+        ({"seat": [ADA]}, {"seat": [ADA, BOB]}, ["seat: one row less, name=Bob, price=2, token=y"]),
+        ({}, {"seat": [ADA]}, ["seat: one row less, name=Ada, price=1, token=x"]),
+    ],
+)
+def test_a_difference_names_the_columns(found: FinalState, expected: FinalState, words: list[str]) -> None:
+    assert describe_difference(found, expected) == words
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("120.00", "120.00"),
+        ({}, "no table is changed"),
+        ({"seat": [ADA]}, "seat: name=Ada, price=1, token=x"),
+        ({"seat": [{"n": n} for n in range(8)]}, "seat: n=0 | n=1 | n=2 | n=3 | n=4 | n=5 | and 2 more rows"),
+    ],
+)
+def test_a_state_in_a_line(state: FinalState, words: str) -> None:
+    assert describe_state(state) == words

@@ -1,0 +1,148 @@
+"""Statements in words."""
+
+import pytest
+from django.db import connection, transaction
+
+from django_lockstep.lab.explorer import Run, Scenario, Step, replay
+from django_lockstep.lab.explorer.summaries import describe_result, describe_step, summarize
+from tests.django_lockstep.lab.explorer import stories
+
+
+def step(sql: str, *arguments: str, rows: int | None = None, **values: str | None) -> Step:
+    return Step(
+        actor="A",
+        begun=0,
+        ended=0,
+        sql=sql,
+        params="",
+        arguments=arguments,
+        rows=rows,
+        values=(values,) if values else (),
+    )
+
+
+SELECT = 'SELECT "shop_seat"."id", "shop_seat"."price" FROM "shop_seat" WHERE "shop_seat"."id" = %s'
+UPDATE = (
+    'UPDATE "shop_seat" SET "price" = (CASE WHEN %s THEN 1 ELSE 2 END), "guest" = %s WHERE "shop_seat"."id" IN (%s, %s)'
+)
+INSERT = 'INSERT INTO "shop_seat" ("row", "guest") VALUES (%s, NULL) RETURNING "shop_seat"."id"'
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (step(SELECT, "7"), "SELECT shop_seat id=7"),
+        (step(f"{SELECT} FOR NO KEY UPDATE NOWAIT", "7"), "SELECT shop_seat id=7 FOR NO KEY UPDATE NOWAIT"),
+        (step(f"{SELECT} OR price > 5", "7"), "SELECT shop_seat id = 7 OR price > 5"),
+        (step(INSERT, "Z"), "INSERT shop_seat: row=Z"),
+        (step('DELETE FROM "shop_seat" WHERE "shop_seat"."id" IN (%s)', "3"), "DELETE shop_seat id=3"),
+        (step("SELECT pg_advisory_xact_lock(%s)", "5"), "SELECT pg_advisory_xact_lock(5)"),
+        (step("SELECT '100%%' FROM t"), "SELECT t"),
+        (step("update a set v=v+%s, w = %s where id=%s", "2", "x", "5"), "UPDATE a id=5: v=v+2, w=x"),
+        (step("UPDATE a SET v=v*3 WHERE id >= 5"), "UPDATE a id >= 5: v=v*3"),
+        (step("COMMIT"), "COMMIT"),
+        (step("fetch"), "FETCH"),
+        (step(""), ""),
+    ],
+)
+def test_a_statement_in_short(made: Step, words: str) -> None:
+    assert describe_step(made) == words
+
+
+def test_an_update_says_what_it_sets_and_where() -> None:
+    summary = summarize(step(UPDATE, "true", "Ada", "1", "2"))
+
+    assert summary.sets == {"price": "CASE WHEN true THEN 1 ELSE 2 END", "guest": "Ada"}
+    assert summary.plain == {"guest"}
+    assert summary.keys == {"id": {"1", "2"}}
+
+
+def test_values_are_not_taken_for_sql() -> None:
+    summary = summarize(step(UPDATE, "true", "x WHERE y = '1', z FROM other", "1", "2"))
+
+    assert summary.table == "shop_seat"
+    assert summary.sets["guest"] == "x WHERE y = '1', z FROM other"
+    assert summary.keys == {"id": {"1", "2"}}
+
+
+def test_an_empty_text_can_be_seen() -> None:
+    assert describe_step(step(UPDATE, "true", "", "1", "2")).endswith("guest=''")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same", "possible"),
+    [("1", "1", True, True), ("1", "2", False, False)],
+)
+def test_rows_are_compared_by_what_fixes_them(one: str, other: str, same: bool, possible: bool) -> None:
+    first, second = summarize(step(SELECT, one)), summarize(step(SELECT, other))
+    assert (first.same_row(second), first.may_touch(second)) == (same, possible)
+
+
+def test_rows_found_by_different_columns_may_be_the_same() -> None:
+    by_guest = summarize(step('SELECT "id" FROM "shop_seat" WHERE "shop_seat"."guest" = %s', "Ada"))
+    by_key = summarize(step(SELECT, "1"))
+
+    assert by_guest.may_touch(by_key)
+    assert not by_guest.same_row(by_key)
+
+
+def test_a_guard_on_what_is_set_does_not_tell_rows_apart() -> None:
+    guarded = 'UPDATE "shop_seat" SET "version" = %s WHERE "shop_seat"."id" = %s AND "shop_seat"."version" = %s'
+    assert summarize(step(guarded, "2", "7", "1")).same_row(summarize(step(guarded, "3", "7", "2")))
+    assert not summarize(step(guarded, "2", "7", "1")).may_touch(summarize(step(guarded, "2", "8", "1")))
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (step(SELECT, "1", rows=1, id="1", price="5"), "id=1, price=5"),
+        (step(SELECT, "1", rows=1, id="1", price=None), "id=1, price=NULL"),
+        (step(SELECT, "1", rows=0), "0 rows"),
+        (step('SELECT 1 AS "a" FROM "shop_seat" LIMIT 1', rows=1, a="1"), "1 row"),
+        (step(UPDATE, "true", "Ada", "1", "2", rows=2), "2 rows"),
+        (step(INSERT, "Z", rows=1), ""),
+        (step("COMMIT"), ""),
+    ],
+)
+def test_what_came_of_a_statement(made: Step, words: str) -> None:
+    assert describe_result(made) == words
+
+
+# What runs tell of their steps
+
+
+def run_alone(actor: stories.Step) -> Run:
+    return replay(Scenario(set_up=stories.one_seat, actors=[actor]), "")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_steps_are_numbered_by_their_transaction() -> None:
+    def two_blocks(pk: int) -> None:
+        stories.computed(pk)
+        stories.price(pk)
+        with transaction.atomic():
+            stories.price(pk)
+            with transaction.atomic():
+                stories.price(pk)
+
+    told_of = [(made.sql.split()[0], made.transaction) for made in run_alone(two_blocks).steps]
+
+    assert told_of == [
+        ("UPDATE", 0),
+        ("COMMIT", 0),
+        ("SELECT", None),
+        *[("SELECT", 1), ("SAVEPOINT", 1), ("SELECT", 1), ("RELEASE", 1), ("COMMIT", 1)],
+    ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_parameters_are_reported_one_by_one_unless_there_are_several_sets() -> None:
+    def write(pk: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE shop_seat SET guest = coalesce(%s, guest), price = %s WHERE id = %s", [None, 5, pk])
+            cursor.executemany("UPDATE shop_seat SET guest = %s", [("Ada",), ("Grace",)])
+
+    first, second = run_alone(write).steps[:2]
+
+    assert first.arguments[:2] == ("NULL", "5")
+    assert second.arguments == ()

@@ -1,0 +1,132 @@
+"""Made-up rows, as a simulation would yield them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
+from django_lockstep.lab.simulator.audit import Verdict
+from django_lockstep.lab.simulator.load_plan import LoadPlan
+from django_lockstep.lab.simulator.report import Latency, LoadReport, LoadRow
+from django_lockstep.lab.simulator.stories import Ending, StoryReport, StoryRow
+from django_lockstep.lab.simulator.sweep import SizeResult, Sweep, SweepReport, advice_on_sweep
+
+ENVIRONMENT = {
+    "database": "PostgreSQL 18.4",
+    "isolation": "read committed",
+    "django": "5.2",
+    "python": "3.11",
+    "cpus": 2,
+}
+LOAD = {
+    "accounts": 1,
+    "mix": "1:1:0",
+    "seed": 7,
+    "opening_balance": "500.00",
+    "overdraft_limit": "200.00",
+    "amounts": ["1.00", "100.00"],
+}
+LOST = Verdict(entries=1000, overwritten=812, money_lost=Decimal("3212.50"), money_difference=Decimal("-3212.50"))
+
+
+def row(strategy: str, *, rate: float = 100.0, p99: float | None = 10.0, **changes: Any) -> LoadRow:
+    """Return the row of a strategy that is safe and right, unless the changes say otherwise."""
+    plain = LoadRow(
+        strategy=strategy,
+        safe=True,
+        guarantee=f"{strategy} guards.",
+        verdict=Verdict(entries=300),
+        workers=8,
+        seconds=3.0,
+        succeeded=290,
+        refused=10,
+        errors={},
+        error_examples={},
+        operations_per_second=rate,
+        latency_ms=Latency(p50=1.5, p95=5.0, p99=p99, max=123.4),
+        retries=0,
+        conflicts=0,
+        deadlocks=0,
+        fairness=0.99,
+        worker_failures=(),
+        cut_short=False,
+    )
+    return replace(plain, **changes)
+
+
+def naive(**changes: Any) -> LoadRow:
+    """Return a row that lost updates, and had not claimed otherwise."""
+    return row("naive", **{"safe": False, "verdict": LOST, **changes})
+
+
+def load_report(*rows: LoadRow, **changes: Any) -> LoadReport:
+    """Return a report of these rows."""
+    plain = LoadReport(
+        environment=ENVIRONMENT,
+        plan=LoadPlan(),
+        load=LOAD,
+        planned=tuple(row.strategy for row in rows),
+        rows=rows,
+        advice=advice_on_load(rows),
+    )
+    return replace(plain, **changes)
+
+
+def sweep_report(*points: SizeResult, values: tuple[int, ...] = (), **changes: Any) -> SweepReport:
+    """Return a report of these points, over numbers of workers."""
+    sweep = Sweep(axis="workers", values=values or tuple(point.value for point in points))
+    plain = SweepReport(
+        environment=ENVIRONMENT,
+        sweep=sweep,
+        plan=LoadPlan(),
+        load=LOAD,
+        planned=tuple(dict.fromkeys(row.strategy for point in points for row in point.rows)),
+        points=points,
+        advice=advice_on_sweep(sweep, points),
+    )
+    return replace(plain, **changes)
+
+
+def ending(
+    observed: str = "120.00", *, runs: int = 200, broken: bool = False, outcomes: dict[str, str] | None = None
+) -> Ending:
+    """Return an ending; both actors pass unless the outcomes say otherwise."""
+    return Ending(
+        observed=observed,
+        outcomes={"withdraw 30": "passed", "deposit 50": "passed", **(outcomes or {})},
+        broken=broken,
+        runs=runs,
+    )
+
+
+def story_row(strategy: str, *endings: Ending, **changes: Any) -> StoryRow:
+    """Return the row of a strategy that is safe, right or wrong as its endings are."""
+    broken = sum(ending.runs for ending in endings if ending.broken)
+    plain = StoryRow(
+        strategy=strategy,
+        safe=True,
+        status="lost" if broken else "correct",
+        runs=sum(ending.runs for ending in endings),
+        broken=broken,
+        endings=endings,
+        worker_failures=(),
+        cut_short=False,
+    )
+    return replace(plain, **changes)
+
+
+def story_report(*rows: StoryRow, **changes: Any) -> StoryReport:
+    """Return a report of these rows."""
+    plain = StoryReport(
+        environment=ENVIRONMENT,
+        story="lost-update",
+        text="Two change one balance.",
+        promise="Both count.",
+        runs=200,
+        planned=tuple(row.strategy for row in rows),
+        rows=rows,
+        advice=advice_on_story(rows),
+    )
+    return replace(plain, **changes)
