@@ -37,7 +37,7 @@ def test_right_books_are_right() -> None:
         Account.deposit(account.pk, 50)
         Account.withdraw(account.pk, 120)
     AccountFactory.create(balance=5)
-    assert run() == (0, "", "Every balance of accounts.Account is what its entries say.\n")
+    assert run() == (0, "", "Every balance of accounts.Account matches its entries.\n")
 
 
 def test_a_balance_that_nobody_booked_is_printed(account: Account) -> None:

@@ -44,7 +44,7 @@ class TestBooking:
         assert (response.status_code, balance_of(account)) == (302, balance)
         assert messages_of(admin_client, response) == [f"Done: the balance is {balance}.00."]
         entry = Entry.objects.get()
-        assert logged() == [f"{operation.title()} ({locking}) as entry {entry.pk}: {entry}"]
+        assert logged() == [f"{operation.title()} ({locking}), entry {entry.pk}: {entry}"]
 
     def test_moves_money_between_two(
         self, admin_client: Client, account: Account, target: Account, locking: str
@@ -127,7 +127,7 @@ class TestMeanwhile:
         response = admin_client.post(address, fill(admin_client.get(address), amount="5", locking="pessimistic"))
         other.end()
         assert (response.status_code, balance_of(account)) == (409, 107)
-        assert "held by somebody else" in text_of(response)
+        assert "locked by someone else" in text_of(response)
 
 
 class TestRefused:
@@ -146,7 +146,7 @@ class TestRefused:
     def test_a_transfer_to_oneself(self, admin_client: Client, account: Account) -> None:
         address = url(account, "transfer")
         data = fill(admin_client.get(address), amount="5", locking="optimistic", target=account.pk)
-        assert "A transfer needs two accounts." in text_of(admin_client.post(address, data))
+        assert "The target must be another account." in text_of(admin_client.post(address, data))
 
     def test_another_amount_with_a_form_that_was_booked(self, admin_client: Client, account: Account) -> None:
         address = url(account, "deposit")

@@ -54,7 +54,7 @@ def test_what_it_came_to(admin_client: Client, account: Account) -> None:
     again = QueuedChange.deposit(account.pk, 1, idempotency_key="k")
     applied, refused = QueuedChange.withdraw(account.pk, 1), QueuedChange.withdraw(account.pk, 500)
     drain(QueuedChange)
-    assert row_of(admin_client, again)["outcome"] == "balance 101.00, done before"
+    assert row_of(admin_client, again)["outcome"] == "balance 101.00, applied before"
     row = row_of(admin_client, applied)
     assert (row["signed_amount"], row["state"], row["outcome"]) == ("-1.00", "applied", "balance 100.00")
     assert row["age"] == "-"
@@ -98,9 +98,9 @@ def test_changes_of_accounts_that_are_gone_are_listed(admin_client: Client, acco
     forget(getattr(change, gone))
     drain(QueuedChange)
     row = row_of(admin_client, change, "?q=order-7")
-    assert row["source" if gone == "account" else "goal"] == f"{getattr(change, f'{gone}_id')} (gone)"
+    assert row["source" if gone == "account" else "goal"] == f"{getattr(change, f'{gone}_id')} (deleted)"
     assert row["outcome"] == "an account is gone"
-    assert "(gone)" in text_of(admin_client.get(url(change)))
+    assert "(deleted)" in text_of(admin_client.get(url(change)))
 
 
 def test_they_are_found_by_state_user_account_and_key(admin_client: Client, account: Account) -> None:

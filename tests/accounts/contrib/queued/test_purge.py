@@ -82,7 +82,7 @@ def test_it_leaves_rows_that_somebody_holds_for_the_next_time(account: Account, 
     ("call", "message"),
     [
         (lambda: QueuedChange.objects.purge(0), "older_than must be finite and greater than zero, not 0"),
-        (lambda: QueuedChange.objects.purge(DAY, size=0), "size must be at least 1, not 0"),
+        (lambda: QueuedChange.objects.purge(DAY, size=0), "size must be a positive integer, not 0"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(call: Callable[[], object], message: str) -> None:
@@ -97,7 +97,7 @@ def test_arguments_that_make_no_sense_are_refused(call: Callable[[], object], me
         (["--older-than", "999999999999w"], "it is too long"),
         (["--older-than", "1d", "--batch-size", "0"], "no number of at least 1"),
         (["--older-than", "1d", "--model", "accounts.Account"], "not a subclass of AbstractQueuedChange"),
-        (["--older-than", "1d", "--model", "no.Such"], "there is no such model"),
+        (["--older-than", "1d", "--model", "no.Such"], "no such model"),
     ],
 )
 def test_wrong_usage_is_refused(options: list[str], message: str) -> None:

@@ -329,7 +329,7 @@ def test_sigterm_ends_it_gracefully() -> None:
         (["--linger", "-1"], "no number of seconds"),
         (["--poll", "soon"], "no number of seconds"),
         (["--model", "accounts.Account"], "not a subclass of AbstractQueuedChange"),
-        (["--model", "no.Such"], "there is no such model"),
+        (["--model", "no.Such"], "no such model"),
     ],
 )
 def test_wrong_usage_is_refused(options: list[str], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Slots: spread, gathered, resized, and never more taken than there is. The strategies' suite covers the rest."""
+"""Slots: split, emptied, resized, and never more taken than there is. The strategies' suite covers the rest."""
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -64,7 +64,7 @@ def test_shares_add_up_and_keep_the_limit_where_the_whole_does(balance: Decimal,
 
 @pytest.mark.parametrize("count", [0, -1, True, 1.5, "3"])
 def test_an_account_has_at_least_one_slot(count: Any) -> None:
-    with pytest.raises(ValueError, match="size must be a whole number of at least 1"):
+    with pytest.raises(ValueError, match="size must be a positive integer"):
         SlottedAccount.open(UserFactory.create(), size=count)
     assert not SlottedAccount.objects.exists()
 
@@ -123,7 +123,7 @@ def test_what_one_slot_covers_touches_one(own: Callable[[int], None]) -> None:
     assert balances(account) == [50, 0, 50]
 
 
-def test_what_is_gathered_has_its_entries_in_common(own: Callable[[int], None]) -> None:
+def test_entries_of_several_slots_have_one_transfer(own: Callable[[int], None]) -> None:
     account = opened(50, 50, 50)
     own(2)
     assert [each.balance_after for each in SlottedAccount.withdraw(account.pk, 70)] == [0, 30]
@@ -167,9 +167,9 @@ def test_what_was_emptied_while_it_waited_is_looked_for_elsewhere(other: Session
     with transaction.atomic():
         Slot.deposit(account.slots.get(number=2).pk, 1)
         Slot.withdraw(account.slots.get(number=0).pk, 40)
-        gathered = other.start(SlottedAccount.withdraw, account.pk, 90)
+        taken = other.start(SlottedAccount.withdraw, account.pk, 90)
         other.wait_until_blocked()
-    assert len(gathered.result()) == 3
+    assert len(taken.result()) == 3
     assert account.balance == 21
 
 
@@ -177,9 +177,9 @@ def test_slots_that_were_made_while_it_waited_count_too(other: Session) -> None:
     account = opened(60, 40)
     with transaction.atomic():
         SlottedAccount.resize(account.pk, size=4)
-        gathered = other.start(SlottedAccount.withdraw, account.pk, 100)
+        taken = other.start(SlottedAccount.withdraw, account.pk, 100)
         other.wait_until_blocked()
-    assert len(gathered.result()) == 4
+    assert len(taken.result()) == 4
     assert balances(account) == [0, 0, 0, 0]
 
 
@@ -243,9 +243,9 @@ def test_a_process_notices_new_slots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -3])
-def test_no_account_is_reshaped_to_nothing(size: int) -> None:
+def test_no_account_is_resized_to_nothing(size: int) -> None:
     account = opened(5)
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="positive integer"):
         SlottedAccount.resize(account.pk, size=size)
     with pytest.raises(InvalidAmount):
         SlottedAccount.resize(account.pk, overdraft_limit=-1)
@@ -280,7 +280,7 @@ def test_a_database_that_does_not_tell_the_keys_of_new_rows_is_asked(monkeypatch
     assert not list(chain_breaks(Slot))
 
 
-def test_many_at_once_with_the_account_reshaped_between(open_session: Callable[[], Session]) -> None:
+def test_many_at_once_with_the_account_resized_between(open_session: Callable[[], Session]) -> None:
     account = SlottedAccount.open(UserFactory.create(), size=3, balance=60)
 
     def work() -> int:
