@@ -22,8 +22,8 @@ from accounts.races.leftovers import new_name
 from accounts.races.load import AccountClient, AccountLoad, LoadContender
 from accounts.races.mix import Mix
 from accounts.strategies import STRATEGIES
-from benchmarks.figures import middle
-from benchmarks.suite import Options, Say, Section, Table, chosen
+from benchmarks.figures import median_of
+from benchmarks.suite import Options, Say, Section, Table, select_names
 from benchmarks.workers import Metered, WorkersError, require_no_errors, worker_pool
 from django_lockstep.lab.simulator.channel import Task, WorkerChannel, idle
 from django_lockstep.lab.simulator.load_task import Client, Load, LoadTask
@@ -85,8 +85,8 @@ class BareLoad(AccountLoad):
     @contextlib.contextmanager
     def client(self, worker: int) -> Iterator[AccountClient]:
         """Return this worker's part."""
-        way: Any = Nothing() if self.strategy == NOTHING else OneStatement()
-        yield AccountClient(self, strategy=way, draws=random.Random(worker))  # noqa: S311 - no secret
+        method: Any = Nothing() if self.strategy == NOTHING else OneStatement()
+        yield AccountClient(self, strategy=method, draws=random.Random(worker))  # noqa: S311 - no secret
 
 
 @dataclass(slots=True)
@@ -187,7 +187,7 @@ def kept(task: LoadTask, channel: WorkerChannel) -> tuple[int, int]:
 def around(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> dict[str, float]:
     """Return microseconds of an operation: of CPU around it and in all, and the median from call to answer.
 
-    Raises `WorkersError` where operations failed, ``KeyboardInterrupt`` where somebody asked for the end.
+    Raises `WorkersError` where operations failed, ``KeyboardInterrupt`` where the user interrupted.
     """
     result = pool.run(_tasks(pool, [Parted(load=load, worker=n, seconds=seconds) for n in range(workers)]))
     if pool.interrupt.requested:
@@ -216,10 +216,10 @@ def one_task(load: Load, *, worker: int, seconds: float | None = None, operation
     )
 
 
-def bare(way: str, accounts: Sequence[Any]) -> BareLoad:
+def bare(method: str, accounts: Sequence[Any]) -> BareLoad:
     """Return a load by one of the bare ways."""
     model, using = Account._meta.label, DEFAULT_DB_ALIAS
-    return BareLoad(strategy=way, model=model, using=using, accounts=tuple(accounts), mix=_MIX, seed=0)
+    return BareLoad(strategy=method, model=model, using=using, accounts=tuple(accounts), mix=_MIX, seed=0)
 
 
 def _loads(names: Sequence[str], fixture: Fixture) -> Iterator[tuple[str, Load]]:
@@ -280,7 +280,7 @@ class _Bare:
 
 
 def _medians(samples: Sequence[Mapping[str, float]]) -> tuple[float, float, float]:
-    mine, client, p50 = (middle(sample[name] for sample in samples) or 0.0 for name in ("around", "client", "p50"))
+    mine, client, p50 = (median_of(sample[name] for sample in samples) or 0.0 for name in ("around", "client", "p50"))
     return mine, client, p50
 
 
@@ -301,7 +301,7 @@ def _start(say: Say) -> Table:
         begun = time.perf_counter()
         with worker_pool(workers) as pool:
             took = time.perf_counter() - begun
-            used = middle(_own_memory(worker.process.pid or 0) for worker in pool.workers)
+            used = median_of(_own_memory(worker.process.pid or 0) for worker in pool.workers)
         rows.append((f"{workers}", took, used))
         say(f"simulator: {workers} workers started in {took:.1f} s")
     return Table(
@@ -337,7 +337,7 @@ class Simulator:
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Measure all three."""
-        names = chosen(self.names(), options.only)
+        names = select_names(self.names(), options.only)
         tables = (_overhead(names, options, say), _memory(say), _start(say))
         return Section(
             suite=self.name,

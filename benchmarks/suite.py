@@ -15,7 +15,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Protocol
 
-__all__ = ["SUITES", "Options", "Say", "Section", "Suite", "Table", "Value", "chosen", "load"]
+__all__ = ["SUITES", "Options", "Say", "Section", "Suite", "Table", "Value", "load", "select_names"]
 
 SUITES: Mapping[str, str] = MappingProxyType(
     {
@@ -124,7 +124,7 @@ def load(name: str) -> Suite:
     return suite
 
 
-def chosen(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
+def select_names(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
     """Return the names that fit one of the shell patterns, all of them where there is none.
 
     Raises ``ValueError`` where nothing fits.

@@ -60,7 +60,7 @@ def worker_pool(workers: int) -> Iterator[WorkerPool]:
 def race(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> tuple[list[Tally], float]:
     """Have so many of the pool do the load; return their tallies and the CPU seconds that they used.
 
-    Raises `WorkersError` where one failed, `KeyboardInterrupt` where somebody asked for the end.
+    Raises `WorkersError` where one failed, `KeyboardInterrupt` where the user interrupted.
     """
     facts: dict[str, Any] = {"alias": DEFAULT_DB_ALIAS, "seconds": seconds, "operations": None, "think_time": 0.0}
     tasks = [Metered(task=LoadTask(load=load, worker=number, **facts)) for number in range(workers)]

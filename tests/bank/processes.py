@@ -83,7 +83,7 @@ class User(AbstractContextManager["User"]):
 
 def data_of(pgdata: Path) -> Path:
     """Return where the data is: there, or in root's folder where the server's account cannot reach there."""
-    return pgdata if (pgdata / "PG_VERSION").exists() else folder.fallback(pgdata)
+    return pgdata if (pgdata / "PG_VERSION").exists() else folder.fallback_folder(pgdata)
 
 
 @contextmanager

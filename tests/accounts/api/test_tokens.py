@@ -216,7 +216,7 @@ class TestCommand:
     def test_there_is_nothing_to_revoke_twice(self, account: Account) -> None:
         token, _ = ApiToken.issue(account.user)
         call_command("api_token", "revoke", str(token.pk))
-        with pytest.raises(CommandError, match=f"no token {token.pk}, or it was revoked"):
+        with pytest.raises(CommandError, match=f"no token {token.pk}, or it was already revoked"):
             call_command("api_token", "revoke", str(token.pk))
 
 

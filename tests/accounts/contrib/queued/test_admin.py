@@ -60,7 +60,7 @@ def test_what_it_came_to(admin_client: Client, account: Account) -> None:
     assert row["age"] == "-"
     row = row_of(admin_client, refused)
     assert row["state"] == "refused"
-    assert row["outcome"] == "not covered by a balance of 100.00, overdraft limit 0.00"
+    assert row["outcome"] == "not covered: balance 100.00, overdraft limit 0.00"
 
 
 def test_every_refusal_has_its_words(admin_client: Client, account: Account) -> None:
@@ -70,7 +70,7 @@ def test_every_refusal_has_its_words(admin_client: Client, account: Account) -> 
     later = QueuedChange.deposit(account.pk, 3)
     drain(QueuedChange)
     QueuedChange.objects.filter(pk=later.pk).update(state="refused", refusal={"error": "Frozen", "message": "frozen"})
-    assert row_of(admin_client, reused)["outcome"] == "the key belongs to another change, of 1.00"
+    assert row_of(admin_client, reused)["outcome"] == "the idempotency key belongs to another change, with amount 1.00"
     assert row_of(admin_client, too_much)["outcome"] == "invalid: a balance has at most 17 digits before the point"
     assert row_of(admin_client, later)["outcome"] == "frozen"
 
@@ -99,7 +99,7 @@ def test_changes_of_accounts_that_are_gone_are_listed(admin_client: Client, acco
     drain(QueuedChange)
     row = row_of(admin_client, change, "?q=order-7")
     assert row["source" if gone == "account" else "goal"] == f"{getattr(change, f'{gone}_id')} (deleted)"
-    assert row["outcome"] == "an account is gone"
+    assert row["outcome"] == "an account does not exist any more"
     assert "(deleted)" in text_of(admin_client.get(url(change)))
 
 

@@ -326,8 +326,8 @@ def test_sigterm_ends_it_gracefully() -> None:
     ("options", "message"),
     [
         (["--batch-size", "0"], "no number of at least 1"),
-        (["--linger", "-1"], "no number of seconds"),
-        (["--poll", "soon"], "no number of seconds"),
+        (["--linger", "-1"], "must be a .*number of seconds"),
+        (["--poll", "soon"], "must be a .*number of seconds"),
         (["--model", "accounts.Account"], "not a subclass of AbstractQueuedChange"),
         (["--model", "no.Such"], "no such model"),
     ],
