@@ -16,19 +16,34 @@ DJANGOS = re.findall(r"Framework :: Django :: (\d+\.\d+)", "\n".join(PROJECT["pr
 MATRIX = [pair for pair in product(PYTHONS, DJANGOS) if not (pair[0] == "3.11" and pair[1] >= "6")]
 
 
+def install(session: nox.Session, *groups: str) -> None:
+    """Install what the repository runs with, and these dependency groups."""
+    session.install("-r", "requirements.txt", *nox.project.dependency_groups(PROJECT, *groups))
+
+
 @nox.session
 @nox.parametrize(("python", "django"), MATRIX)
 def tests(session: nox.Session, django: str) -> None:
     """Run the tests, or those that are named behind ``--``."""
-    session.install("-r", "requirements.txt")
+    install(session, "tests")
     session.install(f"django=={django}.*")
     session.run("pytest", *(session.posargs or ["-m", ""]))
+
+
+@nox.session(default=False)
+def coverage(session: nox.Session) -> None:
+    """Measure which lines and branches the tests run, in the processes that they start as well."""
+    install(session, "tests")
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *(session.posargs or ["-m", ""]))
+    session.run("coverage", "combine", "-q")
+    session.run("coverage", "report")
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Look for bad style."""
-    session.install("-r", "requirements.txt")
+    install(session, "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
 
@@ -36,28 +51,44 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def typing(session: nox.Session) -> None:
     """Check the types."""
-    session.install("-r", "requirements.txt")
+    install(session, "tests", "types")
     session.run("mypy")
 
 
 @nox.session
 def walls(session: nox.Session) -> None:
     """Check who imports whom."""
-    session.install("-r", "requirements.txt")
+    install(session, "walls")
     session.run("lint-imports")
+
+
+@nox.session
+def project(session: nox.Session) -> None:
+    """Ask Django whether the demo's settings are safe and no migration is missing."""
+    install(session)
+    session.run("python", "manage.py", "check", "--deploy", "--fail-level", "INFO")
+    # Those of the tests have all apps of the demo, and their own.
+    session.run(
+        "python",
+        "manage.py",
+        "makemigrations",
+        "--check",
+        "--dry-run",
+        env={"DJANGO_SETTINGS_MODULE": "tests.settings"},
+    )
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation."""
-    session.install("-r", "requirements.txt")
-    session.run("sphinx-build", "-W", "-b", "html", "docs", "docs/_build")
+    install(session, "docs")
+    session.run("sphinx-build", "-q", "-W", "-b", "html", "docs", "docs/_build")
 
 
 @nox.session
 def build(session: nox.Session) -> None:
     """Build the sdist of each distribution and the wheel from it, and ask whether the package index would take them."""
-    session.install("-r", "requirements.txt")
+    install(session, "packages")
     folder = session.create_tmp()
     for source in (".", "accounts"):
         session.run("python", "-m", "build", "--no-isolation", "--outdir", folder, source)
@@ -67,5 +98,6 @@ def build(session: nox.Session) -> None:
 @nox.session(default=False)
 def benchmarks(session: nox.Session) -> None:
     """Measure, with everything to compare with; behind ``--`` what ``python -m benchmarks`` takes."""
-    session.install("-r", "requirements.txt", "-r", "benchmarks/requirements.txt")
+    install(session, "tests")
+    session.install("-r", "benchmarks/requirements.txt")
     session.run("python", "-m", "benchmarks", *session.posargs)

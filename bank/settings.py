@@ -5,6 +5,7 @@ Safe by default: without DJANGO_DEBUG the settings pass ``manage.py check --depl
 
 import os
 from pathlib import Path
+from typing import Any
 
 import dj_database_url
 
@@ -66,7 +67,7 @@ TEMPLATES = [
     },
 ]
 
-EMBEDDED = {
+EMBEDDED: dict[str, Any] = {
     "ENGINE": "bank.embedded",
     "NAME": "bank",
     "PGDATA": os.environ.get("BANK_PGDATA") or BASE_DIR / ".bank" / "pgdata",

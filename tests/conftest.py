@@ -1,7 +1,6 @@
 """Fixtures of all tests."""
 
 import signal
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -12,10 +11,9 @@ from hypothesis import HealthCheck, settings
 from accounts.models import Account
 from tests.support.emptying import Emptying
 from tests.support.factories import AccountFactory
-from tests.support.selection import CHOICES, mark
 from tests.support.sessions import Session
 
-pytest_plugins = ["django_lockstep.lab.pytest_plugin"]
+pytest_plugins = ["django_lockstep.lab.pytest_plugin", "tests.support.selection"]
 
 # A shell that starts a program in the background lets it, and all that it starts, ignore Ctrl-C; tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -24,21 +22,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A busy machine makes examples slow, not wrong.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests by their place, before pytest chooses by marks."""
-    mark(items)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was left out."""
-    left_out = terminalreporter.stats.get("deselected", ())
-    if left_out:
-        counts = Counter(name for item in left_out for name in CHOICES if item.get_closest_marker(name))
-        listed = ", ".join(f"{count} {name}" for name, count in counts.items()) or "without a mark"
-        terminalreporter.write_line(f'{len(left_out)} tests were left out ({listed}); pytest -m "" runs all')
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,5 +1,12 @@
 """The bank's settings as the tests run them: plain HTTP, cheap passwords."""
 
+import os
+from pathlib import Path
+
+# Each worker of pytest-xdist has an embedded server of its own, and the programs that it starts use the same one.
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ.setdefault("BANK_PGDATA", str(Path(__file__).resolve().parent.parent / ".bank" / worker))
+
 from bank.settings import *  # noqa: F403
 from bank.settings import DATABASES
 from bank.settings import INSTALLED_APPS as BANK_APPS
@@ -19,3 +26,5 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 SECURE_SSL_REDIRECT = False
 SESSION_COOKIE_SECURE = False
 CSRF_COOKIE_SECURE = False
+# Nothing that a test commits has to survive a crash: a commit does not wait for the disk.
+DATABASES["default"].setdefault("OPTIONS", {})["options"] = "-c synchronous_commit=off"

@@ -1,10 +1,8 @@
-"""The repository keeps its promises: clean code, clean settings, files that agree with each other."""
+"""The repository's files agree with each other."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
+import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -16,35 +14,6 @@ import yaml
 from bank.settings import INSTALLED_APPS
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of this interpreter's environment in the repository."""
-    env = {**os.environ, **environment}
-    return subprocess.run([sys.executable, *command], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-
-
-def assert_clean(done: subprocess.CompletedProcess[str]) -> None:
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("command", ["check", "format --check"])
-def test_ruff(command: str) -> None:
-    assert_clean(run("-m", "ruff", *command.split(), "."))
-
-
-def test_mypy() -> None:
-    assert_clean(run("-m", "mypy"))
-
-
-def test_check_deploy() -> None:
-    done = run("manage.py", "check", "--deploy", "--fail-level", "INFO", DJANGO_SETTINGS_MODULE="bank.settings")
-    assert_clean(done)
-
-
-@pytest.mark.django_db
-def test_no_migration_is_missing() -> None:
-    assert_clean(run("manage.py", "makemigrations", "--check", "--dry-run", DJANGO_SETTINGS_MODULE="bank.settings"))
 
 
 # The container set-up is read, because there is nothing here to run it on.
@@ -177,12 +146,29 @@ def pinned(path: str) -> set[str]:
 
 
 def test_the_requirements_are_pinned_and_hold_what_the_package_needs() -> None:
-    needed = {"django", "psycopg", "pytest-django", "django-concurrency", "factory-boy", "import-linter", "twine"}
-    assert pinned("requirements.txt") >= needed
+    assert pinned("requirements.txt") >= {"django", "psycopg", "pytest-django", "pytest-xdist", "factory-boy"}
 
 
-def test_ci_checks_the_walls() -> None:
-    assert "\n.venv/bin/lint-imports " in (ROOT / ".ci" / "run").read_text()
+@pytest.fixture(scope="module")
+def groups() -> dict[str, list[Any]]:
+    """The dependency groups."""
+    loaded: dict[str, list[Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    return loaded
+
+
+def test_what_developing_needs_is_pinned_and_all_of_it_in_one_group(groups: dict[str, list[Any]]) -> None:
+    for name, group in groups.items():
+        assert all("==" in line for line in group if isinstance(line, str)), name
+    included = {line["include-group"] for line in groups["dev"] if not isinstance(line, str)}
+    assert included == groups.keys() - {"dev"}
+
+
+def test_ci_does_every_chore(groups: dict[str, list[Any]]) -> None:
+    script, chores = (ROOT / ".ci" / "run").read_text(), (ROOT / "noxfile.py").read_text()
+    assert "pip install --quiet --group dev" in script
+    (done,) = re.findall(r'^chores="(.*)"$', script, re.MULTILINE)
+    defined = set(re.findall(r"^@nox\.session\ndef (\w+)", chores, re.MULTILINE))
+    assert set(done.split()) == defined
 
 
 def test_no_path_of_a_machine_is_in_the_readme() -> None:

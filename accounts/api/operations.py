@@ -200,7 +200,7 @@ class AccountOperations:
             check_preconditions(request, account)
 
     def _locked(self, source: Any, target: Any) -> Any:
-        """Lock both rows in primary-key order, as `transfer` does; return the source, whose version is then compared."""
+        """Lock both rows in primary-key order, as `transfer` does; return the source as it now is."""
         rows = lock_rows(self.model, [source.pk, target.pk], using=self._alias)
         return next(row for row in rows if row.pk == source.pk)
 

@@ -7,26 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from bank.embedded import folder
 from tests.bank.processes import postmaster, server_is_gone, wait_for_servers_end
-
-
-@pytest.fixture(autouse=True)
-def _patience() -> Iterator[None]:
-    """Make a test fail that would wait for ever for a process."""
-
-    def give_up(*_: object) -> NoReturn:
-        raise TimeoutError("a process of this test neither answered nor ended")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(300)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")

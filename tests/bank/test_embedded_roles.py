@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.bank.processes import User, postmaster, socket_of
-from tests.test_project import run
+from tests.support.processes import run
 
 
 def superuser(pgdata: Path, database: str = "postgres") -> psycopg.Connection:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bank.secret_key import read_or_create_key
-from tests.test_project import run
+from tests.support.processes import run
 
 SERVE = """
 import bank.wsgi, django.urls

@@ -66,7 +66,7 @@ def test_the_pages_of_the_lab_need_their_app(without: Any, settings: Any) -> Non
 
 def test_a_project_without_pages_of_the_lab_needs_no_lab(without: Any, settings: Any) -> None:
     without("django_lockstep.lab")
-    settings.ROOT_URLCONF = "tests.django_lockstep.editing.unfold_urls"
+    settings.ROOT_URLCONF = "tests.django_lockstep.editing.urls"
     assert check_lab_pages(None) == []
 
 

@@ -1,10 +1,10 @@
 """The README's code, as a reader would paste it."""
 
 import re
-from pathlib import Path
 
-_README = Path(__file__).resolve().parent.parent.parent / "README.md"
-_FILE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from tests.support import pages
+
+_README = pages.ROOT / "README.md"
 _SCHEDULE = re.compile(r'race\.replay\("([A-Z]+)"')
 
 
@@ -15,7 +15,7 @@ def section(title: str) -> str:
 
 def files(text: str) -> list[tuple[str, str]]:
     """Return paths and contents of the code blocks that begin with a path, in their order."""
-    return _FILE.findall(text)
+    return [(step.path, step.text) for step in pages.steps(text) if isinstance(step, pages.File)]
 
 
 def schedule(text: str) -> str:

@@ -4,6 +4,8 @@ Django's ``flush`` truncates every table and then makes all content types and pe
 most tests here, since it gives new files to a hundred tables and indexes of which hardly any had a row.
 """
 
+from typing import Any
+
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
@@ -16,12 +18,33 @@ _NEVER = ("django_migrations",)
 _LARGE = 1_000_000
 """Bytes of a table above which it is truncated, with all that deleted rows have left in it, also if none is left."""
 
+# A function of the session: its plans are made once, and it takes one round trip. Without triggers, rows can be deleted
+# in any order, and those of append-only tables at all.
+_EMPTIED = """
+CREATE OR REPLACE FUNCTION pg_temp.emptied(kept text, large bigint) RETURNS boolean
+LANGUAGE plpgsql SET session_replication_role = replica AS $$
+BEGIN
+    IF kept <> ({fingerprint}) OR EXISTS (
+        SELECT FROM pg_class WHERE oid = ANY (ARRAY[{tables}]::regclass[]) AND pg_relation_size(oid) > large
+    ) THEN
+        RETURN false;
+    END IF;
+    {deletions}
+    RETURN true;
+END $$
+"""
+_DELETION = "IF EXISTS (SELECT FROM {table}) THEN DELETE FROM {table}; END IF;"
+_FINGERPRINT = "SELECT " + " || ".join(
+    f"(SELECT coalesce(md5(string_agg(t::text, ';' ORDER BY id)), '') FROM {name} t)" for name in _KEPT
+)
+
 
 class Emptying:
     """Remembers which rows have to be there."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, list[object]] = {}
+        self._kept: dict[str, str] = {}
+        self._sessions: dict[str, Any] = {}
 
     def empty(self, using: str) -> bool:
         """Delete the rows of every table that has some; False, with nothing done, where that takes ``flush``."""
@@ -29,42 +52,26 @@ class Emptying:
         if using not in self._kept or connection.in_atomic_block:
             return False
         with connection.cursor() as cursor:
-            return _fingerprint(cursor) == self._kept[using] and _deleted(connection, cursor)
+            self._provide(connection, cursor)
+            cursor.execute("SELECT pg_temp.emptied(%s, %s)", [self._kept[using], _LARGE])
+            return bool(cursor.fetchone()[0])
 
     def remember(self, using: str) -> None:
         """Note what ``flush`` has left, where it can be done without it."""
         connection = connections[using]
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
-                if _may_skip_triggers(cursor):
-                    self._kept[using] = _fingerprint(cursor)
+                cursor.execute("SELECT has_parameter_privilege('session_replication_role', 'SET')")
+                if cursor.fetchone()[0]:
+                    cursor.execute(_FINGERPRINT)
+                    self._kept[using] = cursor.fetchone()[0]
 
-
-def _fingerprint(cursor: CursorWrapper) -> list[object]:
-    rows = " UNION ALL ".join(f"SELECT md5(string_agg(t::text, ';' ORDER BY id)) FROM {name} t" for name in _KEPT)
-    cursor.execute(rows)
-    return list(cursor.fetchall())
-
-
-def _may_skip_triggers(cursor: CursorWrapper) -> bool:
-    """Whether rows can be deleted in any order, and those of append-only tables at all."""
-    cursor.execute("SELECT has_parameter_privilege('session_replication_role', 'SET')")
-    return bool(cursor.fetchone()[0])
-
-
-def _deleted(connection: BaseDatabaseWrapper, cursor: CursorWrapper) -> bool:
-    names = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
-    tables = [connection.ops.quote_name(name) for name in sorted(names.difference(_KEPT, _NEVER))]
-    sizes = (
-        f"SELECT '{table}', pg_relation_size('{table}') "
-        f"WHERE EXISTS (SELECT FROM {table}) OR pg_relation_size('{table}') > {_LARGE}"
-        for table in tables
-    )
-    cursor.execute(" UNION ALL ".join(sizes))
-    full = dict(cursor.fetchall())
-    if any(size > _LARGE for size in full.values()):
-        return False
-    if full:
-        deletions = "; ".join(f"DELETE FROM {table}" for table in full)
-        cursor.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletions}; COMMIT")
-    return True
+    def _provide(self, connection: BaseDatabaseWrapper, cursor: CursorWrapper) -> None:
+        """Make the function where this session does not have it yet."""
+        if self._sessions.get(connection.alias) is not connection.connection:
+            names = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
+            tables = [connection.ops.quote_name(name) for name in sorted(names.difference(_KEPT, _NEVER))]
+            deletions = "\n    ".join(_DELETION.format(table=table) for table in tables)
+            literals = ", ".join(f"'{table}'" for table in tables)
+            cursor.execute(_EMPTIED.format(fingerprint=_FINGERPRINT, tables=literals, deletions=deletions))
+            self._sessions[connection.alias] = connection.connection

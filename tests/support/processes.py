@@ -1,6 +1,9 @@
-"""Worker processes for tests: spawned, each with a connection of its own to the test database."""
+"""Programs and worker processes for tests; each worker has a connection of its own to the test database."""
 
 import multiprocessing
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -9,6 +12,18 @@ from pathlib import Path
 
 import django
 from django.db import connection, connections
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of this interpreter's environment in the repository."""
+    env = {**os.environ, **environment}
+    return subprocess.run([sys.executable, *command], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+def assert_clean(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @contextmanager

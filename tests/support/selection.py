@@ -1,10 +1,17 @@
 """Which tests ``pytest`` leaves out by itself, so that it ends in a few minutes, and by which mark they are chosen.
 
-What is left covers every room. A place is a folder, a module, or a test of one; ``browser`` is every test that opens a
-browser. ``pytest -m ""`` runs all of them, ``pytest -m slow`` those of one mark.
+What is left covers every room. A place is a folder, a module, or a test of one. ``pytest -m ""`` runs all of them,
+``pytest -m slow`` those of one mark.
+
+This module is a plugin of pytest: it marks the tests, limits the time that each may take, chooses how many worker
+processes share them, and says at the end what was left out.
 """
 
-from collections.abc import Iterable
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,14 +20,22 @@ PLACES = {
     "installed": ("tests/installed/",),
     # Starts, kills and waits for processes or servers of its own.
     "process": (
-        "tests/accounts/api/test_readme.py",
+        "tests/accounts/api/test_curl.py",
+        "tests/accounts/contrib/queued/test_going_on.py",
         "tests/accounts/contrib/queued/test_queued.py::test_a_consumer_that_dies",
+        "tests/accounts/contrib/queued/test_queued.py::test_sigterm_ends_it_gracefully",
         "tests/accounts/races/test_leftovers.py",
         "tests/accounts/races/test_run.py",
         "tests/accounts/races/test_simulate.py",
+        "tests/accounts/races/test_sweep.py::test_accounts_are_as_many_as_each_size_says",
+        "tests/accounts/races/test_sweep.py::test_workers_are_as_many_as_each_size_says",
         "tests/bank/",
         "tests/django_lockstep/editing/test_mariadb.py",
         "tests/django_lockstep/editing/test_processes.py",
+        "tests/django_lockstep/lab/explorer/test_interrupt.py",
+        "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_asked_for_without_pytest_django",
+        "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_it_does_nothing_without_django",
+        "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_without_a_mark_it_says_which_one_to_use",
         "tests/django_lockstep/lab/explorer/test_scratch.py",
         "tests/django_lockstep/lab/test_pool.py",
         "tests/django_lockstep/lab/test_interrupt.py",
@@ -31,12 +46,13 @@ PLACES = {
         "tests/django_lockstep/leases/test_restart.py",
         "tests/django_lockstep/leases/test_run_exclusive.py",
         "tests/django_lockstep/locking/test_increments.py",
-        "tests/test_docs.py::test_they_build_without_a_warning",
-        "tests/test_project.py",
+        "tests/django_lockstep/test_root.py::test_the_library_works_without_django_concurrency",
     ),
     # Tries very many cases, or a case in many ways.
     "slow": (
         "tests/accounts/api/test_schema.py",
+        "tests/accounts/races/test_races.py::test_a_race_comes_out_as_it_says[queued:",
+        "tests/accounts/races/test_races.py::test_a_race_comes_out_as_it_says[slotted:",
         "tests/accounts/races/test_races.py::test_every_round",
         "tests/accounts/races/test_races.py::test_full_and_reduced",
         "tests/accounts/test_account_model.py",
@@ -68,21 +84,87 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_trouble.py",
         "tests/django_lockstep/lab/test_plot.py",
         "tests/django_lockstep/leases/test_machine.py",
+        "tests/django_lockstep/locking/test_rollbacks.py::test_many_writes_of_one_instance",
         "tests/django_lockstep/locking/test_several_tables.py",
+    ),
+    # Opens chromium.
+    "browser": (
+        "tests/django_lockstep/admin/test_browser.py",
+        "tests/django_lockstep/editing/test_browser.py",
     ),
 }
 
-CHOICES = (*PLACES, "browser")
-"""The marks, in the order in which they are given."""
+_SECONDS = {"installed": 900, "process": 300, "slow": 600, "browser": 300}
+"""How long a test with the mark may take, fixtures included; without one it is the ``timeout`` of pyproject.toml."""
 
-_BROWSER_FIXTURE = "chromium"
+_LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 
-def mark(items: Iterable[pytest.Item]) -> None:
-    """Mark each test by its place."""
+_MOST_WORKERS = 4
+"""More would wait for the disk: each has a PostgreSQL of its own."""
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Take a worker a core; none where only modules and tests are named, for the start of one takes seconds."""
+    if all(".py" in argument for argument in config.args):
+        return 0
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _MOST_WORKERS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin with nothing left out."""
+    config.stash[_LEFT_OUT] = Counter()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the modules that the fast selection leaves out, nor what they need."""
+    names = _marks(collection_path.relative_to(config.rootpath).as_posix())
+    # What pyproject.toml chooses leaves out every mark; any other choice is left to pytest.
+    if not names or not collection_path.match("test_*.py") or config.option.markexpr not in config.getini("addopts"):
+        return None
+    config.stash[_LEFT_OUT].update(f"{name} modules" for name in names)
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests by their place, before pytest chooses by marks."""
     for item in items:
-        for name, places in PLACES.items():
-            if item.nodeid.startswith(places):
-                item.add_marker(name)
-        if _BROWSER_FIXTURE in getattr(item, "fixturenames", ()):
-            item.add_marker("browser")
+        for name in _marks(item.nodeid):
+            item.add_marker(name)
+            # The mark would be stronger than the command line.
+            if config.getoption("timeout") is None:
+                item.add_marker(pytest.mark.timeout(_SECONDS[name]))
+
+
+def _marks(place: str) -> list[str]:
+    return [name for name, places in PLACES.items() if place.startswith(places)]
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Count the tests that are left out for their mark."""
+    for item in items:
+        item.config.stash[_LEFT_OUT].update(f"{name} tests" for name in _marks(item.nodeid))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the counts from a worker of pytest-xdist to the process that started it."""
+    if hasattr(session.config, "workeroutput"):
+        counts: Counter[str] = session.config.stash[_LEFT_OUT]
+        session.config.workeroutput["left_out"] = dict(counts)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take them: every worker collects all tests, so that one's counts are those of all."""
+    if not error:
+        counts: Counter[str] = Counter(node.workeroutput["left_out"])
+        node.config.stash[_LEFT_OUT] = counts
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out, and how it is run."""
+    if counts := terminalreporter.config.stash[_LEFT_OUT]:
+        listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+        terminalreporter.write_line(f'left out: {listed}; pytest -m "" runs everything')

@@ -45,6 +45,10 @@ class Session:
         """Whether the server says that this session waits for a lock."""
         return bool(query("SELECT pg_blocking_pids(%s)", self.pid))
 
+    def is_waited_for(self) -> bool:
+        """Whether the server says that another one waits for a lock of this session."""
+        return bool(query("SELECT true = ANY(SELECT %s = ANY(pg_blocking_pids(pid)) FROM pg_stat_activity)", self.pid))
+
     def wait_until_blocked(self) -> None:
         """Return as soon as the server says so."""
         until(self.is_blocked, "the session to be blocked")
@@ -103,6 +107,13 @@ def query(sql: str, *params: Any) -> Any:
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
         return cursor.fetchone()[0]
+
+
+ADVISORY_LOCKS = (
+    "pg_locks WHERE locktype = 'advisory'"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+"""The advisory locks of this database: ``pg_locks`` shows those of the whole server."""
 
 
 def is_as_it_was(setting: str) -> bool:

@@ -88,6 +88,27 @@ def _lost_update(run: Run) -> _Found:
                     yield from ((write, sentence) for sentence in _overwritten(write, source, between))
 
 
+def _stale_check(run: Run) -> _Found:
+    """Find a write that adds to a column which another actor has changed since the writer looked at it."""
+    for write in writes(run, "UPDATE"):
+        summary = summarize(write)
+        for source in [step for step in reads_before(run, write) if _row(step, summary).keys() & summary.sets][-1:]:
+            for between in changes_between(run, source, write):
+                theirs, row = summarize(between), _row(source, summary)
+                names = summary.sets.keys() & theirs.sets.keys() & row.keys() - summary.plain
+                # A WHERE that names the column checks it again, on the row as it is.
+                unchecked = [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", summary.where)]
+                if unchecked and theirs.same_row(summary):
+                    name = unchecked[0]
+                    yield (
+                        write,
+                        (
+                            f"{write.actor} read {name} {_value(row[name])}, and {between.actor} had changed it when "
+                            f"{write.actor} wrote {name} = {summary.sets[name]}"
+                        ),
+                    )
+
+
 def _overwritten(write: Step, source: Step, between: Step) -> Iterator[str]:
     """Yield how the write overwrites another actor's change, columns that both set differently first."""
     mine, theirs, row = summarize(write), summarize(between), _row(source, summarize(write))
@@ -246,6 +267,7 @@ _ANOMALIES: Mapping[str, Callable[[Run], _Found]] = {
     "phantom": _phantom,
     "read skew": _read_skew,
     "write skew": _write_skew,
+    "stale check": _stale_check,
 }
 """The finder of each anomaly; the more specific anomalies come first."""
 

@@ -110,13 +110,16 @@ def end_sessions(alias: str, prefixes: Sequence[str]) -> None:
     """End the sessions whose application names begin so, and wait until they are gone, at most 5 seconds for each.
 
     A worker that was killed leaves its server process behind, which first finishes its statement. After that
-    it writes nothing more.
+    it writes nothing more. Behind a pooler, which ends what its clients left unfinished, an idle session has the
+    name of its last client and belongs to the next one: it stays.
     """
     if prefixes:
-        with connections[alias].cursor() as cursor:
+        connection = connections[alias]
+        with connection.cursor() as cursor:
             cursor.execute(
                 # By prefix, since workers number their sessions; with a timeout, as a statement may still be running.
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-                "WHERE EXISTS (SELECT FROM unnest(%s::text[]) AS prefix WHERE starts_with(application_name, prefix))",
-                [list(prefixes)],
+                "WHERE EXISTS (SELECT FROM unnest(%s::text[]) AS prefix WHERE starts_with(application_name, prefix)) "
+                "AND pid <> pg_backend_pid() AND (state <> 'idle' OR pg_backend_pid() = %s)",
+                [list(prefixes), connection.connection.info.backend_pid],
             )

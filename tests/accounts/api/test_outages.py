@@ -51,14 +51,14 @@ def test_a_connection_that_died(ask: Callable[[], Any], other: Session) -> None:
 @pytest.fixture
 def no_connection_left(account: Account, other: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the server refuse every new connection, as it does where there are too many."""
-    other.run(
-        lambda: connection.cursor().execute("DROP ROLE IF EXISTS crowded; CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")
-    )
+    role = f"{connection.settings_dict['NAME']}_crowded"
+    made = f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN CONNECTION LIMIT 0"
+    other.run(lambda: connection.cursor().execute(made))
     connection.close()
     with monkeypatch.context() as patch:
-        patch.setattr(connection, "get_new_connection", lambda params: psycopg.connect(**{**params, "user": "crowded"}))
+        patch.setattr(connection, "get_new_connection", lambda params: psycopg.connect(**{**params, "user": role}))
         yield
-    other.run(lambda: connection.cursor().execute("DROP ROLE crowded"))
+    other.run(lambda: connection.cursor().execute(f"DROP ROLE {role}"))
 
 
 def test_no_connection_to_be_had(ask: Callable[[], Any], no_connection_left: None) -> None:

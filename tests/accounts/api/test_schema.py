@@ -1,7 +1,7 @@
 """The OpenAPI documents keep their word to customers and to staff, whatever is sent.
 
 No error of the server, no answer that they do not declare, and nothing taken that they do not allow. ``schemathesis
-run`` (docs/http.md) does the same with as many cases as one likes.
+run`` (docs/use/http.md) does the same with as many cases as one likes.
 """
 
 from collections.abc import Iterator

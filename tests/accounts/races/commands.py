@@ -62,5 +62,6 @@ def any_left(group: int) -> bool:
 
 
 def sessions() -> int:
-    """Return how many workers of simulations the server knows."""
-    return int(query("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'simulate-%%'"))
+    """Return how many workers of simulations work on the database of the test."""
+    ours = "application_name LIKE 'simulate-%%' AND datname = current_database()"
+    return int(query(f"SELECT count(*) FROM pg_stat_activity WHERE {ours}"))

@@ -16,7 +16,7 @@ from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Exploration, explore
 from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
 from tests.django_lockstep.lab.explorer.programs import ends
-from tests.support.sessions import query, until
+from tests.support.sessions import ADVISORY_LOCKS, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -104,7 +104,7 @@ def nothing_is_left() -> bool:
         Account.objects.exists()
         or get_user_model().objects.exists()
         or query(f"SELECT count(*) {others} AND backend_type = 'client backend'")
-        or query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+        or query(f"SELECT count(*) FROM {ADVISORY_LOCKS}")
         or any(thread.name.startswith("race") for thread in threading.enumerate())
     )
 

@@ -206,7 +206,7 @@ def test_a_lost_connection_leaves_the_outcome_in_doubt() -> None:
             with connection.cursor() as cursor:
                 cursor.execute(
                     "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity "
-                    "WHERE application_name = 'race-of-a-test-00001'"
+                    "WHERE application_name = 'race-of-a-test-00001' AND datname = current_database()"
                 )
                 ended.append(race.pool.completed)
         elif ended and race.pool.completed > ended[0] + 100:

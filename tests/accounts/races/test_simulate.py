@@ -30,7 +30,7 @@ from tests.django_lockstep.lab.sample_rows import (
     story_row,
     sweep_report,
 )
-from tests.support.sessions import query, until
+from tests.support.sessions import ADVISORY_LOCKS, query, until
 
 SMALL = {"workers": 2, "operations": 10, "strategies": ["pessimistic"]}
 
@@ -382,7 +382,7 @@ def test_ctrl_c_tells_what_was_measured_and_leaves_nothing() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_lost_connection_is_said_in_a_sentence_and_leaves_nothing() -> None:
     with simulating("--format", "json", "--duration", "3", "--strategies", "pessimistic") as process:
-        ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory'"
+        ended = f"SELECT count(pg_terminate_backend(pid)) FROM {ADVISORY_LOCKS}"
         assert query(ended) == 1
         _, err = process.communicate(timeout=120)
         assert process.returncode == 1

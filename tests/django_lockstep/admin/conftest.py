@@ -3,9 +3,6 @@
 import pytest
 
 from tests.django_lockstep.admin.urls import SeatAdmin
-from tests.support.browser import chromium, logged_in, staff_page
-
-__all__ = ["chromium", "logged_in", "staff_page"]
 
 
 @pytest.fixture

@@ -9,12 +9,14 @@ from playwright.sync_api import Page, expect
 
 from accounts.models import Account
 from tests.django_lockstep.admin.browsing import url
+from tests.support.browser import chromium, logged_in, staff_page
 from tests.support.factories import AccountFactory
 from tests.testapps.shop.models import Order, Seat
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.django_lockstep.admin.urls")]
 
 Pages = tuple[Page, Page]
+__all__ = ["chromium", "logged_in", "staff_page"]
 
 
 @pytest.fixture

@@ -30,7 +30,8 @@ def worker_pool(
 
 
 def sessions() -> int:
-    return int(query("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pool-of-a-test%%'"))
+    ours = "application_name LIKE 'pool-of-a-test%%' AND datname = current_database()"
+    return int(query(f"SELECT count(*) FROM pg_stat_activity WHERE {ours}"))
 
 
 def pids_of(pool: WorkerPool) -> list[int]:

@@ -14,8 +14,8 @@ from bank.embedded import locks
 from tests.bank.conftest import remove, stop
 from tests.bank.processes import User, data_of, postmaster, socket_of, wait_for_servers_end
 from tests.django_lockstep.leases.test_processes import Program, program
+from tests.support.processes import assert_clean, run
 from tests.support.sessions import until
-from tests.test_project import assert_clean, run
 
 TTL = 30.0
 
@@ -32,7 +32,7 @@ def pgdata(tmp_path: Path) -> Iterator[Path]:
 
 def own(pgdata: Path) -> dict[str, str]:
     """Return the environment of a program on that server."""
-    return {"BANK_PGDATA": str(pgdata), "DATABASE_URL": "", "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    return {"BANK_PGDATA": str(pgdata), "DATABASE_URL": "", "DJANGO_SETTINGS_MODULE": "bank.settings"}
 
 
 def kill(pgdata: Path) -> None:

@@ -16,7 +16,7 @@ from django_lockstep.leases.testing import rob
 from tests.django_lockstep.leases.commands import run_exclusive, running
 from tests.django_lockstep.leases.test_waiting import queued
 from tests.support.processes import alive
-from tests.support.sessions import Session, query, until
+from tests.support.sessions import Session, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -127,7 +127,7 @@ def test_a_signal_during_the_release_does_not_stop_it(other: Session) -> None:
         assert process.stdin
         process.stdin.close()
         process.stdin = None
-        until(lambda: query("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"), "the release")
+        until(other.is_waited_for, "the release")
         process.send_signal(signal.SIGTERM)
         other.end()
         assert ended(process)[0] == 7

@@ -22,7 +22,8 @@ def queued() -> int:
     return int(
         query(
             "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)"
-            " WHERE locktype = 'advisory' AND (NOT granted OR xact_start < query_start)"
+            " WHERE datname = current_database() AND locktype = 'advisory'"
+            " AND (NOT granted OR xact_start < query_start)"
         )
     )
 

@@ -18,9 +18,9 @@ from accounts.contrib.queued.models import QueuedChange
 from tests.bank.conftest import remove, stop
 from tests.bank.processes import postmaster, wait_for_servers_end
 from tests.support.factories import AccountFactory
+from tests.support.processes import assert_clean
+from tests.support.processes import run as run_program
 from tests.support.sessions import PATIENCE, Session, query, until
-from tests.test_project import assert_clean
-from tests.test_project import run as run_program
 
 DEPOSIT = """
 import django; django.setup()

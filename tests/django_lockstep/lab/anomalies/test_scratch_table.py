@@ -14,7 +14,7 @@ from django_lockstep.lab.anomalies.access_patterns import STRATEGIES
 from django_lockstep.lab.anomalies.scratch_table import Item, scratch_table
 from tests.accounts.races.commands import ROOT, environment
 from tests.support.factories import AccountFactory
-from tests.support.sessions import Session, query, until
+from tests.support.sessions import ADVISORY_LOCKS, Session, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,7 +44,7 @@ def test_nothing_is_left_behind() -> None:
     found("P4", levels=["read committed"])
     assert not there()
     until(lambda: sessions() <= before, "the server to have noticed closed connections")
-    assert query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    assert query(f"SELECT count(*) FROM {ADVISORY_LOCKS}") == 0
 
 
 def test_no_statement_makes_the_explorer_copy_other_tables() -> None:
@@ -101,12 +101,13 @@ def test_two_do_not_share_the_table(other: Session) -> None:
 
 
 def test_a_role_that_may_not_make_tables_is_reported() -> None:
-    execute("ALTER ROLE CURRENT_USER SET default_transaction_read_only = on")
+    only_here = f"ALTER ROLE CURRENT_USER IN DATABASE {connection.ops.quote_name(query('SELECT current_database()'))}"
+    execute(f"{only_here} SET default_transaction_read_only = on")
     try:
         with pytest.raises(AnomaliesError, match="does not allow creating"), scratch_table("default"):
             pass
     finally:
-        execute("ALTER ROLE CURRENT_USER RESET default_transaction_read_only")
+        execute(f"{only_here} RESET default_transaction_read_only")
 
 
 def test_no_migration_is_made_for_the_table() -> None:
@@ -121,6 +122,6 @@ def test_ctrl_c_drops_the_table(name: str) -> None:
         until(there, "the table")
         process.send_signal(getattr(signal, name))
         _, complaint = process.communicate()
-    assert (process.returncode, "Interrupted" in complaint) == (130, True)
+    assert (process.returncode, "Interrupted" in complaint) == (130, True), complaint
     assert not there()
     until(lambda: sessions() <= before, "its connections to be closed")

@@ -11,7 +11,7 @@ from django.db.models import F
 from django_lockstep.lab.explorer import Run, Scenario, Stuck, explore, replay
 from django_lockstep.locking.transactions import transaction as isolated
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import Session, query
+from tests.support.sessions import ADVISORY_LOCKS, Session, query
 from tests.testapps.shop.models import Seat, Ticket
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -123,7 +123,7 @@ def test_a_forgotten_advisory_lock_lasts_until_its_actor_is_done() -> None:
     run = replay(race(forgotten_session_lock, session_lock), "ABA")
 
     assert waits(run) == [("B", "SELECT", ("A",), "A")]
-    assert query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    assert query(f"SELECT count(*) FROM {ADVISORY_LOCKS}") == 0
 
 
 def test_a_unique_key_lets_the_second_one_fail_or_in_where_the_first_gives_up() -> None:

@@ -8,13 +8,13 @@ from django.db import connection
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, explore, replay, write_spec
 from django_lockstep.lab.explorer.databases import _CLAIM, is_test_database
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import Session, query
+from tests.support.sessions import ADVISORY_LOCKS, Session, query
 from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LOCKED = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2)
-CLAIMS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+CLAIMS = f"SELECT count(*) FROM {ADVISORY_LOCKS}"
 
 # Whose rows
 
@@ -74,7 +74,7 @@ def test_tables_that_could_not_be_put_back_are_named() -> None:
     Seat.objects.create()
 
     def cut_off(pk: int) -> bool:
-        query("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+        query(f"SELECT pg_terminate_backend(pid) FROM {ADVISORY_LOCKS}")
         return True
 
     cut = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 2, invariant=cut_off)

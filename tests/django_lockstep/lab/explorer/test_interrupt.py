@@ -49,7 +49,8 @@ def loops(pk: int) -> None:
 
 def others() -> list[str]:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT coalesce(wait_event, '') FROM pg_stat_activity WHERE application_name = %s", [NAME])
+        ours = "application_name = %s AND datname = current_database()"
+        cursor.execute(f"SELECT coalesce(wait_event, '') FROM pg_stat_activity WHERE {ours}", [NAME])
         return [event for (event,) in cursor.fetchall()]
 
 

@@ -160,13 +160,14 @@ def test_databases_without_a_scratch_database_are_left_alone(monkeypatch: pytest
 
 
 def test_a_role_that_may_not_make_databases_is_reported_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    poor = f"{connection.settings_dict['NAME']}_poor"
     with connection.cursor() as cursor:
-        cursor.execute("CREATE ROLE lockstep_poor")
-    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "assume_role", "lockstep_poor")
+        cursor.execute(f"CREATE ROLE {poor}")
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "assume_role", poor)
     try:
-        with pytest.raises(NotExplorable, match="'lockstep_poor' may not create databases.*CREATEDB.*--database ALIAS"):
+        with pytest.raises(NotExplorable, match=f"'{poor}' may not create databases.*CREATEDB.*--database ALIAS"):
             scratch_databases().__enter__()
     finally:
         monkeypatch.undo()
         with connection.cursor() as cursor:
-            cursor.execute("DROP ROLE lockstep_poor")
+            cursor.execute(f"DROP ROLE {poor}")

@@ -1,4 +1,4 @@
-"""The curl session of the README, run word for word."""
+"""The curl session of the documentation, run word for word."""
 
 import os
 import re
@@ -11,19 +11,19 @@ from django.core.management import CommandError, call_command
 
 from tests.support.factories import AccountFactory, UserFactory
 
-README = Path(__file__).resolve().parents[3] / "README.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "use" / "http.md"
 
 
 def session() -> str:
-    """Return the block of the README that talks to the bank."""
-    blocks = re.findall(r"```console\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    """Return the block of the page that talks to the bank."""
+    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     (block,) = [block for block in blocks if "$BANK" in block]
     return str(block)
 
 
 def account() -> str:
-    """Return the program by which the README makes the account, which prints its key."""
-    (program,) = re.findall(r'shell -v 0 -c "\n(.*?)"\)', README.read_text("utf-8"), re.DOTALL)
+    """Return the program by which the page makes the account, which prints its key."""
+    (program,) = re.findall(r'shell -v 0 -c "\n(.*?)"\)', PAGE.read_text("utf-8"), re.DOTALL)
     return str(program)
 
 

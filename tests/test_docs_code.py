@@ -1,0 +1,107 @@
+"""Each block of Python in the documentation does what its page says of it, or at least runs.
+
+Those that are files of a project are run by the tests of the tutorial and of the README, in projects of their own.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.core.management import call_command
+from django.db import migrations, models, transaction
+from django.http import JsonResponse
+from django.test.utils import isolate_apps
+from django.urls import include, path
+
+import django_lockstep
+from accounts.contrib.queued.abstract import AbstractQueuedChange
+from accounts.contrib.queued.models import QueuedChange
+from accounts.operations import AppendOnly
+from django_lockstep import editing, locking
+from tests.support.factories import AccountFactory, UserFactory
+from tests.support.pages import ROOT
+from tests.testapps.press.models import Article, Author
+from tests.testapps.reports.models import Report
+from tests.testapps.shop.models import Seat
+
+_BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_IS_FILE = re.compile(r"# \S+\.py\n")
+
+
+def blocks() -> Iterator[Any]:
+    """Yield the blocks that are not files, by their page and number."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        found = [dedent(text) for _, text in _BLOCK.findall(page.read_text("utf-8"))]
+        for number, text in enumerate(text for text in found if not _IS_FILE.match(text)):
+            name = f"{page.relative_to(ROOT).with_suffix('')}-{number}"
+            yield pytest.param(page, text, id=name)
+
+
+def rows() -> dict[str, Any]:
+    """Return the rows that the blocks take for granted."""
+    user = UserFactory.create(is_superuser=True)
+    article = Article.objects.create(author=Author.objects.create())
+    fees, ada, shop = AccountFactory.create_batch(3, balance=1000)
+    first, second = Seat.objects.create(guest="Ada"), Seat.objects.create(guest="Bob")
+    return {
+        "user": user,
+        "request": SimpleNamespace(user=user),
+        "token": None,
+        "article": article,
+        "pks": [article.pk],
+        "fees": fees.pk,
+        "ada": ada.pk,
+        "shop": shop.pk,
+        "account": ada,
+        "pk": first.pk,
+        "my_pk": first.pk,
+        "other_pk": second.pk,
+        "collect": lambda: "42",
+        "Article": Article,
+        "Report": Report,
+        "Seat": Seat,
+    }
+
+
+def names(page: Path) -> dict[str, Any]:
+    """Return what the pages have imported before, and settings to add to."""
+    ours = {name: getattr(room, name) for room in (locking, editing) for name in room.__all__}
+    django = {"admin": admin, "include": include, "migrations": migrations, "models": models, "path": path}
+    return {
+        **ours,
+        **django,
+        "transaction": django_lockstep.transaction if page.stem == "locking" else transaction,
+        "AppendOnly": AppendOnly,
+        "DATABASES": {"default": {}},
+        "INSTALLED_APPS": [],
+        "JsonResponse": JsonResponse,
+        "functools": functools,
+        "json": json,
+        "pytest": pytest,
+        "__name__": "tests.testapps.shop.pasted",
+        "__package__": "tests.testapps.shop",
+    }
+
+
+def applied(change: QueuedChange, **options: Any) -> Any:
+    """Wait for a change while a consumer runs, as the page asks for."""
+    call_command("apply_queued", "--once")
+    return AbstractQueuedChange.wait(change, **options)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("page", "text"), list(blocks()))
+def test_it_runs(page: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django.contrib.admin.sites.site", admin.AdminSite())
+    monkeypatch.setattr(QueuedChange, "wait", applied)
+    if text.startswith('"OPTIONS"'):  # an entry of a dictionary
+        text = f"DATABASES = {{{text}}}"
+    with isolate_apps("tests.testapps.shop"):
+        exec(compile(text, str(page), "exec"), {**names(page), **rows()})  # noqa: S102 - the documentation is ours
