@@ -129,13 +129,8 @@ def _check(folder: Folder) -> None:
         programs = binaries.MAJOR_VERSION
         raise unusable(
             folder.path,
-<<<<<<< HEAD
-            f"its version is PostgreSQL {version}, but the programs are PostgreSQL {programs} (docs/embedded.md "
+            f"its version is PostgreSQL {version}, but the programs are PostgreSQL {programs} (docs/use/embedded.md "
             "describes the upgrade)",
-=======
-            f"it is of PostgreSQL {version}, and the programs are of PostgreSQL {programs} (docs/use/embedded.md says "
-            "how to carry the data over)",
->>>>>>> main
         )
 
 
