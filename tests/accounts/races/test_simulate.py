@@ -186,7 +186,7 @@ def test_a_scenario_has_runs(reported: dict[str, Any]) -> None:
         (["--operations", "0"], "--operations must be"),
         (["--operations", "3"], "one for each of 8 workers"),
         (["--operations", "9", "--duration", "1"], "not allowed with"),
-        (["--mix", "1:1"], "--mix is three weights"),
+        (["--mix", "1:1"], "--mix must be three weights"),
         (["--mix", "1:1:1"], "add --accounts 2 or more"),
         (["--think-time", "-1"], "--think-time must be"),
         (["--seed", "x"], "--seed: invalid int value"),
