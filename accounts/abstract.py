@@ -69,6 +69,7 @@ class AbstractBaseAccount(VersionedModel):
         abstract = True
         # The ways to move money are granted apart from changing the account.
         default_permissions = ("add", "change", "delete", "view", "deposit", "withdraw", "transfer")
+        # The methods check this too, with better errors; the constraint holds for every other writer.
         constraints = [
             models.CheckConstraint(
                 condition=models.Q(balance__gte=-models.F("overdraft_limit")),
@@ -177,6 +178,7 @@ class AbstractBaseAccount(VersionedModel):
         False without a key. Raises `IdempotencyKeyReused` if the key was used for another operation.
         """
         entries = entries_of(type(self), using)
+        # No race with a concurrent use of the key: callers hold the row lock, or the unique constraint refuses one.
         first = key and entries.filter(account_id=self.pk, idempotency_key=key).first()
         if not first:
             return False
@@ -247,11 +249,13 @@ class AbstractEntry(ChecksTable):
 
     class Meta:
         abstract = True
+        # Django itself uses the base manager, such as for refresh_from_db(): entries stay append-only there too.
         base_manager_name = "objects"
         ordering = ["pk"]
         constraints = [
             models.UniqueConstraint(
                 fields=["account", "idempotency_key"],
+                # A partial index: most entries have no key, and would only make it larger.
                 condition=models.Q(idempotency_key__isnull=False),
                 name="%(app_label)s_%(class)s_idempotency_key_once",
             ),
@@ -266,6 +270,7 @@ class AbstractEntry(ChecksTable):
         """Insert the entry. Raises `EntryIsFinal` for one that was saved before."""
         if not self._state.adding:
             raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be saved again")
+        # Without force_insert, Django would try an UPDATE first where a primary key is given.
         super().save(*args, **{**kwargs, "force_insert": True})
 
     @classmethod

@@ -59,6 +59,7 @@ def _parse_finite(value: object) -> Decimal:
 
 
 def _check_size(amount: Decimal, value: object) -> Decimal:
+    # More places are refused, not rounded: the caller would not know which amount was booked.
     if int(amount.as_tuple().exponent) < -PLACES:
         raise _invalid(value, f"an amount has at most {PLACES} decimal places")
     if not -TOO_LARGE < amount < TOO_LARGE:
@@ -69,6 +70,7 @@ def _check_size(amount: Decimal, value: object) -> Decimal:
 def _to_decimal(value: object) -> Decimal:
     if isinstance(value, Decimal):
         return value
+    # A bool is an int to isinstance(); a float is refused, because it rarely is the amount that was meant.
     if isinstance(value, int) and not isinstance(value, bool):
         return Decimal(value)
     if isinstance(value, str) and _DECIMAL_STRING.fullmatch(value):

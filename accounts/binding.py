@@ -61,6 +61,7 @@ class Strategy:
     """Whether ``safe`` holds only while every writer of an account uses it: others do not wait for its lock."""
 
     def __post_init__(self) -> None:
+        # Multi-table inheritance: the balance is in the parent's table, which a filtered update() would not guard.
         if self.account_model is not None and parents_of(self.account_model):
             raise ValueError(
                 f"{self.account_model._meta.label} has its columns in several tables, but update() guards only one"

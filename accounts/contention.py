@@ -32,6 +32,7 @@ class Contention:
     def prefers_lock(self, row: Hashable) -> bool:
         """Whether the next attempt on this row should take a lock first."""
         contended = self._shares.get(row, 0.0) > self._threshold
+        # Random, so that the processes do not probe the same row at the same time.
         return contended and random.random() >= self._probe  # noqa: S311 - no secret
 
     def record(self, row: Hashable, *, conflict: bool) -> None:

@@ -117,6 +117,7 @@ class AbstractAccount(AbstractBaseAccount):
         source_pk, target_pk = cls.parse_transfer_keys(source_pk, target_pk)
         with translated_errors(model=cls, pk=[source_pk, target_pk]), transaction.atomic(using=using):
             locked = lock_rows(cls, [source_pk, target_pk], nowait=nowait, timeout=timeout, using=using)
+            # The locks were taken in primary-key order; the source must come first for the check and the key.
             source, target = sorted(locked, key=lambda account: account.pk != source_pk)
             if not source.replay_if_done(-amount, key, to=target, using=using):
                 transfer = uuid.uuid4()
@@ -145,6 +146,7 @@ class AbstractAccount(AbstractBaseAccount):
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
             if self.replay_if_done(amount, key, using=using):
                 return True
+            # The version when the instance was read, even if the attribute was assigned since.
             seen, balance, count, now = seen_version(self), self.balance_after(amount), self.entry_count, timezone.now()
             written = {"balance": balance, "version": seen + 1, "entry_count": count + 1, "updated_at": now}
             if not self.own_row(using=using).filter(version=seen).update(**written):
@@ -161,6 +163,7 @@ class AbstractAccount(AbstractBaseAccount):
             if self.replay_if_done(-amount, key, using=using):
                 return True
             seen, count, now = seen_version(self), self.entry_count, timezone.now()
+            # A stale balance proves nothing: the current one may cover the amount.
             if not self.covers(amount) and self.is_outdated(using=using):
                 return False
             balance = self.balance_after(-amount)  # the check: raises InsufficientFunds

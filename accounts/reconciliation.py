@@ -65,6 +65,7 @@ def chain_breaks(model: type[AbstractAccount], *, using: str | None = None) -> I
     are fetched as they are yielded. Where an account's opening balance is unknown (see `accounts.opening`), neither it
     nor the number of entries is compared.
     """
+    # iterator(): a server-side cursor, since a damaged table may have very many breaks.
     for row in _suspects(model, using or router.db_for_read(model)).iterator():
         yield from _breaks_at(row)
 

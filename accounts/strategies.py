@@ -181,6 +181,7 @@ class Adaptive(Pessimistic):
             if unchanged.update(balance=balance, version=account.version + 1, **self.entry_columns):
                 contention.record(row, conflict=False)
                 return self.write_entry(account, amount, balance=balance)
+        # Outside of the atomic block above, which has ended: the lock must not wait inside a failed attempt.
         contention.record(row, conflict=True)
         tell(StaleVersionError(model=self.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
         return super().change(pk, amount)
@@ -307,6 +308,7 @@ class Advisory(Naive):
         connection = connections[self.alias]
         if connection.vendor != "postgresql":
             raise NotSupportedError(f"The strategy 'advisory' requires PostgreSQL, not {connection.vendor}")
+        # The table in the name keeps accounts of different models with the same key apart.
         name = f"accounts.strategies.advisory:{self.model._meta.db_table}:{pk}"
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])

@@ -31,6 +31,7 @@ def refuse_old_layout(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     if connection.alias in _checked or connection.vendor != "postgresql":
         return
     with connection.cursor() as cursor:
+        # An empty database has no such table, and a failed SELECT would abort the transaction.
         cursor.execute("SELECT to_regclass('django_migrations') IS NOT NULL")
         found = cursor.fetchone()[0] and _value(cursor, _OLD)
         advice = _advice(connection, cursor) if found else ""

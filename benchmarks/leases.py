@@ -214,8 +214,6 @@ def _table(title: str, rates: Mapping[str, Sequence[float]]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """The suite."""
-
     name: str = "leases"
 
     def names(self) -> tuple[str, ...]:
@@ -248,4 +246,3 @@ def _workers(options: Options) -> tuple[int, ...]:
 
 
 SUITE = Leases()
-"""The suite."""

@@ -76,6 +76,7 @@ class BookingRequest:
         return account
 
     def _transfer(self, target: AbstractAccount, *, expected: int | None) -> AbstractAccount:
+        # The version is compared after the transfer, when both rows are locked; the exception rolls it back.
         with transaction.atomic(using=router.db_for_write(self.model)):
             source, _target = self.model.transfer(
                 self.account.pk, target.pk, self.amount, idempotency_key=self.key, timeout=self._wait
@@ -110,6 +111,7 @@ class BookingForm(forms.Form):
     def __init__(self, *args: Any, account: AbstractAccount, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.account = account
+        # One key for each form that is shown: submitting it twice books once.
         self.fields["idempotency_key"].initial = uuid.uuid4
         self.fields[FIELD].initial = Seen.of(account).sign
 

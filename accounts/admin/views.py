@@ -82,6 +82,7 @@ class BookingMixin(_Base):
         try:
             booked = self._book(request, form.build_request(operation), form.cleaned_data["locking"])
         except (AccountError, ValueError) as error:
+            # The error's message contains the balance.
             hidden = isinstance(error, InsufficientFunds) and not self._may_view(request, account)
             form.add_error(None, _("The account does not cover the amount.") if hidden else str(error))
             return self._booking_page(request, form, operation)

@@ -62,6 +62,7 @@ class AccountOperations:
         require_match(request, account)
         limit = parse_limit(body.overdraft_limit)
         try:
+            # The version in the UPDATE's WHERE closes the gap between checking If-Match and writing.
             with seen_elsewhere(account), bounded_waits(using=self._alias):
                 written = account.update_if_unchanged(overdraft_limit=limit)
         except IntegrityError as error:
@@ -92,6 +93,7 @@ class AccountOperations:
 
         def move() -> Any:
             with one_at_a_time(key, scope=self._scope(source), using=self._alias):
+                # Checked again under the locks: the first check was only an early answer without a transaction.
                 if conditional:
                     self._check(request, self._locked(source, target), key)
                 return self.model.transfer(source.pk, target.pk, parse_amount(body.amount), idempotency_key=key)
@@ -104,6 +106,7 @@ class AccountOperations:
     def _change(self, request: HttpRequest, response: HttpResponse, pk: str, *, kind: str, amount: str) -> Any:
         account, key = self._find(request, pk, kind), idempotency_key(request)
         self._require(request, kind, account=account)
+        # With If-Match the client decided on a version, so the write must not wait and then use a newer one.
         optimistic = "If-Match" in request.headers
         if _is_conditional(request):
             self._check(request, account, key)

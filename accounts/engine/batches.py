@@ -119,6 +119,7 @@ def apply_many(
 ) -> list[AppliedChange]:
     """See `accounts.models.AbstractAccount.apply_many`."""
     given = parse_changes(model, changes)
+    # Repeats within the list are separated first: the unique constraint would refuse the whole statement.
     fresh, repeats = split_repeats(given)
     using = using or router.db_for_write(model)
     done = _apply_new(model, fresh, using=using) if fresh else {}
@@ -130,6 +131,7 @@ def apply_many(
 @compiled_by("accounts.engine.compiled.batches.apply_new")
 def _apply_new(model: type[Any], changes: dict[int, BalanceChange], *, using: str) -> dict[int, AppliedChange]:
     """Lock the accounts, compute every result, then write: nothing is written if one change is refused."""
+    # Primary-key order, as in every method that locks several rows: batches never deadlock with each other.
     pks = sorted({change.account for change in changes.values()})
     with translated_errors(model=model, pk=pks), transaction.atomic(using=using):
         accounts = {row.pk: row for row in lock_rows(model, pks, using=using)}
@@ -158,6 +160,7 @@ class Projection:
     """
 
     def __init__(self, accounts: Mapping[Any, Any], changes: Iterable[BalanceChange], *, using: str) -> None:
+        # Copies, because the caller still needs the balances and versions that were read.
         self._accounts = {pk: copy(account) for pk, account in accounts.items()}
         self._entries_by_key = _entries_by_key(accounts, changes, using)
 
@@ -215,6 +218,7 @@ def _save_each(accounts: Mapping[Any, Any], decided: Decided, using: str) -> Non
 
 def _write_together(accounts: Mapping[Any, Any], decided: Decided, using: str) -> None:
     """UPDATE each account once, in primary-key order, and INSERT all entries."""
+    # The last outcome of each account has its final balance.
     for pk, outcome in sorted({outcome.account: outcome for _, outcome in decided}.items()):
         _update_account(accounts[pk], outcome, using)
     rows = [_build_entry(accounts[change.account], change, outcome) for change, outcome in decided]

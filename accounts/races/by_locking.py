@@ -129,7 +129,6 @@ def claimed_once(pks: list[Any]) -> bool:
 
 
 def races() -> Iterator[Race]:
-    """Yield them."""
     for name, text, actor, holds in (
         ("lock:then-read", "Lock the row, then read it.", lock_then_read, True),
         (

@@ -91,7 +91,6 @@ def apply_in(order: slice) -> Callable[[list[Any]], None]:
 
 
 def races() -> Iterator[Race]:
-    """Yield them."""
     yield pair(
         "apply-many:opposite",
         "Many changes in one statement, which locks the accounts in primary-key order whatever theirs is.",

@@ -109,7 +109,6 @@ def idempotent_deposit(pk: Any) -> None:
 
 
 def races() -> Iterator[Race]:
-    """Yield them."""
     plain = {name: strategy.bound(engine="plain") for name, strategy in STRATEGIES.items()}
     compiled = [strategy.bound(engine="compiled") for strategy in STRATEGIES.values() if strategy.has_counterpart]
     for story in STORIES.values():

@@ -101,6 +101,7 @@ def _is_empty(path: Path) -> bool:
 def _create(folder: Folder, *, guard: int) -> None:
     """Create the cluster in a temporary folder and rename that, so that a kill never leaves half a cluster."""
     new = folder.path.with_name(folder.path.name + ".new")
+    # Left by a process that was killed here; the guard ensures that no initdb still writes to it.
     if new.exists():
         shutil.rmtree(new)
     new.mkdir(mode=0o700)

@@ -76,6 +76,7 @@ def holding(path: Path) -> Iterator[int]:
 
 
 def _open(path: Path) -> int:
+    # O_NOFOLLOW: in a shared directory another user could place a symbolic link here.
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     _held.add(lock)
     return lock

@@ -83,6 +83,7 @@ def _start(folder: Folder, server_lock: int) -> None:
 
 
 def _stop(folder: Folder, address: Mapping[str, str]) -> None:
+    # "fast" ends remaining sessions with a rollback; "smart" would wait for them.
     stopped = _pg_ctl(folder, ["stop", "-w", "-m", "fast"])
     if postmaster.answer(address) is not pq.Ping.NO_RESPONSE:
         logger.warning("The embedded PostgreSQL of %s did not stop: %s", folder.path, stopped.stderr.strip())

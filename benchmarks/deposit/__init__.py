@@ -38,8 +38,6 @@ verdict compares balances, versions and entries with what was reported to have s
 
 @dataclass(frozen=True, slots=True)
 class Deposit:
-    """The suite."""
-
     name: str = "deposit"
 
     def names(self) -> tuple[str, ...]:
@@ -95,4 +93,3 @@ class Deposit:
 
 
 SUITE = Deposit()
-"""The suite."""

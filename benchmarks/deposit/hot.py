@@ -118,4 +118,3 @@ METHODS = {
         DepositMethod(name="queued:deposit", open=queued, reset_accounts=reset_queue, settle=drain_queue),
     )
 }
-"""All of them, by name."""

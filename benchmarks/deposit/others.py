@@ -165,7 +165,6 @@ METHODS = {
         DepositMethod(name="pglock:advisory", open=advisory),
     )
 }
-"""All of them, by name."""
 
 
 def missing(name: str) -> str | None:

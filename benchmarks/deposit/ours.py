@@ -94,4 +94,3 @@ METHODS = {
         *(DepositMethod(name=f"strategy:{name}", open=strategy(name)) for name in STRATEGIES),
     )
 }
-"""All of them, by name."""

@@ -104,7 +104,6 @@ SCRIPTS = (
     Pgbench(name="pgbench:lock", lines=("BEGIN", LOCK + " \\gset", WRITE, ENTRY, "COMMIT")),
     Pgbench(name="pgbench:batch", lines=(BATCH,), size=BATCH_SIZE),
 )
-"""All of them."""
 
 _PROCESSED = re.compile(r"^number of transactions actually processed: (\d+)", re.MULTILINE)
 

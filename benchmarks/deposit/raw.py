@@ -1,4 +1,4 @@
-"""Ways without an ORM: psycopg alone, and psycopg below Django's connection."""
+"""Methods without an ORM: psycopg alone, and psycopg below Django's connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def own_connection() -> Iterator[psycopg.Connection[Any]]:
 
 
 def one_statement(template: str, parameter: str = "account") -> Callable[[WorkerState], Any]:
-    """Return the way that sends this one statement, prepared, on psycopg's connection."""
+    """Return the method that sends this one statement, prepared, on psycopg's connection."""
 
     @contextmanager
     def way(state: WorkerState) -> Iterator[Callable[[Any], object]]:
@@ -92,7 +92,7 @@ def below_django(state: WorkerState) -> Iterator[Callable[[Any], object]]:
 
 @contextmanager
 def django_cursor(state: WorkerState) -> Iterator[Callable[[Any], object]]:
-    """Send the one statement by Django's own cursor: not prepared, its parameters put in by the client."""
+    """Send the one statement by Django's cursor: not prepared, with parameters interpolated by the client."""
     sql = _sql(ONE_STATEMENT)
 
     def deposit(account: int) -> object:
@@ -114,4 +114,3 @@ METHODS = {
         DepositMethod(name="django:cursor", open=django_cursor),
     )
 }
-"""All of them, by name."""

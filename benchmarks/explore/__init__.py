@@ -29,8 +29,6 @@ Exploring goes on until nothing is left, except where a time limit is named.\
 
 @dataclass(frozen=True, slots=True)
 class Explore:
-    """The suite."""
-
     name: str = "explore"
 
     def names(self) -> tuple[str, ...]:
@@ -210,4 +208,3 @@ def _repeat_table(repeated: dict[str, Any] | None) -> Table:
 
 
 SUITE = Explore()
-"""The suite."""

@@ -30,8 +30,6 @@ The verdicts go to standard error; the table only counts them.\
 
 
 class Packages:
-    """The suite."""
-
     name = "packages"
 
     def names(self) -> tuple[str, ...]:
@@ -91,4 +89,3 @@ def _table(found: Sequence[dict[str, Any]], verdicts: Counter[str], missing: Seq
 
 
 SUITE = Packages()
-"""The suite."""

@@ -63,7 +63,7 @@ def test_it_is_one_statement_for_every_length(engine: str) -> None:
     assert (texts == {1}) is (engine == "compiled")
 
 
-def test_nothing_at_all_is_no_statement(django_assert_num_queries: Any) -> None:
+def test_an_empty_list_sends_no_statement(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
         assert Account.apply_many([]) == []
 
@@ -225,7 +225,7 @@ def test_batches_in_opposite_orders_do_not_deadlock(open_session: Callable[[], S
     assert not list(chain_breaks(Account))
 
 
-def test_it_joins_the_callers_transaction_which_goes_on_after_a_refusal() -> None:
+def test_the_callers_transaction_stays_usable_after_a_refusal() -> None:
     account = AccountFactory.create(balance=10)
     Account.apply_many([BalanceChange(account.pk, 1, idempotency_key="k")])
     with transaction.atomic():
@@ -253,7 +253,7 @@ def test_above_read_committed_a_change_since_the_snapshot_is_a_serialization_fai
     assert state(account) == ("1.00", 2)
 
 
-def test_who_listens_to_new_entries_is_told_of_each() -> None:
+def test_receivers_of_signals_are_called_for_each_entry() -> None:
     account = AccountFactory.create()
     told: list[Decimal] = []
 

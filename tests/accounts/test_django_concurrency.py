@@ -98,7 +98,7 @@ _SAVEPOINTS = {"SAVEPOINT", "RELEASE"}
 
 
 @pytest.mark.django_db
-def test_a_conflict_is_told_by_their_save() -> None:
+def test_a_conflict_is_raised_by_their_save() -> None:
     account = AccountFactory.create(balance=100)
     stale = Account.objects.get()
     assert account.try_deposit(5)

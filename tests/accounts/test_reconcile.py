@@ -40,7 +40,7 @@ def test_right_books_are_right() -> None:
     assert run() == (0, "", "Every balance of accounts.Account matches its entries.\n")
 
 
-def test_a_balance_that_nobody_booked_is_printed(account: Account) -> None:
+def test_a_balance_without_an_entry_is_printed(account: Account) -> None:
     Account.deposit(account.pk, 50)
     Account.objects.update(balance=151)
     code, out, err = run()
@@ -73,7 +73,7 @@ def test_every_break_of_every_account_is_found_in_one_statement() -> None:
 
 
 @pytest.mark.parametrize("label", ["accounts.Nothing", "nonsense", "auth.User"])
-def test_a_model_that_is_no_account_is_wrong_usage(label: str) -> None:
+def test_another_kind_of_model_is_wrong_usage(label: str) -> None:
     with pytest.raises(CommandError) as caught:
         run(model=label)
     assert caught.value.returncode == 2

@@ -113,7 +113,7 @@ def moved(pgdata: Path, folder: Path) -> Iterator[Path]:
 
 
 def lock_is_free(pgdata: Path, name: str) -> bool:
-    """Tell whether nobody holds one of the folder's locks."""
+    """Whether no process holds any of the folder's locks."""
     return locks.is_free(pgdata.with_name(pgdata.name + ".locks") / name)
 
 

@@ -33,7 +33,7 @@ def test_every_suite_keeps_to_the_contract() -> None:
 
 
 @pytest.mark.parametrize("only", ["nobody", "strategy:naive,"])
-def test_names_that_nobody_has_are_wrong_usage(only: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_names_are_wrong_usage(only: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", only.rstrip(",") + "-x"]) == 2
     assert "fits none of" in capsys.readouterr().err
 

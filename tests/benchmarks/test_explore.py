@@ -33,12 +33,12 @@ def test_right_and_wrong_code_show_as_such() -> None:
     assert titles[0] == "Two actors"
 
 
-def test_out_of_time_is_no_verdict_on_the_rest() -> None:
+def test_out_of_time_leaves_the_rest_without_a_verdict() -> None:
     found = measure(RACES["lost-update:serializable"], timeout=0)
     assert (found.verdict, found.complete, found.expected) == ("incomplete", False, True)
 
 
-def test_the_ready_made_set_comes_to_the_same_again() -> None:
+def test_repeating_the_ready_made_set_gives_the_same_results() -> None:
     before, repetition = count_present(), Repetition()
     for _ in range(2):
         repetition.again([RACES["lost-update:naive"], RACES["queue:skip-locked"]])
@@ -72,11 +72,11 @@ def test_what_it_found_is_its_last_line() -> None:
     assert (found.verdict, found.schedules, found.exhausted) == ("broken", 7, True)
 
 
-def test_its_failure_is_told_in_its_own_words() -> None:
+def test_its_failure_is_quoted() -> None:
     assert parse_output("", errors="Traceback\nImportError: no").verdict == "failed: ImportError: no"
 
 
-def test_that_it_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.explore.missing", lambda: "frontrun not installed")
     section = SUITE.run(Options(seconds=1, only=("lost-update:naive",)), say=lambda line: None)
     (table,) = (table for table in section.tables if table.title == "Beside frontrun")

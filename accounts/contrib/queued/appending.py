@@ -14,6 +14,7 @@ __all__ = ["append"]
 def append(change: Any, *, using: str) -> Any:
     """Insert the change, or find the one with its key; return it. Raises as `AbstractQueuedChange.deposit` does."""
     accounts = change.account_model()._base_manager.using(using)
+    # The foreign keys have no constraint, which would lock the accounts' rows, so existence is checked here.
     for pk in {change.account_id, change.target_id} - {None}:
         accounts.only("pk").get(pk=pk)
     rows = type(change)._base_manager.using(using)

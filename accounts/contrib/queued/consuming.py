@@ -51,11 +51,13 @@ def apply_batch(model: type[Any], *, size: int = 500, wait: bool = False, using:
 
 def _apply(model: type[Any], size: int, *, wait: bool, in_halves: bool, using: str) -> int:
     with transaction.atomic(using=using):
+        # Accounts before changes: a consumer that has an account has all its pending changes, in their order.
         accounts, gone = _lock_accounts(model, size, wait=wait, using=using)
         rows = list(_lock_changes(_pending(model, using), accounts, gone, size))
         decided = (decide_in_halves if in_halves else decide)(model, rows, accounts, using=using)
         write_outcomes(model, decided, using=using)
         notify_decided(model, [pk for pk, _ in decided], using=using)
+    # Logged after COMMIT, because a rollback would undo the decision.
     for pk, outcome in decided:
         if isinstance(outcome, ChangeFailed):
             logger.error("%s %s has failed: %s", model._meta.label, pk, outcome)
@@ -65,6 +67,7 @@ def _apply(model: type[Any], size: int, *, wait: bool, in_halves: bool, using: s
 def drain(model: type[Any], *, size: int = 500, using: str | None = None) -> int:
     """Decide about all changes in the queue, waiting for locked accounts; return the number of decided changes."""
     done = 0
+    # Unlocked accounts first; wait only when nothing else is left.
     while now := apply_batch(model, size=size, using=using) or apply_batch(model, size=size, wait=True, using=using):
         done += now
     return done
@@ -93,6 +96,7 @@ def run(
             logger.warning(
                 "Applying queued changes failed; retrying in %.2f s: %s", pause, str(error).partition("\n")[0]
             )
+            # Otherwise the next attempt would use the broken connection again.
             connections[using].close_if_unusable_or_obsolete()
             stop.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -126,6 +130,7 @@ def _lock_accounts(model: type[Any], size: int, *, wait: bool, using: str) -> tu
 
 def _lock_changes(pending: models.QuerySet[Any], accounts: dict[Any, Any], gone: set[Any], size: int) -> Iterator[Any]:
     """Lock and yield the changes whose accounts are all locked or gone, and that overtake no change that is left."""
+    # Read again under the accounts' locks: another consumer may have decided about the changes seen before.
     rows = pending.filter(account_id__in=[*accounts, *gone])[:size].select_for_update()
     known, behind = accounts.keys() | gone, set[Any]()
     for change in rows:

@@ -65,6 +65,7 @@ def _delete_first(rows: models.QuerySet[Any], size: int) -> list[Any]:
     skips = connections[rows.db].features.has_select_for_update_skip_locked
     of = ("self",) if connections[rows.db].features.has_select_for_update_of else ()
     with translated_errors(model=rows.model), transaction.atomic(using=rows.db):
+        # SKIP LOCKED, so that a purge never waits for a consumer or for another purge.
         pks = [row.pk for row in rows.select_for_update(skip_locked=skips, of=of)[:size]]
         rows.model._base_manager.using(rows.db).filter(pk__in=pks).delete()
     return pks

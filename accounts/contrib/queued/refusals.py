@@ -34,6 +34,7 @@ def refusal_to_data(error: AccountError | None) -> dict[str, Any]:
     """Return the error as JSON values; None stands for an account that does not exist."""
     if error is None:
         return {"error": _GONE}
+    # Only known attributes: others may hold objects of the caller, which JSON cannot represent.
     facts = {name: str(value) for name, value in vars(error).items() if name in _FACTS}
     causes = {name: value for name, value in vars(error).items() if name in _CAUSES}
     return {"error": type(error).__name__, "message": error.args[0], **facts, **causes}

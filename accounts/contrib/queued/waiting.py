@@ -32,6 +32,7 @@ def notify_decided(model: type[Any], pks: list[Any], *, using: str) -> None:
         return
     with connections[using].cursor() as cursor:
         for start in range(0, len(pks), _AT_ONCE):
+            # In the transaction: PostgreSQL sends notifications only after COMMIT, when the results are visible.
             payload = json.dumps([str(pk) for pk in pks[start : start + _AT_ONCE]])
             cursor.execute("SELECT pg_notify(%s, %s)", [_channel(model), payload])
 

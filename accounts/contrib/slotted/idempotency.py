@@ -33,14 +33,14 @@ def run_once(
     The argument of ``perform`` is whether the caller has no transaction open. Raises `IdempotencyKeyReused` where the
     key was used for another signed ``amount`` or ``target``.
     """
-    alone = commits_each_statement(connections[using])
+    autocommit = commits_each_statement(connections[using])
     if key is None:
-        return perform(alone)
+        return perform(autocommit)
     keys = model._meta.get_field("keys").related_model._base_manager.using(using)
     with transaction.atomic(using=using):
         # Before any slot is locked: a concurrent call with this key waits here, and then finds the result.
         kept, is_new = keys.get_or_create(account_id=pk, idempotency_key=key, defaults={"target_id": target})
-        return perform(alone) if is_new else _replay(model, kept, amount, target=target, using=using)
+        return perform(autocommit) if is_new else _replay(model, kept, amount, target=target, using=using)
 
 
 def _replay(model: type[Any], kept: Any, amount: Decimal, *, target: Any, using: str) -> list[AppliedChange]:

@@ -121,8 +121,8 @@ class SlottedAccount(models.Model):
         taken, key = parse_amount(amount), validate_key(idempotency_key)
         using = using or router.db_for_write(cls)
 
-        def perform(alone: bool) -> list[AppliedChange]:
-            return withdraw(cls, pk, taken, key=key, alone=alone, using=using)
+        def perform(autocommit: bool) -> list[AppliedChange]:
+            return withdraw(cls, pk, taken, key=key, autocommit=autocommit, using=using)
 
         with translated_errors(model=cls, pk=pk):
             return run_once(cls, pk, -taken, perform, key=key, using=using)

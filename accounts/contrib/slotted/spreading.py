@@ -55,6 +55,7 @@ def slot_number(size: int, using: str) -> int:
     """Return the number of the slot that this connection writes: process ids of sessions are spread evenly."""
     connection = connections[using]
     connection.ensure_connection()
+    # The server process's id: the same slot for the life of a connection, different ones for concurrent sessions.
     session = getattr(getattr(connection.connection, "info", None), "backend_pid", None)
     return int(session or threading.get_native_id()) % size
 

@@ -27,14 +27,14 @@ class _NotCovered(Exception):
 
 
 def withdraw(
-    model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, alone: bool, using: str
+    model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, autocommit: bool, using: str
 ) -> list[AppliedChange]:
-    """Subtract the amount from the connection's slot, or from several; ``alone``: the caller has no transaction open.
+    """Subtract the amount from the connection's slot, or from several; ``autocommit``: no transaction is open.
 
     Inside a caller's transaction, the attempt on one slot would lock out of order: `gather` may then need slots before
     it, which another session has locked.
     """
-    if alone:
+    if autocommit:
         # With a key there is a transaction: rolling back to a savepoint releases the lock of a slot that is not enough.
         savepoint: AbstractContextManager[None] = nullcontext() if key is None else transaction.atomic(using=using)
         with suppress(_NotCovered), savepoint:
@@ -54,7 +54,7 @@ def gather(
     and locks all slots, repeatedly if new slots appear. Correct at READ COMMITTED, because money moves between slots
     only under the locks of both.
     """
-    size_of(model, pk, using=using, now=True)
+    size_of(model, pk, using=using, now=True)  # raises DoesNotExist for an account that does not exist
     slots = model._meta.get_field("slots").related_model._base_manager.using(using)
     goal = None if target is None else slot_for(model, target, using=using).pk
     below = _needed(slots.filter(account=pk), amount)

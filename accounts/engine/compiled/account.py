@@ -44,6 +44,7 @@ def _add(
     timeout: Duration | None = None,
     using: str | None = None,
 ) -> Any:
+    # A key must be looked up under the lock, and a timeout set before it: both are statements of their own.
     if idempotency_key is not None or timeout is not None:
         return NotImplemented
     runner = autocommit_runner(model, using or router.db_for_write(model))
@@ -77,6 +78,7 @@ def _try(account: Any, amount: Decimal, *, key: str | None) -> Any:
         return NotImplemented  # the method finds out whether the instance is outdated or the amount not covered
     with translated_errors(model=type(account), pk=account.pk):
         written = runner.write(account, balance, seen=seen, entry={"amount": amount})
+        # Tell a conflict from a deleted row, for which the method raises DoesNotExist.
         if not written and current_version(type(account), account.pk, using=using) is None:
             return NotImplemented
     take_over(account, written)

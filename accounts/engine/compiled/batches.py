@@ -69,7 +69,9 @@ class BatchStatements:
         before, and Django's other database errors.
         """
         columns = dict(zip(BalanceChange._fields, zip(*changes, strict=True), strict=True))
+        # Four variants of the statement: most batches have neither keys nor transfers, and save two arrays.
         details = tuple(name for name in _DETAILS if any(columns[name]))
+        # Such a key would make the cast to bigint fail; no account can have it, so the method raises DoesNotExist.
         if isinstance(pks[0], int) and (pks[0] < _LEAST or pks[-1] > _MOST):
             return []
         arrays = {name: array_literal(columns[name]) for name in ("account", "amount", *details)}

@@ -58,6 +58,7 @@ class Statements:
     @functools.cached_property
     def write(self) -> dict[bool, Compiled]:
         """UPDATE the row to a balance and INSERT the entry, returning no rows; by whether to compare versions."""
+        # compile_update() keeps the WHERE of the query set: the same guard as in the plain methods.
         guarded = self.row.filter(**{self.version: self._parameter(self.version, "seen")})
         changes = {
             "balance": self._parameter("balance"),
@@ -88,6 +89,7 @@ class Statements:
         """Lock the row, then do the same as `add`."""
         (key,) = self._columns([self.model._meta.pk])
         table = self.ops.quote_name(self.model._meta.db_table)
+        # The UPDATE depends on the locking CTE, which therefore runs first; MATERIALIZED keeps it from being inlined.
         mine = f" AND {table}.{key} = (SELECT {key} FROM locked)"
         return {
             (sign, wait): "WITH locked AS MATERIALIZED ("

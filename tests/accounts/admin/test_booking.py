@@ -117,7 +117,7 @@ class TestMeanwhile:
         assert (again["amount"], admin_client.post(address, again).status_code) == (["5"], 302)
 
     @pytest.mark.django_db(transaction=True)
-    def test_an_account_that_is_held_too_long_is_told(
+    def test_a_lock_timeout_is_reported(
         self, admin_client: Client, account: Account, other: Session, monkeypatch: Any
     ) -> None:
         monkeypatch.setattr("accounts.admin.booking.WAIT", 0.05)
@@ -181,7 +181,7 @@ class TestPermissions:
         clerk.user_permissions.set(Permission.objects.filter(codename__in=["view_account", "change_account"]))
         assert client.post(url(account, "deposit"), {"amount": "5"}).status_code == 403
 
-    def test_whoever_may_only_deposit_can(self, client: Client, clerk: Any, account: Account) -> None:
+    def test_the_deposit_permission_is_enough_to_deposit(self, client: Client, clerk: Any, account: Account) -> None:
         clerk.user_permissions.set(Permission.objects.filter(codename="deposit_account"))
         address = url(account, "deposit")
         response = client.post(address, fill(client.get(address), amount="5", locking="pessimistic"))

@@ -107,7 +107,7 @@ def test_a_setting_asks_for_the_query_set_api(settings: Any) -> None:
     assert [sql.split()[0] for sql in sent] == ["BEGIN", "SELECT", "UPDATE", "INSERT", "COMMIT"]
 
 
-def test_somebody_who_listens_to_new_entries_is_told() -> None:
+def test_receivers_of_signals_are_called_for_new_entries() -> None:
     account, heard = AccountFactory.create(balance=100), []
 
     def listen(instance: Entry, **_: Any) -> None:

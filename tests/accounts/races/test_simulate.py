@@ -81,7 +81,7 @@ def test_a_default_run_stays_within_a_minute(reported: dict[str, Any]) -> None:
         ("compiled", ("compiled",)),
     ],
 )
-def test_a_load_shows_both_engines_unless_told_otherwise(
+def test_a_load_shows_both_engines_by_default(
     reported: dict[str, Any], engine: str | None, engines: tuple[str, ...]
 ) -> None:
     run(engine=engine)
@@ -363,7 +363,7 @@ def test_any_account_model_can_race() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_ctrl_c_tells_what_was_measured_and_leaves_nothing() -> None:
+def test_ctrl_c_reports_what_was_measured_and_leaves_nothing() -> None:
     with simulating("--format", "json", "--duration", "60", "--workers", "3", "--strategies", "pessimistic") as process:
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)

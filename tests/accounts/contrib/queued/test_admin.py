@@ -81,7 +81,7 @@ def test_a_transfer_leaves_the_account(admin_client: Client, account: Account) -
     assert (row["source"], row["goal"], row["signed_amount"]) == (str(account), str(target), "-5.00")
 
 
-def test_a_page_tells_it_too_with_links_to_the_accounts(admin_client: Client, account: Account) -> None:
+def test_the_change_page_shows_it_with_links_to_the_accounts(admin_client: Client, account: Account) -> None:
     target = AccountFactory.create()
     change = QueuedChange.transfer(account.pk, target.pk, 5, idempotency_key="order-7")
     drain(QueuedChange)
