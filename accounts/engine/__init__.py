@@ -101,7 +101,7 @@ def compiled_by(path: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             return ENGINES[_chosen.get() or engine_name()].run(method, *args, **kwargs)
 
-        vars(run)["method"] = method
+        vars(run)["engine_method"] = method
         return run
 
     return decorate
@@ -109,7 +109,7 @@ def compiled_by(path: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def has_counterpart(method: Callable[..., Any]) -> bool:
     """Whether the method is decorated by `compiled_by`."""
-    return hasattr(method, "method")
+    return hasattr(method, "engine_method")
 
 
 @contextmanager

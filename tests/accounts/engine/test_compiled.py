@@ -79,8 +79,8 @@ def test_a_failed_statement_in_a_transaction_leaves_it_usable(other: Session) ->
     ("model", "why"),
     [
         (Audited, ["overrides record()", "overrides save()", "Audited.place is selected by an expression"]),
-        (Closable, ["has a manager of its own"]),
-        (Premium, ["is in several tables"]),
+        (Closable, ["has its own manager"]),
+        (Premium, ["has its columns in several tables"]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
