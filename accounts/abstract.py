@@ -1,4 +1,4 @@
-"""What `accounts.models` stands on: the fields of accounts and entries, and the steps that every change shares."""
+"""The fields of accounts and entries, and the steps that every change of a balance shares; see `accounts.models`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,22 @@ from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.versions import VersionedModel
 from django_lockstep.locking.writes import current_version, row_of
 
-__all__ = ["LONGEST_KEY", "AbstractBaseAccount", "AbstractEntry", "checked_key", "entries_of", "money", "reused"]
+__all__ = [
+    "MAX_KEY_LENGTH",
+    "AbstractBaseAccount",
+    "AbstractEntry",
+    "entries_of",
+    "key_reused_error",
+    "money_field",
+    "validate_key",
+]
 
-LONGEST_KEY = 255
+MAX_KEY_LENGTH = 255
 """Characters of an idempotency key."""
 
 
-def money(**options: Any) -> models.DecimalField[Decimal | int | str | Combinable, Decimal]:
-    """Return a field for money; `parse_amount` lets through what it can hold."""
+def money_field(**options: Any) -> models.DecimalField[Decimal | int | str | Combinable, Decimal]:
+    """Return a field for money; it holds every amount that `parse_amount` accepts."""
     return models.DecimalField(max_digits=MAX_DIGITS, decimal_places=PLACES, **options)
 
 
@@ -47,8 +55,8 @@ class AbstractBaseAccount(VersionedModel):
         related_name="%(app_label)s_%(class)s_set",
         verbose_name=_("user"),
     )
-    balance = money(default=Decimal("0.00"), verbose_name=_("balance"))
-    overdraft_limit = money(default=Decimal("0.00"), verbose_name=_("overdraft limit"))
+    balance = money_field(default=Decimal("0.00"), verbose_name=_("balance"))
+    overdraft_limit = money_field(default=Decimal("0.00"), verbose_name=_("overdraft limit"))
     opening_balance = OpeningBalanceField(
         _("opening balance"), max_digits=MAX_DIGITS, decimal_places=PLACES, null=True, editable=False
     )
@@ -61,6 +69,7 @@ class AbstractBaseAccount(VersionedModel):
         abstract = True
         # The ways to move money are granted apart from changing the account.
         default_permissions = ("add", "change", "delete", "view", "deposit", "withdraw", "transfer")
+        # The methods check this too, with better errors; the constraint holds for every other writer.
         constraints = [
             models.CheckConstraint(
                 condition=models.Q(balance__gte=-models.F("overdraft_limit")),
@@ -87,28 +96,28 @@ class AbstractBaseAccount(VersionedModel):
 
     @classmethod
     def rows(cls, using: str) -> models.QuerySet[Self]:
-        """Return the accounts on this database, but for those that the default manager hides."""
+        """Return the accounts on this database that the default manager shows."""
         rows: models.QuerySet[Self] = cast("Any", cls._default_manager).using(using)
         return rows
 
     @classmethod
-    def two_keys(cls, source_pk: object, target_pk: object) -> tuple[Any, Any]:
-        """Return the keys of a transfer, as the model has them. Raises ``ValueError`` for one and the same account."""
+    def parse_transfer_keys(cls, source_pk: object, target_pk: object) -> tuple[Any, Any]:
+        """Return the keys of a transfer as the key field has them. Raises ``ValueError`` where both are the same."""
         source, target = cls._meta.pk.to_python(source_pk), cls._meta.pk.to_python(target_pk)
         if source == target:
             raise ValueError(f"A transfer needs two accounts, but source and target are both {source!r}")
         return source, target
 
     def own_row(self, *, using: str) -> models.QuerySet[Any]:
-        """Return the account's row as a query set: in the table of its balance and version."""
+        """Return the account's row as a query set on the table that has its balance and version."""
         return row_of(type(self), self.pk, using=using)
 
     def covers(self, amount: Decimal) -> bool:
-        """Whether the balance and the overdraft limit of this instance allow taking the amount off."""
+        """Whether the balance and the overdraft limit of this instance allow a withdrawal of the amount."""
         return bool(self.balance - amount >= -self.overdraft_limit)
 
     def balance_after(self, amount: Decimal) -> Decimal:
-        """Return the balance that this signed amount leads to, from the balance of this instance.
+        """Return this instance's balance plus the signed amount.
 
         Raises `InsufficientFunds` below the overdraft limit, `InvalidAmount` above what a balance can hold.
         """
@@ -134,7 +143,7 @@ class AbstractBaseAccount(VersionedModel):
         idempotency_key: str | None = None,
         transfer: uuid.UUID | None = None,
     ) -> Any:
-        """Write the entry of a change: the signed amount with this instance's balance and version after it."""
+        """Insert the entry of a change: the signed amount, and this instance's balance and version after it."""
         return entries_of(type(self), using).create(
             account_id=self.pk,
             amount=amount,
@@ -145,36 +154,37 @@ class AbstractBaseAccount(VersionedModel):
         )
 
     def accept_written(self, *, using: str, **written: Any) -> None:
-        """Put into the instance what a guarded UPDATE wrote into its row; a rollback takes it out again."""
+        """Copy into the instance what a guarded UPDATE wrote into its row; a rollback undoes it."""
         apply_written(self, written, using=using)
 
     def is_outdated(self, *, using: str) -> bool:
         """Whether the row was changed since it was read. Raises ``DoesNotExist`` if it is gone."""
-        return self._version_now(using) != self.version
+        return self._current_version(using) != self.version
 
     def lost_to_another_writer(self, *, using: str) -> Literal[False]:
         """Return False, for a guarded UPDATE that matched no row. Raises ``DoesNotExist`` if the row is gone."""
-        self._version_now(using)
+        self._current_version(using)
         return False
 
-    def _version_now(self, using: str) -> int:
+    def _current_version(self, using: str) -> int:
         version = current_version(type(self), self.pk, using=using)
         if version is None:
             raise self._conflict(self.version, None)
         return version
 
-    def already_done(self, amount: Decimal, key: str | None, *, using: str, to: Self | None = None) -> bool:
-        """Whether the key's operation was done before; if so, put the accounts into the state that it left.
+    def replay_if_done(self, amount: Decimal, key: str | None, *, using: str, to: Self | None = None) -> bool:
+        """Whether the key was used before; if so, give the instances the balances and versions of that time.
 
-        Without a key it never was. Raises `IdempotencyKeyReused` if the key was used for another operation.
+        False without a key. Raises `IdempotencyKeyReused` if the key was used for another operation.
         """
         entries = entries_of(type(self), using)
+        # No race with a concurrent use of the key: callers hold the row lock, or the unique constraint refuses one.
         first = key and entries.filter(account_id=self.pk, idempotency_key=key).first()
         if not first:
             return False
-        arrived = to and first.arrival_at(to.pk)
+        arrived = to and first.counter_entry(to.pk)
         if first.amount != amount or (first.transfer is None) != (to is None) or (to and not arrived):
-            raise reused(self.pk, key, amount=first.amount)
+            raise key_reused_error(self.pk, key, amount=first.amount)
         first.restore(self, using=using)
         if to and arrived:
             arrived.restore(to, using=using)
@@ -182,20 +192,20 @@ class AbstractBaseAccount(VersionedModel):
 
 
 def entries_of(model: type[Any], using: str) -> models.QuerySet[Any]:
-    """Return the entries of the model's accounts, whatever their default manager hides."""
+    """Return the entries of the model's accounts, including those that their default manager hides."""
     rows: models.QuerySet[Any] = model.entry_model()._base_manager.using(using)
     return rows
 
 
-def checked_key(key: str | None) -> str | None:
+def validate_key(key: str | None) -> str | None:
     """Return the idempotency key. Raises ``ValueError`` for one that the entry cannot hold."""
-    if key is not None and not (isinstance(key, str) and 0 < len(key) <= LONGEST_KEY and "\0" not in key):
-        raise ValueError(f"idempotency_key must be a string of 1 to {LONGEST_KEY} characters, not {key!r}")
+    if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY_LENGTH and "\0" not in key):
+        raise ValueError(f"idempotency_key must be a string of 1 to {MAX_KEY_LENGTH} characters, not {key!r}")
     return key
 
 
-def reused(account: object, key: str | None, *, amount: Decimal) -> IdempotencyKeyReused:
-    """Return the error that says that the account's key was used for another operation, with this amount."""
+def key_reused_error(account: object, key: str | None, *, amount: Decimal) -> IdempotencyKeyReused:
+    """Return the error for a key that was used for another operation; ``amount`` is that operation's."""
     return IdempotencyKeyReused(
         f"The idempotency key {key!r} of account {account!r} belongs to another operation, with amount {amount}",
         idempotency_key=key,
@@ -204,34 +214,31 @@ def reused(account: object, key: str | None, *, amount: Decimal) -> IdempotencyK
 
 
 class EntryQuerySet(models.QuerySet[Any]):
-    """Entries, to read and to create."""
+    """Entries can be read and created; every method that would change or delete them raises `EntryIsFinal`."""
 
     def update(self, **values: Any) -> int:
-        """Raise `EntryIsFinal`."""
         raise EntryIsFinal("Entries are append-only: update() is refused")
 
     def delete(self) -> tuple[int, dict[str, int]]:
-        """Raise `EntryIsFinal`."""
         raise EntryIsFinal("Entries are append-only: delete() is refused")
 
     def bulk_update(self, objs: Iterable[Any], fields: Iterable[str], batch_size: int | None = None) -> int:
-        """Raise `EntryIsFinal`."""
         raise EntryIsFinal("Entries are append-only: bulk_update() is refused")
 
 
 class AbstractEntry(ChecksTable):
-    """One change of one account, for ever.
+    """One change of one account; entries are never changed or deleted.
 
     The entries of an account, by primary key, form a chain: each ``balance_after`` is the one before plus ``amount``,
     and the last one is the account's balance. A subclass adds ``account``, a foreign key with
     ``related_name="entries"``, and the migration operation `AppendOnly`, which keeps SQL from changing entries.
     """
 
-    amount = money(verbose_name=_("amount"), help_text=_("Negative for what was taken off."))
-    balance_after = money(verbose_name=_("balance after"))
+    amount = money_field(verbose_name=_("amount"), help_text=_("Negative for a withdrawal."))
+    balance_after = money_field(verbose_name=_("balance after"))
     version_after = models.BigIntegerField(_("version after"))
     idempotency_key = models.CharField(  # noqa: DJ001 - NULL is what UNIQUE leaves alone
-        _("idempotency key"), max_length=LONGEST_KEY, null=True, blank=True
+        _("idempotency key"), max_length=MAX_KEY_LENGTH, null=True, blank=True
     )
     transfer = models.UUIDField(
         _("transfer"), null=True, blank=True, help_text=_("The same for both entries of a transfer.")
@@ -242,11 +249,13 @@ class AbstractEntry(ChecksTable):
 
     class Meta:
         abstract = True
+        # Django itself uses the base manager, such as for refresh_from_db(): entries stay append-only there too.
         base_manager_name = "objects"
         ordering = ["pk"]
         constraints = [
             models.UniqueConstraint(
                 fields=["account", "idempotency_key"],
+                # A partial index: most entries have no key, and would only make it larger.
                 condition=models.Q(idempotency_key__isnull=False),
                 name="%(app_label)s_%(class)s_idempotency_key_once",
             ),
@@ -261,24 +270,24 @@ class AbstractEntry(ChecksTable):
         """Insert the entry. Raises `EntryIsFinal` for one that was saved before."""
         if not self._state.adding:
             raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be saved again")
+        # Without force_insert, Django would try an UPDATE first where a primary key is given.
         super().save(*args, **{**kwargs, "force_insert": True})
 
     @classmethod
     def check_table(cls, alias: str) -> list[CheckMessage]:
-        """Return what the table on this database lacks; see `accounts.checks`."""
+        """Warn where the table on this database has no append-only trigger; see `accounts.checks`."""
         return check_append_only(cls, alias)
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Raise `EntryIsFinal`."""
         raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be deleted")
 
-    def arrival_at(self, pk: object) -> Self | None:
-        """Return the other entry of this one's transfer, if that went to the account with this primary key."""
+    def counter_entry(self, pk: object) -> Self | None:
+        """Return the other entry of this transfer if it belongs to the account with this primary key."""
         entries: models.QuerySet[Any] = type(self)._base_manager.using(self._state.db)
         return entries.filter(account_id=pk, transfer=self.transfer).first()
 
     def restore(self, account: AbstractBaseAccount, *, using: str) -> None:
-        """Put into the instance what the account was after this entry; nothing is written.
+        """Give the instance the balance and version after this entry; nothing is written.
 
         Raises ``DoesNotExist`` where the account is gone.
         """

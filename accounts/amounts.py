@@ -8,18 +8,18 @@ from accounts.errors import InvalidAmount
 __all__ = ["MAX_DIGITS", "PLACES", "TOO_LARGE", "parse_amount", "parse_limit", "parse_signed_amount"]
 
 MAX_DIGITS = 19
-"""Digits of a balance, its decimal places included."""
+"""Digits of a balance, including its decimal places."""
 PLACES = 2
 """Decimal places of a balance and of an amount."""
 
 TOO_LARGE = Decimal(10) ** (MAX_DIGITS - PLACES)
-"""The least balance and amount that no longer fit."""
+"""The smallest balance or amount that no longer fits."""
 
 _QUANTUM = Decimal(1).scaleb(-PLACES)
 
 # Decimal() itself would also read "1_000", " 1 ", "NaN" and digits of other scripts.
 _DECIMAL_STRING = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
-_SHOWN = 60
+_MAX_SHOWN = 60
 
 
 def parse_amount(value: object) -> Decimal:
@@ -29,61 +29,63 @@ def parse_amount(value: object) -> Decimal:
     rule, for anything else, and unless it is finite, greater than zero, with at most two places and seventeen digits
     before the point.
     """
-    amount = _finite(value)
+    amount = _parse_finite(value)
     if amount <= 0:
-        raise _refused(value, "an amount must be greater than zero")
-    return _fitting(amount, value)
+        raise _invalid(value, "an amount must be greater than zero")
+    return _check_size(amount, value)
 
 
 def parse_limit(value: object) -> Decimal:
     """Return the amount as `parse_amount` does; it may be zero."""
-    amount = _finite(value)
+    amount = _parse_finite(value)
     if amount < 0:
-        raise _refused(value, "an amount must not be less than zero")
-    return _fitting(amount, value)
+        raise _invalid(value, "an amount must not be less than zero")
+    return _check_size(amount, value)
 
 
 def parse_signed_amount(value: object) -> Decimal:
-    """Return the amount as `parse_amount` does; below zero is what is taken off. Zero is refused."""
-    amount = _finite(value)
+    """Return the amount as `parse_amount` does; a withdrawal is negative, and zero is refused."""
+    amount = _parse_finite(value)
     if not amount:
-        raise _refused(value, "an amount must not be zero")
-    return _fitting(amount, value)
+        raise _invalid(value, "an amount must not be zero")
+    return _check_size(amount, value)
 
 
-def _finite(value: object) -> Decimal:
-    amount = _as_decimal(value)
+def _parse_finite(value: object) -> Decimal:
+    amount = _to_decimal(value)
     if not amount.is_finite():
-        raise _refused(value, "an amount must be finite")
+        raise _invalid(value, "an amount must be finite")
     return amount
 
 
-def _fitting(amount: Decimal, value: object) -> Decimal:
+def _check_size(amount: Decimal, value: object) -> Decimal:
+    # More places are refused, not rounded: the caller would not know which amount was booked.
     if int(amount.as_tuple().exponent) < -PLACES:
-        raise _refused(value, f"an amount has at most {PLACES} decimal places")
+        raise _invalid(value, f"an amount has at most {PLACES} decimal places")
     if not -TOO_LARGE < amount < TOO_LARGE:
-        raise _refused(value, f"an amount has at most {MAX_DIGITS - PLACES} digits before the point")
+        raise _invalid(value, f"an amount has at most {MAX_DIGITS - PLACES} digits before the point")
     return amount.quantize(_QUANTUM)
 
 
-def _as_decimal(value: object) -> Decimal:
+def _to_decimal(value: object) -> Decimal:
     if isinstance(value, Decimal):
         return value
+    # A bool is an int to isinstance(); a float is refused, because it rarely is the amount that was meant.
     if isinstance(value, int) and not isinstance(value, bool):
         return Decimal(value)
     if isinstance(value, str) and _DECIMAL_STRING.fullmatch(value):
         return Decimal(value)
-    raise _refused(value, "an amount is a Decimal, an int or a decimal string such as '12.50'")
+    raise _invalid(value, "an amount is a Decimal, an int or a decimal string such as '12.50'")
 
 
-def _refused(value: object, rule: str) -> InvalidAmount:
-    return InvalidAmount(f"Invalid amount {_shown(value)}: {rule}", value=value, rule=rule)
+def _invalid(value: object, rule: str) -> InvalidAmount:
+    return InvalidAmount(f"Invalid amount {_abbreviate(value)}: {rule}", value=value, rule=rule)
 
 
-def _shown(value: object) -> str:
-    """Return the value for a message, also where repr() itself would refuse or be endless."""
+def _abbreviate(value: object) -> str:
+    """Return the value for a message, shortened; repr() itself raises for some integers."""
     try:
         text = repr(value)
     except ValueError:  # an int beyond sys.get_int_max_str_digits()
         return f"<{type(value).__name__} too long to print>"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

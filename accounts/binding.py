@@ -1,4 +1,4 @@
-"""What all strategies share and none is about: the account model, the database, the engine, and the entries."""
+"""The base class of all strategies: account model, database, engine, and entries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def account_model(label: str) -> type[AbstractAccount]:
     try:
         model = apps.get_model(label)
     except (LookupError, ValueError) as error:
-        raise ValueError(f"--model {label}: there is no such model ({error})") from error
+        raise ValueError(f"--model {label}: no such model ({error})") from error
     if not issubclass(model, AbstractAccount):
         raise ValueError(  # noqa: TRY004 - it is the option's value that is wrong
             f"--model {label}: it is not a subclass of accounts.models.AbstractAccount"
@@ -47,22 +47,25 @@ class Strategy:
     using: str | None = None
     """The database; None asks the router."""
     engine: EngineName | None = None
-    """``"plain"`` runs what is written, ``"compiled"`` the counterpart; None leaves that to the setting."""
+    """``"plain"`` runs the method, ``"compiled"`` its counterpart; None means the setting ``ACCOUNTS_ENGINE``."""
 
     name: ClassVar[str]
-    """What commands and reports call it."""
+    """The name in commands and reports."""
     summary: ClassVar[str]
     """What it does, in a sentence."""
     guarantee: ClassVar[str]
     """What in the SQL keeps concurrent changes apart."""
     safe: ClassVar[bool] = True
-    """Whether it claims to lose no update."""
+    """Whether it is meant to lose no update."""
     needs_all_writers: ClassVar[bool] = False
-    """Whether that holds only while every writer of an account uses it, because the others do not meet its lock."""
+    """Whether ``safe`` holds only while every writer of an account uses it: others do not wait for its lock."""
 
     def __post_init__(self) -> None:
+        # Multi-table inheritance: the balance is in the parent's table, which a filtered update() would not guard.
         if self.account_model is not None and parents_of(self.account_model):
-            raise ValueError(f"{self.account_model._meta.label} is in several tables, and update() guards one of them")
+            raise ValueError(
+                f"{self.account_model._meta.label} has its columns in several tables, but update() guards only one"
+            )
 
     def bound(
         self,
@@ -71,7 +74,7 @@ class Strategy:
         using: str | None = None,
         engine: EngineName | None = None,
     ) -> Strategy:
-        """Return the same strategy for another account model, another database, or by one of the engines.
+        """Return the same strategy for another account model, database or engine.
 
         Raises ``ValueError`` for a model that inherits from another table.
         """
@@ -84,7 +87,7 @@ class Strategy:
 
     @property
     def has_counterpart(self) -> bool:
-        """Whether the compiled engine makes something else of it than the plain one."""
+        """Whether the compiled engine runs it differently from the plain one."""
         return has_counterpart(type(self).change)
 
     @property
@@ -98,19 +101,19 @@ class Strategy:
 
     def deposit(self, pk: object, amount: object) -> AbstractAccount:
         """Add the amount; return the account as written. Raises as `Account.deposit` does."""
-        return self._changed(pk, parse_amount(amount))
+        return self._run_change(pk, parse_amount(amount))
 
     def withdraw(self, pk: object, amount: object) -> AbstractAccount:
         """Take the amount off; return the account as written. Raises as `Account.withdraw` does."""
-        return self._changed(pk, -parse_amount(amount))
+        return self._run_change(pk, -parse_amount(amount))
 
     def transfer(self, source_pk: object, target_pk: object, amount: object) -> None:
         """Move the amount between two accounts. Raises as `Account.transfer` does."""
         moved = parse_amount(amount)
-        source, target = self.model.two_keys(source_pk, target_pk)
+        source, target = self.model.parse_transfer_keys(source_pk, target_pk)
         self.move({source: -moved, target: moved})
 
-    def _changed(self, pk: object, amount: Decimal) -> AbstractAccount:
+    def _run_change(self, pk: object, amount: Decimal) -> AbstractAccount:
         if self.engine is None:  # spares each change a context manager that would change nothing
             return self.change(self._key(pk), amount)
         with use_engine(self.engine):
@@ -131,7 +134,7 @@ class Strategy:
 
     @property
     def accounts(self) -> QuerySet[AbstractAccount]:
-        """Every account on the database, whatever the default manager hides; to read them locks nothing."""
+        """Every account on the database, including those that the default manager hides; reading takes no lock."""
         return self.model._base_manager.using(self.alias)
 
     @property
@@ -140,12 +143,12 @@ class Strategy:
         return connections[self.alias].features.has_select_for_no_key_update
 
     @property
-    def booking(self) -> dict[str, Any]:
-        """What an UPDATE that books writes beside balance and version: one entry more, and when."""
+    def entry_columns(self) -> dict[str, Any]:
+        """What an UPDATE sets besides balance and version when an entry follows it."""
         return {"entry_count": F("entry_count") + 1, "updated_at": timezone.now()}
 
-    def booked(self, account: AbstractAccount, amount: Decimal, *, balance: Decimal) -> AbstractAccount:
-        """Write the entry of a change whose UPDATE has raised version and count by one; return the account."""
+    def write_entry(self, account: AbstractAccount, amount: Decimal, *, balance: Decimal) -> AbstractAccount:
+        """Insert the entry of a change whose UPDATE has increased version and count by one; return the account."""
         account.balance, account.version, account.entry_count = balance, account.version + 1, account.entry_count + 1
         account.record(amount, using=self.alias)
         return account

@@ -22,7 +22,7 @@ _MIDDLEWARE = "concurrency.middleware.ConcurrencyMiddleware"
 
 @register(Tags.templates)
 def check_conflict_page(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell that django-concurrency's middleware answers conflicts with a page that is not there."""
+    """Warn where django-concurrency's middleware would answer conflicts with a template that does not exist."""
     if _MIDDLEWARE not in settings.MIDDLEWARE:
         return []
     try:
@@ -30,7 +30,8 @@ def check_conflict_page(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     except (TemplateDoesNotExist, TemplateSyntaxError):
         return [
             checks.Warning(
-                "django-concurrency's middleware renders 409.html on a conflict, and there is none: users get a 500.",
+                "django-concurrency's middleware renders 409.html on a conflict, but there is no such template: users "
+                "get a 500.",
                 hint="Add a template 409.html.",
                 id="accounts.W006",
             )
@@ -39,7 +40,7 @@ def check_conflict_page(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 def account_checks(model: type[models.Model]) -> list[CheckMessage]:
-    """Return what is wrong with one account model."""
+    """Return an error where no entry model refers to the account model."""
     try:
         model._meta.get_field("entries")
     except FieldDoesNotExist:
@@ -55,7 +56,7 @@ def account_checks(model: type[models.Model]) -> list[CheckMessage]:
 
 
 def check_append_only(model: type[models.Model], alias: str) -> list[CheckMessage]:
-    """Tell that SQL can change the entries of a table."""
+    """Warn where SQL can change the entries of a table, because it has no append-only trigger."""
     return missing_trigger(model, alias, suffix=AppendOnly.suffix, message=_changeable)
 
 

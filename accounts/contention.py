@@ -1,48 +1,50 @@
-"""How often a row met conflicts lately, as one process remembers it: what a choice between ways of locking needs."""
+"""Recent conflict rates of rows, kept in each process: the strategy `adaptive` chooses between two locks by them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Hashable
 
-from accounts.bounded import Bounded
+from accounts.bounded_cache import BoundedCache
 
 __all__ = ["Contention", "contention"]
 
 
 class Contention:
-    """Remembers, for each of the rows written last, what share of the recent optimistic attempts met a conflict.
+    """For each recently written row, the share of recent optimistic attempts that met a conflict.
 
-    An exponentially weighted mean: each attempt counts for ``weight``, all before it together for the rest. It is kept
-    by each process for itself, costs no query, and is only ever a hint: a wrong guess is slower, never wrong.
+    An exponentially weighted moving average: the newest attempt counts ``weight``, all earlier ones together the rest.
+    Each process keeps its own, without a query. It is only a hint: a wrong estimate costs time, never correctness.
     """
 
     def __init__(self, *, threshold: float = 0.3, weight: float = 0.2, probe: float = 0.02, rows: int = 10_000) -> None:
-        """Set above which share a row counts as contended, how fast that is learnt and how often it is doubted.
+        """Set the parameters.
 
-        ``probe`` is the share of the uses of a contended row that are tried optimistically all the same: only they can
-        tell that it has calmed down. ``rows`` bounds the memory; the row unused for longest is forgotten first.
+        A row whose conflict rate is above ``threshold`` counts as contended. ``probe`` is the share of attempts on a
+        contended row that are optimistic nevertheless, as only they can show that contention has ended. At most
+        ``rows`` rows are remembered; the one that was written longest ago is dropped first.
         """
         self._threshold = threshold
         self._weight = weight
         self._probe = probe
-        self._shares: Bounded[Hashable, float] = Bounded(rows)
+        self._shares: BoundedCache[Hashable, float] = BoundedCache(rows)
 
-    def expected(self, row: Hashable) -> bool:
-        """Whether the next attempt on this row is better made with a lock."""
+    def prefers_lock(self, row: Hashable) -> bool:
+        """Whether the next attempt on this row should take a lock first."""
         contended = self._shares.get(row, 0.0) > self._threshold
+        # Random, so that the processes do not probe the same row at the same time.
         return contended and random.random() >= self._probe  # noqa: S311 - no secret
 
-    def note(self, row: Hashable, *, conflict: bool) -> None:
-        """Learn how an optimistic attempt ended."""
+    def record(self, row: Hashable, *, conflict: bool) -> None:
+        """Update the row's conflict rate with the result of an optimistic attempt."""
         before = self._shares.get(row, 0.0)
-        if before or conflict:  # calm rows need no memory
+        if before or conflict:  # rows without conflicts need no entry
             self._shares[row] = before * (1 - self._weight) + conflict * self._weight
 
-    def forget(self) -> None:
-        """Begin anew: for tests, and for what has to come out the same every time."""
+    def clear(self) -> None:
+        """Drop all rates, for runs that must be repeatable."""
         self._shares.clear()
 
 
 contention = Contention()
-"""What this process knows of the accounts."""
+"""The rates of this process, for all account models."""

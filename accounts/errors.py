@@ -1,4 +1,4 @@
-"""What a change of a balance can be refused with.
+"""Errors of refused changes.
 
 ::
 
@@ -22,7 +22,7 @@ __all__ = ["AccountError", "EntryIsFinal", "IdempotencyKeyReused", "Insufficient
 class AccountError(Exception):
     """A change of an account was refused, and nothing was written.
 
-    Only of one change among many: ``index`` in their list, from 0, and ``account``, its primary key.
+    Where it was one of several changes: ``index`` is its position in their list, from 0, ``account`` the primary key.
     """
 
     index: int
@@ -33,12 +33,12 @@ class AccountError(Exception):
         vars(self).update(data)
 
     def of_change(self, index: int, account: object) -> AccountError:
-        """Return the same error, told of one change in a list: with its ``index`` and the ``account``'s key."""
+        """Return the same error about one change in a list: with its ``index`` and the ``account``'s key."""
         message = f"Change {index}, of account {account!r}: {self.args[0]}"
         return type(self)(message, **{**vars(self), "index": index, "account": account})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What a caller passed as an amount may be anything; only plain values are sure to arrive elsewhere.
+        # A caller may have passed any object as an amount; only plain values are sure to be picklable.
         data = {key: value if isinstance(value, _PLAIN) else repr(value) for key, value in vars(self).items()}
         return _rebuild, (type(self), self.args[0], data)
 
@@ -51,7 +51,7 @@ def _rebuild(cls: type[AccountError], message: str, data: dict[str, Any]) -> Acc
 
 
 class InvalidAmount(AccountError, ValueError):
-    """The amount is not one that can be moved: ``value`` as it was given, ``rule`` that it breaks."""
+    """The amount is not valid: ``value`` as it was given, ``rule`` that it breaks."""
 
     value: object
     rule: str
@@ -73,4 +73,4 @@ class IdempotencyKeyReused(AccountError):
 
 
 class EntryIsFinal(AccountError):
-    """Entries are append-only; a correction is an entry of its own."""
+    """Entries are append-only: correct one by adding another."""

@@ -1,4 +1,4 @@
-"""What an account began with: against this its entries are reconciled."""
+"""The opening balance of an account, from which its entries are reconciled."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ else:
 
 
 class OpeningBalanceField(_Decimal):
-    """The balance that an account was opened with, taken over when Django inserts the row; never changed afterwards.
+    """The balance that an account was opened with, set when Django inserts the row and never changed afterwards.
 
-    NULL says that it is not known: in rows that are older than the column, that SQL inserted, or that a fixture gives
-    without it. A copy of an account (``pk = None``) has no entries yet: it is opened with its balance, and its
-    ``entry_count`` begins at 0. A value that was given to a new account stays, for imports that bring entries along.
+    NULL means unknown: in rows that are older than the column, that SQL inserted, or that a fixture has without it. A
+    copy of an account (``pk = None``) has no entries yet: its balance becomes its opening balance, and its
+    ``entry_count`` starts at 0. A value given to a new account is kept, for imports that include entries.
     """
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
-        """Return the opening balance; a new account's is its balance."""
         account: Any = model_instance
         if add and (getattr(account, self.attname) is None or _is_copy(account)):
             setattr(account, self.attname, account.balance)

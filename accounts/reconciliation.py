@@ -1,4 +1,4 @@
-"""Whether balances are what their entries say: every chain walked in the database, in one statement."""
+"""Compares balances with their entries: the database checks every chain of entries in one statement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ChainBreak", "chain_breaks"]
 Kind = Literal["opening", "entry", "version", "balance", "count"]
 
 _SENTENCES: dict[Kind, str] = {
-    "opening": "its first entry {entry} begins at {found}, it was opened with {expected}",
+    "opening": "first entry {entry} starts from {found}, expected the opening balance {expected}",
     "entry": "entry {entry} has {found}, expected {expected}",
     "version": "entry {entry} has version {found}, expected {expected}",
     "balance": "after its last entry {entry} the balance is {found}, expected {expected}",
@@ -28,23 +28,24 @@ _SENTENCES: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainBreak:
-    """One place where an account's chain of entries does not fit."""
+    """One inconsistency in an account's chain of entries."""
 
     kind: Kind
-    """What does not fit.
+    """What is inconsistent.
 
-    ``opening``: what the first entry begins at is not what the account was opened with; ``entry``: its balance is not
-    the one before plus its amount; ``version``: it is not above the entry's before, or above the account's;
-    ``balance``: the account's is not its last entry's; ``count``: there are not as many entries as were written.
+    ``opening``: the balance before the first entry is not the account's opening balance; ``entry``: an entry's balance
+    is not the previous one plus its amount; ``version``: an entry's version is not above the previous one, or is above
+    the account's; ``balance``: the account's balance is not its last entry's; ``count``: there are not as many entries
+    as were written.
     """
     account: Any
     """Primary key of the account."""
     entry: Any
-    """Primary key of the entry: the one that does not fit, or the account's last one; None if there is none."""
+    """Primary key of the inconsistent entry, or of the account's last one; None if there is none."""
     expected: Decimal | int
-    """What the account and the other entries lead to; of a version the nearest that would fit."""
+    """The value that follows from the account and its other entries; for a version, the nearest valid one."""
     found: Decimal | int
-    """What is there."""
+    """The stored value."""
 
     def __str__(self) -> str:
         sentence = _SENTENCES[self.kind]
@@ -58,22 +59,23 @@ class ChainBreak:
 
 
 def chain_breaks(model: type[AbstractAccount], *, using: str | None = None) -> Iterator[ChainBreak]:
-    """Yield every break of every account's chain, by account and entry, none if the books are right.
+    """Yield every break of every account's chain, by account and entry; nothing if all balances match their entries.
 
-    One statement, hence one snapshot at every isolation level: concurrent changes are seen whole or not at all. The
-    rows stay on the server until they are yielded, however many there are. Where an account's opening balance is not
-    known (see `accounts.opening`), neither that nor the number of its entries is compared.
+    One statement, and so one snapshot at every isolation level: a concurrent change is seen whole or not at all. Rows
+    are fetched as they are yielded. Where an account's opening balance is unknown (see `accounts.opening`), neither it
+    nor the number of entries is compared.
     """
+    # iterator(): a server-side cursor, since a damaged table may have very many breaks.
     for row in _suspects(model, using or router.db_for_read(model)).iterator():
         yield from _breaks_at(row)
 
 
-# The names begin with "chain_", because accounts of a project's own may have any other.
+# The names begin with "chain_", so that they do not clash with fields of a project's own account model.
 _OF_ENTRY = {f"chain_{name}": F(f"entries__{name}") for name in ("pk", "amount", "balance_after", "version_after")}
 _OF_ACCOUNT = ("pk", "balance", "version", "opening_balance", "entry_count")
 _FIRST, _LAST = Q(chain_before=None), Q(chain_following=None)
 _BOOKED, _KNOWN = Q(chain_pk__isnull=False), Q(opening_balance__isnull=False)
-# What concerns the whole account is compared at its last entry; without entries its only row is that.
+# The account's own values are compared at its last entry; an account without entries is one row of NULLs.
 _SUSPECT = (
     (_FIRST & _BOOKED & _KNOWN & ~Q(chain_balance_after=F("opening_balance") + F("chain_amount")))
     | (~_FIRST & ~Q(chain_balance_after=F("chain_before") + F("chain_amount")))
@@ -86,7 +88,7 @@ _SUSPECT = (
 
 
 def _suspects(model: type[AbstractAccount], using: str) -> QuerySet[Any, Any]:
-    """Return the entries that do not fit, each with its account; of an account without entries, the account."""
+    """Return the inconsistent entries, each with its account; for an account without entries, the account alone."""
     chain: dict[str, Any] = {"partition_by": F("pk"), "order_by": F("entries__pk").asc()}
     walked = {
         "chain_before": Window(Lag("entries__balance_after"), **chain),
@@ -114,7 +116,7 @@ def _breaks_at(row: dict[str, Any]) -> Iterator[ChainBreak]:
 
 
 def _entry_breaks(row: dict[str, Any], place: dict[str, Any]) -> Iterator[ChainBreak]:
-    """Yield where the entry does not follow from the one before, or the first from the account's opening."""
+    """Yield the breaks between the entry and the previous one, or the opening balance for the first."""
     before, amount, after = row["chain_before"], row["chain_amount"], row["chain_balance_after"]
     version, version_before = row["chain_version_after"], row["chain_version"]
     if before is None:

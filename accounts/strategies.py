@@ -1,12 +1,11 @@
-"""Every way to change a balance, side by side, from the commonest mistake to the strictest transaction.
+"""Every way to change a balance, side by side, from the most common mistake to the strictest transaction.
 
-Each class can be read alone: how the row is read, what is locked, what guards the write, and what is tried again stand
-in it; what all share (`accounts.binding`) is about something else. The first two lose updates; each of the others names
-the guarantee that it relies on.
+Each class can be read on its own: how the row is read, what is locked, what guards the write, and what is retried.
+What all share is in `accounts.binding`. The first two lose updates; the others name the guarantee that they rely on.
 
-What stands here is what the plain engine runs, on any database. Those under `compiled_by` have a counterpart in fewer
-round trips, with the same guard and the same retries; where it waits for a row, it first takes an advisory lock on the
-account, so that those who wait are served in the order of arrival.
+These methods are what the plain engine runs, on any database. Those decorated by `compiled_by` have a counterpart with
+fewer round trips, the same guard and the same retries; before it waits for a row, it takes an advisory lock on the
+account, so that waiting sessions are served in order of arrival.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from django.db.models import F
 
 from accounts.amounts import TOO_LARGE
 from accounts.binding import Strategy
-from accounts.concurrency_twin import save_with_django_concurrency
+from accounts.concurrency_model import save_with_django_concurrency
 from accounts.contention import contention
 from accounts.engine import compiled_by
 from accounts.models import AbstractAccount
@@ -31,8 +30,8 @@ from django_lockstep.locking.transactions import isolated_transaction
 
 __all__ = ["STRATEGIES", "Strategy"]
 
-# One policy for all that retry, so that their figures compare: patient, because on a hot row one writer always wins.
-# Around the transaction, with a growing pause between two attempts, drawn at random so that two do not meet again.
+# One policy for all strategies that retry, so that their figures can be compared; many attempts, because on a hot row
+# only one writer wins each time. It retries the whole transaction, with random pauses that grow.
 retried = retry_on_conflict(attempts=1000, wait_initial=0.001, wait_max=0.1, timeout=60)
 
 
@@ -40,29 +39,29 @@ class Naive(Strategy):
     """Read, compute, write: the last writer overwrites the others."""
 
     name = "naive"
-    summary = "Reads the balance, computes in Python and writes it back: the article's example, and it loses updates."
-    guarantee = "None: nothing connects the UPDATE with what was read."
+    summary = "Reads the balance, computes in Python and writes it back; it loses updates."
+    guarantee = "None: the UPDATE does not depend on what was read."
     safe = False
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         """Read, then overwrite."""
         account = self.accounts.get(pk=pk)
         balance = account.balance_after(amount)
-        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.booking)
-        return self.booked(account, amount, balance=balance)
+        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.entry_columns)
+        return self.write_entry(account, amount, balance=balance)
 
     def move(self, amounts: Mapping[Any, Decimal]) -> None:
-        """Change one after the other; a failure in between leaves half a transfer."""
+        """Change one after the other; a failure between them leaves half a transfer."""
         for pk, amount in amounts.items():
             self.change(pk, amount)
 
 
 class NaiveAtomic(Naive):
-    """The same in a transaction, the commonest mistake: READ COMMITTED lets both read the old balance."""
+    """The same in a transaction, the most common mistake: READ COMMITTED lets both read the old balance."""
 
     name = "naive_atomic"
     summary = "The same inside atomic(): all or nothing, but still unprotected, so it loses updates as well."
-    guarantee = "Atomicity only: at READ COMMITTED anybody may write between the SELECT and the UPDATE."
+    guarantee = "Atomicity only: at READ COMMITTED other sessions may write between the SELECT and the UPDATE."
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         """Read, then overwrite, in one transaction."""
@@ -70,17 +69,17 @@ class NaiveAtomic(Naive):
             return super().change(pk, amount)
 
     def move(self, amounts: Mapping[Any, Decimal]) -> None:
-        """Change both in one transaction, in the order they come: opposite transfers deadlock."""
+        """Change both in one transaction, in the order given: opposite transfers deadlock."""
         with transaction.atomic(using=self.alias):
             for pk, amount in amounts.items():
                 super().change(pk, amount)
 
 
 class Pessimistic(Strategy):
-    """Lock, then read: the second caller waits, and reads what the first one wrote."""
+    """Lock, then read: the second caller waits and reads what the first one wrote."""
 
     name = "pessimistic"
-    summary = "Locks the row with select_for_update() before it reads the balance; others wait their turn."
+    summary = "Locks the row with select_for_update() before it reads the balance; others wait."
     guarantee = "SELECT ... FOR NO KEY UPDATE: a row lock held until COMMIT, taken in primary-key order."
 
     @compiled_by("accounts.engine.compiled.strategies.pessimistic")
@@ -98,15 +97,17 @@ class Pessimistic(Strategy):
     def _locked_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         account = self.accounts.select_for_update(no_key=self.no_key).get(pk=pk)
         balance = account.balance_after(amount)
-        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.booking)
-        return self.booked(account, amount, balance=balance)
+        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.entry_columns)
+        return self.write_entry(account, amount, balance=balance)
 
 
 class PessimisticNowait(Strategy):
-    """Lock or fail at once, and try again later: no transaction ever waits while it holds other locks."""
+    """Lock or fail at once, and retry later: no transaction ever waits while it holds other locks."""
 
     name = "pessimistic_nowait"
-    summary = "Locks the row with nowait; where another transaction has it, gives up at once and retries after a pause."
+    summary = (
+        "Locks the row with nowait; where another transaction has it locked, fails at once and retries after a pause."
+    )
     guarantee = "SELECT ... FOR NO KEY UPDATE NOWAIT: the same row lock, refused (55P03) instead of awaited."
 
     @retried
@@ -126,12 +127,12 @@ class PessimisticNowait(Strategy):
     def _locked_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         account = self.accounts.select_for_update(no_key=self.no_key, nowait=True).get(pk=pk)
         balance = account.balance_after(amount)
-        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.booking)
-        return self.booked(account, amount, balance=balance)
+        self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.entry_columns)
+        return self.write_entry(account, amount, balance=balance)
 
 
 class Optimistic(Strategy):
-    """Read, compute, write only if nobody else did: the second caller reads again, and guesses again."""
+    """Read, compute, write only if the version is unchanged: the second caller reads again and retries."""
 
     name = "optimistic"
     summary = "Reads the version with the balance and writes only where it is still the same; otherwise retries."
@@ -155,38 +156,39 @@ class Optimistic(Strategy):
         account = self.accounts.get(pk=pk)
         balance = account.balance_after(amount)
         unchanged = self.accounts.filter(pk=pk, version=account.version)
-        if not unchanged.update(balance=balance, version=account.version + 1, **self.booking):
+        if not unchanged.update(balance=balance, version=account.version + 1, **self.entry_columns):
             raise StaleVersionError(model=self.model, pk=pk, expected=account.version)
-        return self.booked(account, amount, balance=balance)
+        return self.write_entry(account, amount, balance=balance)
 
 
 class Adaptive(Pessimistic):
-    """Optimistic while that goes well, pessimistic on the rows where it does not, and for two rows at once."""
+    """Optimistic on rows with few conflicts, pessimistic on the others and for transfers."""
 
     name = "adaptive"
-    summary = "Writes if the version is unchanged, as long as that mostly works on this row; otherwise locks it first."
+    summary = "Writes if the version is unchanged, as long as conflicts on this row are rare; otherwise locks it first."
     guarantee = "UPDATE ... WHERE version = the one read, or SELECT ... FOR NO KEY UPDATE: either alone is enough."
 
     @compiled_by("accounts.engine.compiled.strategies.adaptive")
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
-        """Guess or lock, by what the last guesses on this row came to; lock after a guess that was wrong."""
+        """Write optimistically or lock, by the row's recent conflict rate; lock after a conflict."""
         row = (self.model, self.alias, pk)
-        if contention.expected(row):
+        if contention.prefers_lock(row):
             return super().change(pk, amount)
         with transaction.atomic(using=self.alias):
             account = self.accounts.get(pk=pk)
             balance = account.balance_after(amount)
             unchanged = self.accounts.filter(pk=pk, version=account.version)
-            if unchanged.update(balance=balance, version=account.version + 1, **self.booking):
-                contention.note(row, conflict=False)
-                return self.booked(account, amount, balance=balance)
-        contention.note(row, conflict=True)
+            if unchanged.update(balance=balance, version=account.version + 1, **self.entry_columns):
+                contention.record(row, conflict=False)
+                return self.write_entry(account, amount, balance=balance)
+        # Outside of the atomic block above, which has ended: the lock must not wait inside a failed attempt.
+        contention.record(row, conflict=True)
         report_conflict(StaleVersionError(model=self.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
         return super().change(pk, amount)
 
 
 class DjangoConcurrency(Strategy):
-    """The same guard, kept by django-concurrency's save()."""
+    """The version check of django-concurrency's save()."""
 
     name = "django_concurrency"
     summary = "Leaves the version check to django-concurrency's own save(), and retries on RecordModifiedError."
@@ -214,17 +216,17 @@ class DjangoConcurrency(Strategy):
 
 
 class ConditionalUpdate(Strategy):
-    """No read before the write: the database computes, and checks the limit, in the UPDATE itself."""
+    """No read before the write: the database computes the balance and checks the limit in the UPDATE."""
 
     name = "conditional_update"
     summary = "Lets one UPDATE with F() expressions compute the balance and check the overdraft limit."
     guarantee = "UPDATE ... WHERE balance + amount >= -overdraft_limit, evaluated again on the row it waited for."
 
-    # The other way round than above: the counterpart meets no conflict, and leaves to the method what it did not write.
+    # `retried` inside `compiled_by`, unlike above: the compiled statement has no conflicts, only the method may retry.
     @compiled_by("accounts.engine.compiled.strategies.conditional_update")
     @retried
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
-        """Update, then read what it made."""
+        """Update, then read the result."""
         with transaction.atomic(using=self.alias):
             return self._conditional_change(pk, amount)
 
@@ -240,20 +242,22 @@ class ConditionalUpdate(Strategy):
             allowed = self.accounts.filter(pk=pk, balance__gte=-amount - F("overdraft_limit"))
         else:
             allowed = self.accounts.filter(pk=pk, balance__lt=TOO_LARGE - amount)
-        changed = allowed.update(balance=F("balance") + amount, version=F("version") + 1, **self.booking)
+        changed = allowed.update(balance=F("balance") + amount, version=F("version") + 1, **self.entry_columns)
         account = self.accounts.get(pk=pk)
         if not changed:
-            account.balance_after(amount)  # raises, saying what is not allowed
-            raise StaleVersionError("Allowed by now: the balance was changed since the UPDATE looked", model=self.model)
+            account.balance_after(amount)  # raises what is not allowed
+            raise StaleVersionError(
+                "The balance was changed after the UPDATE refused the amount, and now allows it", model=self.model
+            )
         account.record(amount, using=self.alias)
         return account
 
 
 class Serializable(Naive):
-    """The naive code at the isolation level that makes it right: the database watches what was read."""
+    """The naive code at the isolation level that makes it correct: the database tracks what was read."""
 
     name = "serializable"
-    summary = "Runs the naive code at SERIALIZABLE, where the database itself refuses it if others interfered."
+    summary = "Runs the naive code at SERIALIZABLE, where the database aborts it if other transactions interfered."
     guarantee = "SERIALIZABLE: one of two transactions that could not have run one after the other fails (40001)."
     safe = True
 
@@ -273,15 +277,15 @@ class Serializable(Naive):
 
 
 class Advisory(Naive):
-    """A lock on the idea of the account instead of its row: right only where every writer of it asks for this lock.
+    """A lock on the account's key instead of its row: correct only where every writer takes this lock.
 
-    Whoever changes the account another way, by row locks, versions or plain SQL, does not wait for it, and what they
-    wrote is overwritten: money is lost. ``safe`` says what it is alone.
+    A session that changes the account in another way, by row locks, versions or plain SQL, does not wait for it, and
+    its write is overwritten: money is lost. ``safe`` is about this strategy alone.
     """
 
     name = "advisory"
     summary = "Takes a transaction-level advisory lock on the account's key before it reads the balance."
-    guarantee = "pg_advisory_xact_lock: held until COMMIT, but only those wait who take the same lock."
+    guarantee = "pg_advisory_xact_lock: held until COMMIT, but only sessions that take the same lock wait for it."
     safe = True
     needs_all_writers = True
 
@@ -300,10 +304,11 @@ class Advisory(Naive):
                 super().change(pk, amount)
 
     def lock_key(self, pk: Any) -> None:
-        """Take the transaction's advisory lock on the account. Raises ``NotSupportedError`` but on PostgreSQL."""
+        """Take the transaction's advisory lock on the account. Raises ``NotSupportedError`` on other databases."""
         connection = connections[self.alias]
         if connection.vendor != "postgresql":
-            raise NotSupportedError(f"advisory locks are taken on PostgreSQL only, not on {connection.vendor}")
+            raise NotSupportedError(f"The strategy 'advisory' requires PostgreSQL, not {connection.vendor}")
+        # The table in the name keeps accounts of different models with the same key apart.
         name = f"accounts.strategies.advisory:{self.model._meta.db_table}:{pk}"
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
@@ -326,4 +331,4 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         )
     }
 )
-"""Every strategy by its name, bound to `Account`; ``STRATEGIES[name].bound(model=Wallet)`` for another model."""
+"""Every strategy by name, for `Account`; ``STRATEGIES[name].bound(model=Wallet)`` is the one for another model."""

@@ -1,1 +1,1 @@
-"""The demo bank: settings and URLs around the reusable app, and no logic of its own."""
+"""The demo project: settings and URLs for the reusable apps, and a database backend that includes PostgreSQL."""

@@ -1,17 +1,17 @@
-"""The demo's own configuration: no models, no pages."""
+"""The app of the demo project, without models."""
 
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
+from django.utils.translation import gettext_lazy as _
 
 
 class BankConfig(AppConfig):
-    """Looks at each database once, when a process first connects to it."""
+    """Checks each database for an old layout when a process first connects to it."""
 
     name = "bank"
-    verbose_name = "Bank"
+    verbose_name = _("Bank")
 
     def ready(self) -> None:
-        """Look before anything else does, be it a command or a page."""
         from bank.old_layout import refuse_old_layout
 
         connection_created.connect(refuse_old_layout, dispatch_uid="bank.old_layout")

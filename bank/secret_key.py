@@ -1,4 +1,4 @@
-"""The demo's secret key where the environment names none: made once, and kept for every process of this copy."""
+"""The demo's secret key where the environment does not set one: a file that all processes of this copy share."""
 
 import logging
 import os
@@ -11,11 +11,11 @@ from django.core.management.utils import get_random_secret_key
 logger = logging.getLogger(__name__)
 
 
-def kept_key(path: Path) -> str:
-    """Return the key in the file, which is made where it is missing and can be read by its owner alone.
+def read_or_create_key(path: Path) -> str:
+    """Return the key in the file; create the file, readable only by its owner, if it does not exist.
 
-    With a key of its own in each process, the sessions of one worker would be void in the next. Where no file can be
-    kept that is how it is, and a warning says so.
+    If the file cannot be created, each process gets its own key, so that sessions of one are invalid in the others; a
+    warning says so.
     """
     try:
         if not path.exists():
@@ -23,8 +23,8 @@ def kept_key(path: Path) -> str:
         return path.read_text()
     except OSError as error:
         logger.warning(
-            "DJANGO_SECRET_KEY is not set, and %s cannot be kept (%s): each process has a key of its own, and a "
-            "session or signature of one is void in the others.",
+            "DJANGO_SECRET_KEY is not set, and %s cannot be used (%s): each process has its own key, and a session or "
+            "signature of one is invalid in the others.",
             path,
             error.strerror,
         )
@@ -36,6 +36,6 @@ def _make(path: Path) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="secret_key.") as new:
         new.write(get_random_secret_key())
         new.flush()
-        # Of two processes the first one wins, and neither reads half a key.
+        # link() is atomic: of two processes the first one wins, and no reader sees half a key.
         with suppress(FileExistsError):
             os.link(new.name, path)

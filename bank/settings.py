@@ -9,12 +9,12 @@ from typing import Any
 
 import dj_database_url
 
-from bank.secret_key import kept_key
+from bank.secret_key import read_or_create_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 DEBUG = os.environ.get("DJANGO_DEBUG", "0") == "1"
-SECRET_KEY = os.environ.get("DJANGO_SECRET_KEY") or kept_key(BASE_DIR / ".bank" / "secret_key")
+SECRET_KEY = os.environ.get("DJANGO_SECRET_KEY") or read_or_create_key(BASE_DIR / ".bank" / "secret_key")
 ALLOWED_HOSTS = os.environ.get("DJANGO_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
 CSRF_TRUSTED_ORIGINS = [origin for origin in os.environ.get("DJANGO_CSRF_TRUSTED_ORIGINS", "").split(",") if origin]
 
@@ -25,7 +25,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.sessions",
     "django.contrib.staticfiles",
-    "ninja",  # the documentation pages of the API from here instead of from somebody's network
+    "ninja",  # serves the API's documentation pages locally instead of from a CDN
     "django_htmx",
     "django_lockstep",
     "django_lockstep.editing",
@@ -55,7 +55,7 @@ ASGI_APPLICATION = "bank.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "bank" / "templates"],  # over those of the apps
+        "DIRS": [BASE_DIR / "bank" / "templates"],  # before those of the apps
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -71,7 +71,7 @@ EMBEDDED: dict[str, Any] = {
     "ENGINE": "bank.embedded",
     "NAME": "bank",
     "PGDATA": os.environ.get("BANK_PGDATA") or BASE_DIR / ".bank" / "pgdata",
-    # There is no connection pooler in between that might not know prepared statements.
+    # Safe, because there is no connection pooler that might not support prepared statements.
     "OPTIONS": {"prepare_threshold": 0},
 }
 DATABASE_URL = os.environ.get("DATABASE_URL")
@@ -98,7 +98,7 @@ USE_TZ = True
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / ".bank" / "static"
 
-# Errors of requests, with their tracebacks, and warnings go to stderr, with DEBUG and without.
+# Request errors, with tracebacks, and warnings go to stderr, with or without DEBUG.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -115,7 +115,7 @@ SECURE_HSTS_PRELOAD = not DEBUG
 SESSION_COOKIE_SECURE = not DEBUG
 CSRF_COOKIE_SECURE = not DEBUG
 
-# The demo's tables belong to nobody else: simulate may bring them up to date by itself.
+# Only the demo uses these tables, so simulate may apply migrations itself.
 LOCKSTEP_LAB_MIGRATES = True
 
 LOCKSTEP_LAB_RACES = ["accounts.races.ready_made.RACES"]

@@ -4,14 +4,15 @@ from django.contrib import admin
 from django.shortcuts import redirect
 from django.templatetags.static import static
 from django.urls import include, path
+from django.utils.translation import gettext_lazy as _
 from django.views.generic import RedirectView
 
 from accounts.api import account_api
 from django_lockstep.editing.api import api as editing_api
 
-admin.site.site_title = "Bank"
-admin.site.site_header = "Bank, the demo of django-lockstep"
-admin.site.index_title = "Accounts, leases and edit locks"
+admin.site.site_title = _("Bank")
+admin.site.site_header = _("Bank, the demo of django-lockstep")
+admin.site.index_title = _("Accounts, leases and edit locks")
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),

@@ -12,4 +12,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
-        sys.exit(130)  # as shells have it for what Ctrl-C ended; the database is dropped by now
+        sys.exit(130)  # a shell's exit code after Ctrl-C; the database is already dropped

@@ -1,4 +1,4 @@
-"""Contenders that do the same work, interleaved in rounds, and measured against one of them, the yardstick."""
+"""Contenders that do the same work, interleaved in rounds, and compared with one of them, the yardstick."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from benchmarks.figures import Figures, Sample, combined
+from benchmarks.figures import Figures, Sample, combine
 from benchmarks.suite import Options, Say, Table
 
-__all__ = ["OVERHEAD", "Cell", "Contender", "Contest", "Result", "bound"]
+__all__ = ["OVERHEAD", "Cell", "Contender", "Contest", "Result", "time_bound"]
 
 OVERHEAD = 2.0
-"""Seconds that one run takes at most on average besides its measurement: fresh rows, connections, the check."""
+"""Maximum average seconds of one run besides its measurement: creating rows, connections, the check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What is the same for all contenders that are compared."""
+    """The number of rows and workers at which contenders are compared."""
 
     rows: int
     """Rows that the work is spread over evenly."""
@@ -32,11 +32,11 @@ class Cell:
 
 
 class Contender(Protocol):
-    """One way to do the work."""
+    """One implementation of the work."""
 
     @property
     def name(self) -> str:
-        """What reports and ``--only`` call it, as ``whose:which``."""
+        """The name in reports and for ``--only``, as ``package:variant``."""
         ...
 
     def obstacle(self, cell: Cell) -> str | None:
@@ -44,23 +44,23 @@ class Contender(Protocol):
         ...
 
     def run(self, cell: Cell, *, seconds: int) -> Sample:
-        """Make fresh rows, do the work, check what is there afterwards."""
+        """Create rows, do the work, and check the rows afterwards."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a contest came to in one cell."""
+    """The results of a contest in one cell."""
 
     cell: Cell
-    """Where."""
+    """The cell."""
     figures: Mapping[str, Figures]
     """The medians, by contender."""
     absent: Mapping[str, str]
-    """Who did not take part, and why."""
+    """The contenders without figures, with the reason."""
 
     def table(self) -> Table:
-        """Return the figures to read, the fastest first."""
+        """Return the figures as a table, the fastest first."""
         ranked = sorted(self.figures.items(), key=lambda item: -item[1].rate)
         absent = tuple((name, why, *[None] * (len(_COLUMNS) - 2)) for name, why in self.absent.items())
         return Table(
@@ -73,26 +73,26 @@ class Result:
         return {**asdict(self.cell), "contenders": figures, "absent": dict(self.absent)}
 
 
-def bound(options: Options, *, contenders: int) -> float:
-    """Return how many seconds a contest of so many contenders takes at most."""
+def time_bound(options: Options, *, contenders: int) -> float:
+    """Return the maximum seconds of a contest with this number of contenders."""
     runs = len(options.rows) * len(options.workers) * contenders * options.rounds
     return runs * (options.seconds + OVERHEAD)
 
 
 @dataclass(slots=True, kw_only=True)
 class Contest:
-    """Runs every contender once in each cell and round; in every round somebody else begins."""
+    """Runs every contender once in each cell and round; the first one changes from round to round."""
 
     contenders: Sequence[Contender]
-    """Who takes part."""
+    """The contenders."""
     yardstick: str
-    """The name of the one that the others are measured by."""
+    """The name of the one with which the others are compared."""
     options: Options
     """Cells, rounds and seconds."""
     interrupted: Callable[[], bool] = bool
-    """Whether somebody asked for the end; asked after each run, which may have failed for that alone."""
+    """Whether the user interrupted; checked after each run, which may have failed only for that reason."""
     failures: dict[tuple[Cell, str], str] = field(default_factory=dict)
-    """Who broke off in a cell, and why; it does not run there again."""
+    """The contenders that failed in a cell, with the reason; they do not run there again."""
 
     @property
     def cells(self) -> list[Cell]:
@@ -101,11 +101,11 @@ class Contest:
 
     @property
     def seconds(self) -> float:
-        """How long `run` takes at most: nothing is begun after that, and what was measured until then is shown."""
-        return bound(self.options, contenders=len(self.contenders))
+        """How long `run` takes at most: no run begins after that, and the results until then are reported."""
+        return time_bound(self.options, contenders=len(self.contenders))
 
     def run(self, *, say: Say) -> list[Result]:
-        """Measure everybody and return the medians, cell by cell. Raises ``KeyboardInterrupt`` when interrupted."""
+        """Run all rounds and return the medians of each cell. Raises ``KeyboardInterrupt`` when interrupted."""
         deadline = time.monotonic() + self.seconds
         samples: dict[Cell, list[dict[str, Sample]]] = {cell: [] for cell in self.cells}
         for number in range(self.options.rounds):
@@ -133,12 +133,12 @@ class Contest:
     def _sample(self, contender: Contender, cell: Cell) -> Sample | None:
         try:
             return contender.run(cell, seconds=self.options.seconds)
-        except Exception as error:  # noqa: BLE001 - one contender's failure is a result, not the end of all
+        except Exception as error:  # noqa: BLE001 - one contender's failure is a result, and the others go on
             self.failures[cell, contender.name] = f"FAILED: {type(error).__name__}: {error}".partition("\n")[0]
             return None
 
     def _order(self, number: int) -> list[Contender]:
-        """Return the contenders, beginning elsewhere in each round: none always follows the same one's heat."""
+        """Return the contenders, starting at another one in each round, so that each runs at different times."""
         start = number * len(self.contenders) // self.options.rounds
         return [*self.contenders[start:], *self.contenders[:start]]
 
@@ -148,7 +148,7 @@ class Contest:
             name = contender.name
             mine = [each for each in rounds if name in each]
             if mine and (cell, name) not in self.failures:
-                figures[name] = combined([each[name] for each in mine], [each.get(self.yardstick) for each in mine])
+                figures[name] = combine([each[name] for each in mine], [each.get(self.yardstick) for each in mine])
             else:
                 absent[name] = contender.obstacle(cell) or self.failures.get((cell, name), "out of time")
         return Result(cell=cell, figures=figures, absent=absent)

@@ -1,4 +1,4 @@
-"""CPU time of the server, as Linux shows it of processes on the same machine."""
+"""CPU time of a server on the same machine, from Linux's ``/proc``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRIES = 20
 def server_seconds(connection: Any) -> float | None:
     """Return the CPU seconds of the whole server so far: all its processes, and those that have ended.
 
-    None where its processes cannot be seen: on another machine or in another container, or without ``/proc``.
+    None where its processes are not visible: on another machine or in another container, or without ``/proc``.
     """
     postmaster = _postmaster(connection)
     if postmaster is None:
@@ -31,7 +31,7 @@ def server_seconds(connection: Any) -> float | None:
         if own is None or own == before:
             break
         ticks = sum(stat[_USER] + stat[_SYSTEM] for stat in _stats() if stat[_PARENT] == postmaster)
-        # A process that ends meanwhile moves from the children's time to the postmaster's, or counts twice: look again.
+        # The time of a process that ends during the scan may count twice or not at all: repeat until nothing changed.
         before = own
     return None if own is None else float((ticks + sum(own[_USER:])) / os.sysconf("SC_CLK_TCK"))
 
@@ -58,7 +58,7 @@ def _stats() -> Iterator[list[int]]:
 
 
 def _stat(pid: int) -> list[int] | None:
-    """Return the fields behind the name, which may hold blanks and brackets itself; the state's letter counts as 0."""
+    """Return the fields after the command's name, which may contain spaces and parentheses; the state is 0."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

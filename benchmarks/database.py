@@ -1,4 +1,4 @@
-"""The database of a run: made for it, as durable as was asked for, and dropped after it."""
+"""The database of a run: created for it with the requested durability, and dropped after it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 from django_lockstep.lab.simulator.database import environment
 
-__all__ = ["database_url", "described", "scratch_database"]
+__all__ = ["database_url", "describe_machine", "scratch_database"]
 
 _PATIENCE = 10.0
-"""Seconds until a server has read its settings again."""
+"""Seconds to wait until the server has reloaded its settings."""
 
 
 @contextmanager
 def scratch_database(*, durable: bool, flush_delay: float = 0.0) -> Iterator[None]:
-    """Make a database with all tables and let Django's default connection be to it; drop it after the block.
+    """Create a database with all tables and use it for Django's default connection; drop it after the block.
 
-    On the embedded server ``durable`` sets fsync, full_page_writes and synchronous_commit on or off for the whole
-    server; on another one synchronous_commit alone, for the sessions of this run. Whoever flushes the log first waits
-    ``flush_delay`` milliseconds, with everyone behind him (commit_delay, which asks for a superuser), as if the disk
-    were so much slower. Raises ``ImproperlyConfigured`` or ``DatabaseError`` where the server cannot be had.
+    On the embedded server ``durable`` sets fsync, full_page_writes and synchronous_commit for the whole server; on
+    another one only synchronous_commit, for the sessions of this run. ``flush_delay`` is the number of milliseconds for
+    which a session waits before it flushes the log (commit_delay, which requires a superuser), to simulate a slower
+    disk. Raises ``ImproperlyConfigured`` or ``DatabaseError`` where the server is not available.
     """
     value = "on" if durable else "off"
     delay = {"commit_delay": f"{flush_delay * 1000:.0f}", "commit_siblings": "0" if flush_delay else "5"}
@@ -65,8 +65,8 @@ def _shown(setting: str) -> str:
         return str(cursor.fetchone()[0])
 
 
-def described() -> dict[str, Any]:
-    """Return what figures depend on: versions, processors, durability, and what else the machine is busy with."""
+def describe_machine() -> dict[str, Any]:
+    """Return what the figures depend on: versions, processors, durability, and the machine's load."""
     from importlib.metadata import PackageNotFoundError, version
 
     def installed(package: str) -> str:
@@ -82,7 +82,7 @@ def described() -> dict[str, Any]:
 
 
 def database_url() -> str:
-    """Return what ``DATABASE_URL`` is for a process on Django's default database, as it is now."""
+    """Return the ``DATABASE_URL`` of Django's default database, for another process."""
     given = connection.get_connection_params()
     user = quote(str(given.get("user", "")), safe="") + (
         f":{quote(given['password'])}" if given.get("password") else ""

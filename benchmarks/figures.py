@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks: what is made of samples, without a database or a clock."""
+"""The arithmetic of the benchmarks: medians and ratios of samples, without a database or a clock."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from statistics import median
 from django_lockstep.lab.simulator.report import jain_index
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["Figures", "Sample", "combined", "measured", "middle", "ratio"]
+__all__ = ["Figures", "Sample", "build_sample", "combine", "median_of", "ratio"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One contender, measured once."""
+    """One measurement of one contender."""
 
     operations: int
-    """Operations that were done."""
+    """Successful operations."""
     seconds: float
-    """From the first beginning to the last end."""
+    """From the start of the first worker to the end of the last."""
     p50_ms: float | None
     """Median latency in milliseconds, of a whole batch where it does batches."""
     p95_ms: float | None
-    """What 95 of 100 stay within."""
+    """The 95th percentile."""
     p99_ms: float | None
-    """What 99 of 100 stay within."""
+    """The 99th percentile."""
     retries: float | None
-    """Attempts repeated, for each operation; None where nobody counts them."""
+    """Retries per operation; None where they are not counted."""
     fairness: float | None
     """Jain's index over the workers."""
     client_us: float | None
-    """Microseconds of CPU that the clients used for each operation."""
+    """Microseconds of CPU time of the clients per operation."""
     server_us: float | None
-    """The same of the server, with all its processes; None where it runs elsewhere."""
+    """The same for all processes of the server; None where they are not visible."""
     verdict: str
-    """``correct``, or what was found wrong."""
+    """``correct``, or the first error found."""
 
     @property
     def rate(self) -> float:
@@ -45,12 +45,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One contender over all rounds: medians."""
+    """The medians of one contender over all rounds."""
 
     rate: float
     """Operations a second."""
     ratio: float | None
-    """Its rate by the yardstick's of the same round."""
+    """Its rate divided by the yardstick's in the same round."""
     lowest: float | None
     """The smallest such ratio."""
     highest: float | None
@@ -64,7 +64,7 @@ class Figures:
     client_us: float | None
     server_us: float | None
     verdict: str
-    """``correct`` if it was so in every round, else the first thing found wrong."""
+    """``correct`` if it was in every round, otherwise the first error found."""
     rounds: int
     """How often it was measured."""
 
@@ -72,19 +72,19 @@ class Figures:
 _MEDIANS = ("p50_ms", "p95_ms", "p99_ms", "retries", "fairness", "client_us", "server_us")
 
 
-def middle(values: Iterable[float | None]) -> float | None:
-    """Return the median of the values that are there; None where none is."""
+def median_of(values: Iterable[float | None]) -> float | None:
+    """Return the median of the values that are not None; None if there are none."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
 
 def ratio(value: float, yardstick: float) -> float | None:
-    """Return value by yardstick; None where the yardstick shows nothing."""
+    """Return the value divided by the yardstick's; None if that is 0."""
     return value / yardstick if yardstick else None
 
 
-def combined(samples: Sequence[Sample], yardstick: Sequence[Sample | None]) -> Figures:
-    """Return the medians over the rounds; the samples of one round stand at the same place in both sequences.
+def combine(samples: Sequence[Sample], yardstick: Sequence[Sample | None]) -> Figures:
+    """Return the medians over the rounds; both sequences have the samples of a round at the same index.
 
     In a round without the yardstick there is no ratio.
     """
@@ -93,16 +93,16 @@ def combined(samples: Sequence[Sample], yardstick: Sequence[Sample | None]) -> F
     wrong = [sample.verdict for sample in samples if sample.verdict != "correct"]
     return Figures(
         rate=median(sample.rate for sample in samples),
-        ratio=middle(ratios),
+        ratio=median_of(ratios),
         lowest=min(known, default=None),
         highest=max(known, default=None),
-        **{name: middle(getattr(sample, name) for sample in samples) for name in _MEDIANS},
+        **{name: median_of(getattr(sample, name) for sample in samples) for name in _MEDIANS},
         verdict=wrong[0] if wrong else "correct",
         rounds=len(samples),
     )
 
 
-def measured(
+def build_sample(
     tallies: Sequence[Tally],
     *,
     size: int,
@@ -111,7 +111,7 @@ def measured(
     server_cpu: float | None,
     verdict: str,
 ) -> Sample:
-    """Return what the workers' tallies come to; each success counts as ``size`` operations, CPU is in seconds."""
+    """Return the sample of the workers' tallies; each success counts as ``size`` operations, CPU is in seconds."""
     whole = Tally.merge(tallies)
     operations = whole.succeeded * size
     marks = [whole.latencies.percentile(percent) for percent in (50, 95, 99)]

@@ -1,4 +1,4 @@
-"""Three ways to wait for a lease: how long those wait who wait longest.
+"""Three methods of waiting for a lease, compared by their longest waits.
 
 ``python -m benchmarks.lease_waits``: processes hold one lease for a moment each, again and again, and wait for it by a
 queue of advisory locks (what `django_lockstep.leases` does), by LISTEN/NOTIFY, or by polling with jitter.
@@ -17,25 +17,25 @@ from functools import partial
 from typing import Any
 
 Wait = Callable[[], Any]
-"""Returns the handle of the lease, sooner or later."""
+"""Waits for the lease and returns its handle."""
 
 KEY, TTL = "the one", 60.0
 
 
 def queue() -> Wait:
-    """Return what the package does."""
+    """Return the package's own waiting."""
     from django_lockstep.leases.models import Lease
 
     return partial(Lease.objects.acquire, KEY, TTL, wait=60)
 
 
 def polling(longest: float) -> Wait:
-    """Return attempts with pauses of a tenth of what was waited, at most ``longest`` seconds."""
+    """Return polling with pauses of a tenth of the time waited, at most ``longest`` seconds."""
     return _again(lambda waited: time.sleep(random.uniform(0.5, 1.5) * min(longest, max(0.005, waited / 10))))  # noqa: S311
 
 
 def notified() -> Wait:
-    """Return attempts after each notification of a release, and now and then for what expires."""
+    """Return attempts after each notification of a release, and polling for leases that expire."""
     from django.db import connection
 
     with connection.cursor() as cursor:
@@ -69,7 +69,7 @@ WAYS: Mapping[str, Callable[[], Wait]] = {
 }
 
 
-def _work(database: str, begin: Any, told: Any, way: str, hold: float, seconds: float) -> None:
+def _work(database: str, begin: Any, reported: Any, way: str, hold: float, seconds: float) -> None:
     import django
 
     django.setup()
@@ -87,7 +87,7 @@ def _work(database: str, begin: Any, told: Any, way: str, hold: float, seconds: 
         if way == "notify":
             with connection.cursor() as cursor:
                 cursor.execute("NOTIFY lease_released")
-    told.put(waits)
+    reported.put(waits)
     connections.close_all()
 
 
@@ -96,12 +96,12 @@ def waits(way: str, *, workers: int, hold: float, seconds: float) -> list[float]
     from django.db import connection
 
     context = multiprocessing.get_context("spawn")
-    begin, told = context.Barrier(workers), context.Queue()
-    arguments = (connection.settings_dict["NAME"], begin, told, way, hold, seconds)
+    begin, reported = context.Barrier(workers), context.Queue()
+    arguments = (connection.settings_dict["NAME"], begin, reported, way, hold, seconds)
     processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
     for process in processes:
         process.start()
-    taken = sorted(wait for _ in processes for wait in told.get())
+    taken = sorted(wait for _ in processes for wait in reported.get())
     for process in processes:
         process.join()
     return taken
@@ -114,9 +114,9 @@ def line(way: str, taken: Sequence[float], *, seconds: float) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure every way in turn, round by round."""
+    """Measure every method in each round."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lease_waits", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="a way and round (default: 5)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each method and round (default: 5)")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--hold", type=float, default=0.02, help="seconds for which each holds it (default: 0.02)")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from benchmarks.suite import Options, Say, Section, Table, chosen
+from benchmarks.suite import Options, Say, Section, Table, select_names
 
 __all__ = ["CONTENDERS", "SUITE", "count", "measure"]
 
@@ -27,16 +27,16 @@ _START = 2.0
 _SUMMARY = """\
 Every operation acquires one lease and releases it. `leases / it` is the rate of django_lockstep.leases by that of the \
 contender in the same round, the median of the rounds. raw psycopg sends the same SQL without Django. django-db-mutex \
-does not wait: who is refused tries again after 5 ms. An advisory lock is no lease, it has no time to live and no \
-token and writes nothing; it is the floor. All sessions have a statement_timeout, except those with no session limit: \
-there each statement of leases brings its own.\
+does not wait: a refused attempt is repeated after 5 ms. An advisory lock is not a lease: it has no time to live and \
+no token and writes nothing; it is the lower bound. All sessions have a statement_timeout, except those with no \
+session limit, where each statement of leases sets its own.\
 """
 PAUSE = 0.005
-"""Seconds between two attempts of those who have to poll."""
+"""Seconds between two attempts of contenders that poll."""
 
 
 def lease() -> Hold:
-    """Return how this package does it."""
+    """Return this package's lease."""
     from django_lockstep.leases.models import Lease
 
     def hold(key: str) -> None:
@@ -49,7 +49,7 @@ def lease() -> Hold:
 
 
 def raw() -> Hold:
-    """Return the same SQL on a psycopg connection, with nothing around it."""
+    """Return the same SQL on a bare psycopg connection."""
     from psycopg import ClientCursor
     from psycopg.sql import Identifier
 
@@ -87,7 +87,7 @@ def raw() -> Hold:
 
 
 def mutex() -> Hold:
-    """Return django-db-mutex, which does not wait: who is refused tries again."""
+    """Return django-db-mutex, polling because it does not wait."""
     from db_mutex.db_mutex import db_mutex
     from db_mutex.exceptions import DBMutexError
 
@@ -135,7 +135,7 @@ def _connect() -> Any:
 
 
 def count(name: str, *, seconds: float, key: str) -> tuple[int, float]:
-    """Return how often the contender held the key, and the seconds that it took, here and now."""
+    """Return how often this process held the key, and the seconds that it took."""
     hold = CONTENDERS[name]()
     hold(key)
     begun = time.perf_counter()
@@ -146,7 +146,7 @@ def count(name: str, *, seconds: float, key: str) -> tuple[int, float]:
     return done, elapsed
 
 
-def _work(database: str, begin: Any, told: Any, name: str, seconds: float) -> None:
+def _work(database: str, begin: Any, reported: Any, name: str, seconds: float) -> None:
     import django
 
     django.setup()
@@ -158,7 +158,7 @@ def _work(database: str, begin: Any, told: Any, name: str, seconds: float) -> No
         options["options"] = f"{options.get('options', '')} -c statement_timeout={LIMIT}".strip()
     connection.ensure_connection()
     begin.wait()
-    told.put(count(name, seconds=seconds, key="the one"))
+    reported.put(count(name, seconds=seconds, key="the one"))
     connections.close_all()
 
 
@@ -167,19 +167,19 @@ def rate(name: str, *, seconds: float, workers: int) -> float:
     from django.db import connection
 
     context = multiprocessing.get_context("spawn")
-    begin, told = context.Barrier(workers), context.Queue()
-    arguments = (connection.settings_dict["NAME"], begin, told, name, seconds)
+    begin, reported = context.Barrier(workers), context.Queue()
+    arguments = (connection.settings_dict["NAME"], begin, reported, name, seconds)
     processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
     for process in processes:
         process.start()
-    counts = [told.get() for _ in processes]
+    counts = [reported.get() for _ in processes]
     for process in processes:
         process.join()
     return float(sum(done / elapsed for done, elapsed in counts))
 
 
 def measure(names: Sequence[str], options: Options, *, workers: int) -> dict[str, list[float]]:
-    """Return every contender's rate in every round; none of one that is not installed."""
+    """Return every contender's rates by round; an empty list for one that is not installed."""
     rates: dict[str, list[float]] = {name: [] for name in names}
     there = [name for name in names if not _missing(name)]
     for number in range(options.rounds):
@@ -214,8 +214,6 @@ def _table(title: str, rates: Mapping[str, Sequence[float]]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """The suite."""
-
     name: str = "leases"
 
     def names(self) -> tuple[str, ...]:
@@ -227,8 +225,8 @@ class Leases:
         return len(CONTENDERS) * options.rounds * sum(options.seconds + _START * n for n in _workers(options))
 
     def run(self, options: Options, *, say: Say) -> Section:
-        """Measure one process alone, and as many on one key as were asked for."""
-        names = [OURS, *(name for name in chosen(self.names(), options.only) if name != OURS)]
+        """Measure one process alone, then the requested number of processes on one key."""
+        names = [OURS, *(name for name in select_names(self.names(), options.only) if name != OURS)]
         cells = {}
         for workers in _workers(options):
             cells[workers] = measure(names, options, workers=workers)
@@ -248,4 +246,3 @@ def _workers(options: Options) -> tuple[int, ...]:
 
 
 SUITE = Leases()
-"""The suite."""

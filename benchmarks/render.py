@@ -10,16 +10,16 @@ from typing import Any
 
 from benchmarks.suite import Section, Table, Value
 
-__all__ = ["SCHEMA_VERSION", "as_json", "as_markdown", "as_text", "merged"]
+__all__ = ["SCHEMA_VERSION", "as_json", "as_markdown", "as_text", "merge_parts"]
 
 SCHEMA_VERSION = 1
-"""Of the JSON; rises when a reader of the old form would misread the new one."""
+"""Version of the JSON; increased when a reader of the old schema would misread the new one."""
 
 _TITLE = """# Results
 
-The last run of every suite, on a shared machine: compare ratios, not absolute figures, and these only where `lowest` \
-and `highest` are close; a load before the run above the number of processors is another program's. Each part says how \
-to repeat it. All of them at once, which replaces the parts of this file:
+The last run of every suite, on a shared machine: compare ratios, not absolute figures, and only where `lowest` and \
+`highest` are close; a load before the run above the number of processors means that other programs were running. Each \
+part has the command that repeats it. To run all of them and replace the parts of this file:
 
 ```sh
 python -m benchmarks {suites} --rows 1,10,10000 --workers 1,8,32 --format markdown --output benchmarks/RESULTS.md
@@ -50,8 +50,8 @@ def as_markdown(sections: Sequence[Section], *, machine: Mapping[str, Any], comm
     return "\n".join([_TITLE.format(suites=" ".join(section.suite for section in sections)), *parts])
 
 
-def merged(document: str, path: Path) -> str:
-    """Return the document that is at the path with the parts of this one in the place of its own of the same suites."""
+def merge_parts(document: str, path: Path) -> str:
+    """Return the document at the path, with the parts of the same suites replaced by those of this document."""
     if not path.exists():
         return document
     parts = {**_parts(path.read_text()), **_parts(document)}

@@ -1,4 +1,4 @@
-"""The bank's settings for benchmarks: a data folder of their own, and nothing that slows statements down."""
+"""The bank's settings for benchmarks: a separate data folder, and no logging of statements."""
 
 import os
 from importlib.util import find_spec
@@ -19,4 +19,4 @@ EMBEDDED_BENCHMARKS = {
 }
 if not os.environ.get("DATABASE_URL"):
     DATABASES = {"default": EMBEDDED_BENCHMARKS}
-"""Where benchmarks make a database of their own: on ``DATABASE_URL``'s server, or else on an embedded one."""
+"""The server on which benchmarks create their database: ``DATABASE_URL``, otherwise an embedded one."""

@@ -1,4 +1,4 @@
-"""The simulator itself: what it adds to an operation, what it keeps in memory, and what many workers take."""
+"""Measures the simulator itself: its overhead for an operation, its memory, and the cost of many workers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from accounts.races.leftovers import new_name
 from accounts.races.load import AccountClient, AccountLoad, LoadContender
 from accounts.races.mix import Mix
 from accounts.strategies import STRATEGIES
-from benchmarks.figures import middle
-from benchmarks.suite import Options, Say, Section, Table, chosen
+from benchmarks.figures import median_of
+from benchmarks.suite import Options, Say, Section, Table, select_names
 from benchmarks.workers import Metered, WorkersError, require_no_errors, worker_pool
 from django_lockstep.lab.simulator.channel import Task, WorkerChannel, idle
 from django_lockstep.lab.simulator.load_task import Client, Load, LoadTask
@@ -36,10 +36,10 @@ NOTHING, ONE_STATEMENT = "nothing", "one prepared UPDATE"
 _ACCOUNTS = 100
 _MIX = Mix()
 _SIZES = (10_000, 100_000, 300_000)
-"""Operations after which memory is looked at."""
+"""Operations after which memory is measured."""
 _POOL_SIZES = (1, 8, 64)
 _RUN, _MEMORY, _START = 1.0, 30.0, 45.0
-"""Seconds that a run takes besides its measurement, and that the other two parts take, at most."""
+"""Maximum seconds of a run besides its measurement, and of the other two parts."""
 _SUMMARY = """\
 `around` is a worker's CPU time from the end of one strategy's call to the beginning of the next: counting, drawing, \
 timing; less what measuring this costs, as a strategy that does nothing shows. One prepared UPDATE is about the least \
@@ -62,7 +62,7 @@ class Nothing:
 
 
 class OneStatement:
-    """One prepared UPDATE on Django's own connection, without an entry: nothing that changes a balance is cheaper."""
+    """One prepared UPDATE on Django's connection, without an entry: the cheapest way to change a balance."""
 
     def __init__(self) -> None:
         connection.ensure_connection()
@@ -80,18 +80,18 @@ class OneStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareLoad(AccountLoad):
-    """The load of `AccountLoad`, drawn and counted as such, and carried out by the bare ways of this module."""
+    """The load of `AccountLoad`, performed by the strategies of this module."""
 
     @contextlib.contextmanager
     def client(self, worker: int) -> Iterator[AccountClient]:
         """Return this worker's part."""
-        way: Any = Nothing() if self.strategy == NOTHING else OneStatement()
-        yield AccountClient(self, strategy=way, draws=random.Random(worker))  # noqa: S311 - no secret
+        method: Any = Nothing() if self.strategy == NOTHING else OneStatement()
+        yield AccountClient(self, strategy=method, draws=random.Random(worker))  # noqa: S311 - no secret
 
 
 @dataclass(slots=True)
 class Inside:
-    """A client whose operations are timed from inside, too."""
+    """A client whose operations also measure their own CPU time."""
 
     client: Client
     """What is done."""
@@ -100,7 +100,7 @@ class Inside:
     between: float = 0.0
     """CPU seconds from the end of one to the beginning of the next."""
     ended: float | None = None
-    """When the last one ended, on the clock of this thread's CPU time."""
+    """The thread's CPU time at the end of the last operation."""
 
     def next_operation(self) -> Operation:
         """Return the next operation, which times itself."""
@@ -158,7 +158,7 @@ class Parted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """A worker's task: so many operations that do nothing, and what is kept of them."""
+    """A worker task of operations that do nothing, and the memory that it keeps."""
 
     load: Load
     """What to do."""
@@ -187,7 +187,7 @@ def kept(task: LoadTask, channel: WorkerChannel) -> tuple[int, int]:
 def around(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> dict[str, float]:
     """Return microseconds of an operation: of CPU around it and in all, and the median from call to answer.
 
-    Raises `WorkersError` where operations failed, ``KeyboardInterrupt`` where somebody asked for the end.
+    Raises `WorkersError` where operations failed, ``KeyboardInterrupt`` where the user interrupted.
     """
     result = pool.run(_tasks(pool, [Parted(load=load, worker=n, seconds=seconds) for n in range(workers)]))
     if pool.interrupt.requested:
@@ -216,10 +216,10 @@ def one_task(load: Load, *, worker: int, seconds: float | None = None, operation
     )
 
 
-def bare(way: str, accounts: Sequence[Any]) -> BareLoad:
-    """Return a load by one of the bare ways."""
+def bare(method: str, accounts: Sequence[Any]) -> BareLoad:
+    """Return a load by one of this module's strategies."""
     model, using = Account._meta.label, DEFAULT_DB_ALIAS
-    return BareLoad(strategy=way, model=model, using=using, accounts=tuple(accounts), mix=_MIX, seed=0)
+    return BareLoad(strategy=method, model=model, using=using, accounts=tuple(accounts), mix=_MIX, seed=0)
 
 
 def _loads(names: Sequence[str], fixture: Fixture) -> Iterator[tuple[str, Load]]:
@@ -235,7 +235,7 @@ def _loads(names: Sequence[str], fixture: Fixture) -> Iterator[tuple[str, Load]]
 
 
 def _overhead(names: Sequence[str], options: Options, say: Say) -> Table:
-    """Measure every strategy by turns with the one that does nothing, which shows what measuring itself costs."""
+    """Measure every strategy in turns with one that does nothing, which shows the cost of measuring."""
     workers, samples = max(options.workers), dict[str, list[dict[str, float]]]()
     fixture = Fixture.make(Account, using=DEFAULT_DB_ALIAS, name=new_name())
     with worker_pool(workers) as pool:
@@ -263,14 +263,14 @@ def _overhead(names: Sequence[str], options: Options, say: Say) -> Table:
 
 @dataclass(slots=True, kw_only=True)
 class _Bare:
-    """The strategy that does nothing, with the clock inside of its operations and without."""
+    """Compares the strategy that does nothing with and without the clock inside its operations."""
 
     pool: WorkerPool
     workers: int
     costs: list[float] = field(default_factory=list)
 
     def cost_of_measuring(self) -> float:
-        """Return the microseconds that `around` counts too much for an operation, measured now."""
+        """Return the microseconds by which `around` overestimates an operation."""
         seconds, load = 0.3, bare(NOTHING, range(_ACCOUNTS))
         tasks = [Metered(task=one_task(load, worker=n, seconds=seconds)) for n in range(self.workers)]
         results = self.pool.run(_tasks(self.pool, tasks)).results[: self.workers]
@@ -280,7 +280,7 @@ class _Bare:
 
 
 def _medians(samples: Sequence[Mapping[str, float]]) -> tuple[float, float, float]:
-    mine, client, p50 = (middle(sample[name] for sample in samples) or 0.0 for name in ("around", "client", "p50"))
+    mine, client, p50 = (median_of(sample[name] for sample in samples) or 0.0 for name in ("around", "client", "p50"))
     return mine, client, p50
 
 
@@ -301,7 +301,7 @@ def _start(say: Say) -> Table:
         begun = time.perf_counter()
         with worker_pool(workers) as pool:
             took = time.perf_counter() - begun
-            used = middle(_own_memory(worker.process.pid or 0) for worker in pool.workers)
+            used = median_of(_own_memory(worker.process.pid or 0) for worker in pool.workers)
         rows.append((f"{workers}", took, used))
         say(f"simulator: {workers} workers started in {took:.1f} s")
     return Table(
@@ -313,7 +313,7 @@ def _start(say: Say) -> Table:
 
 
 def _own_memory(pid: int) -> float | None:
-    """Return the process's proportional set size in MiB; None where the system does not show it."""
+    """Return the process's proportional set size in MiB; None where it is not available."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -323,8 +323,6 @@ def _own_memory(pid: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Simulator:
-    """The suite."""
-
     name: str = "simulator"
 
     def names(self) -> tuple[str, ...]:
@@ -337,7 +335,7 @@ class Simulator:
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Measure all three."""
-        names = chosen(self.names(), options.only)
+        names = select_names(self.names(), options.only)
         tables = (_overhead(names, options, say), _memory(say), _start(say))
         return Section(
             suite=self.name,
@@ -349,4 +347,3 @@ class Simulator:
 
 
 SUITE = Simulator()
-"""The suite."""

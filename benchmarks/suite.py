@@ -1,4 +1,4 @@
-"""What a suite is: a question put to the machine, with how long the answer takes at most.
+"""The protocol of a benchmark suite, its options and its results.
 
 To add one, write a module with a ``SUITE`` that keeps to `Suite`, and name it in `SUITES`. A suite whose contenders do
 the same work gives them to `benchmarks.contest.Contest`, which interleaves them, takes medians and ratios and makes the
@@ -15,7 +15,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Protocol
 
-__all__ = ["SUITES", "Options", "Say", "Section", "Suite", "Table", "Value", "chosen", "load"]
+__all__ = ["SUITES", "Options", "Say", "Section", "Suite", "Table", "Value", "load", "select_names"]
 
 SUITES: Mapping[str, str] = MappingProxyType(
     {
@@ -26,17 +26,17 @@ SUITES: Mapping[str, str] = MappingProxyType(
         "simulator": "benchmarks.simulator",
     }
 )
-"""The module of every suite, by the name that the command line calls it."""
+"""The module of every suite, by its name on the command line."""
 
 Say = Callable[[str], None]
 """Takes a line of progress."""
 Value = str | int | float | None
-"""What a table's cell holds; None where nothing was or could be measured."""
+"""The value of a table cell; None if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was asked for. Raises ``ValueError``, naming the option, for values that make no sense."""
+    """The options of the command line. Raises ``ValueError``, naming the option, for invalid values."""
 
     rows: tuple[int, ...] = (1, 10_000)
     """Numbers of rows that the work is spread over; 1 is the hot row."""
@@ -47,13 +47,13 @@ class Options:
     seconds: int = 2
     """How long each measurement lasts: whole seconds, as pgbench takes them."""
     durable: bool = True
-    """Whether a commit is on the disk when it returns."""
+    """Whether a commit waits until it is on the disk."""
     flush_delay: float = 0.0
-    """Milliseconds that each flush of the log takes longer than the disk needs, as on network storage; up to 100."""
+    """Milliseconds to add to each flush of the log, to simulate network storage; at most 100."""
     only: tuple[str, ...] = ()
     """Patterns of the names that take part; empty for all."""
     repeat: int = 1
-    """How often `explore` goes through the ready-made set, comparing the outcomes."""
+    """How often `explore` repeats the ready-made set to compare the outcomes."""
 
     def __post_init__(self) -> None:
         for name in ("rows", "workers"):
@@ -72,29 +72,29 @@ class Table:
     """Figures to print, in rows under headings."""
 
     title: str
-    """What they are of."""
+    """The heading of the table."""
     columns: tuple[str, ...]
-    """The headings, units included."""
+    """The column headings, with units."""
     rows: tuple[tuple[Value, ...], ...]
     """The figures."""
     notes: tuple[str, ...] = ()
-    """What a reader has to know, in sentences."""
+    """Sentences below the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What a suite found."""
+    """The results of a suite."""
 
     suite: str
     """The suite's name."""
     summary: str
     """What was measured and how, in sentences."""
     tables: tuple[Table, ...]
-    """The same figures as ``data``, to read."""
+    """The figures of ``data`` as tables."""
     data: Any
     """All figures, in plain values for JSON."""
     sound: bool
-    """Whether everything that claims to be right was right."""
+    """Whether everything that should be correct was."""
 
 
 class Suite(Protocol):
@@ -102,11 +102,11 @@ class Suite(Protocol):
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """The name on the command line."""
         ...
 
     def names(self) -> Sequence[str]:
-        """Return the names that ``--only`` may choose from."""
+        """Return the names that ``--only`` can select."""
         ...
 
     def seconds(self, options: Options) -> float:
@@ -114,7 +114,7 @@ class Suite(Protocol):
         ...
 
     def run(self, options: Options, *, say: Say) -> Section:
-        """Measure on Django's default database, which is the benchmark's alone; progress goes to ``say``."""
+        """Measure on Django's default database, which nothing else uses; progress goes to ``say``."""
         ...
 
 
@@ -124,8 +124,8 @@ def load(name: str) -> Suite:
     return suite
 
 
-def chosen(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that fit one of the shell patterns, all of them where there is none.
+def select_names(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that match one of the shell patterns, or all names without patterns.
 
     Raises ``ValueError`` where nothing fits.
     """

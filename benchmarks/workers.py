@@ -1,4 +1,4 @@
-"""Worker processes for contenders that are Python: started together, each with its own connection, CPU metered."""
+"""Worker processes for contenders in Python: started together, each with its own connection; CPU time is measured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Metered", "WorkersError", "race", "require_no_errors", "worker_pool"
 
 
 class WorkersError(Exception):
-    """Workers did not come to their end, or their operations failed."""
+    """A worker did not finish, or an operation failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,9 @@ def worker_pool(workers: int) -> Iterator[WorkerPool]:
 
 
 def race(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> tuple[list[Tally], float]:
-    """Have so many of the pool do the load; return their tallies and the CPU seconds that they used.
+    """Run the load on this number of workers; return their tallies and the CPU seconds that they used.
 
-    Raises `WorkersError` where one failed, `KeyboardInterrupt` where somebody asked for the end.
+    Raises `WorkersError` where one failed, `KeyboardInterrupt` where the user interrupted.
     """
     facts: dict[str, Any] = {"alias": DEFAULT_DB_ALIAS, "seconds": seconds, "operations": None, "think_time": 0.0}
     tasks = [Metered(task=LoadTask(load=load, worker=number, **facts)) for number in range(workers)]

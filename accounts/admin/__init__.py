@@ -1,6 +1,6 @@
-"""The admin of accounts: their pages, their entries, and what can be booked by hand.
+"""The admin of accounts and entries, with pages for deposits, withdrawals and transfers.
 
-Importing a module of this package needs none of our tables; ours are registered where the app is installed.
+Its modules can be imported without the app's tables; its models are registered only where the app is installed.
 """
 
 from django.apps import apps

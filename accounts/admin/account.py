@@ -19,14 +19,14 @@ class EntryInline(LedgerInline):
 
 @admin.register(Account)
 class AccountAdmin(AnyAccountAdmin):
-    """Opens accounts and changes their terms; a balance changes by entries alone."""
+    """Opens accounts and changes their terms; a balance changes only by entries."""
 
     inlines = (EntryInline,)
 
 
 @admin.register(Entry)
 class EntryAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
-    """Shows the ledger."""
+    """Shows the entries of all accounts, read-only."""
 
     list_display = ("pk", "account", "amount", "balance_after", "version_after", "created_at")
     list_select_related = ("account",)

@@ -1,4 +1,4 @@
-"""What the admin of any account model is made of."""
+"""Base classes for the admin of any account model."""
 
 from __future__ import annotations
 
@@ -22,31 +22,30 @@ from django_lockstep.admin.versioned import VersionedModelAdmin
 __all__ = ["AnyAccountAdmin", "BalanceFilter", "LedgerInline", "PagedFormSet"]
 
 PAGE = "entries"
-"""The parameter in an account's address that says which page of its entries is shown."""
+"""The query parameter with the page number of an account's entries."""
 
 
 class PagedFormSet(BaseInlineFormSet):  # type: ignore[type-arg]
-    """One page of the rows."""
+    """A formset of one page of its rows."""
 
     number: str = "1"
-    """The page, as it was asked for."""
+    """The requested page number, unchecked."""
     size = 20
     """Rows on a page."""
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return the page's rows."""
         return self.page.object_list  # type: ignore[return-value]
 
     @property
     def page(self) -> Page[Any]:
-        """The page; the nearest one if there is none of this number."""
+        """The requested page, or the nearest one that exists."""
         if not hasattr(self, "_page"):
             self._page = Paginator(super().get_queryset(), self.size).get_page(self.number)
         return self._page
 
 
 class LedgerInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
-    """An account's ledger, the newest entry first, twenty on a page; ``model`` is the entry model."""
+    """An account's entries, the newest first, twenty on a page; ``model`` is the entry model."""
 
     formset = PagedFormSet
     template = "admin/accounts/paged_tabular.html"
@@ -56,24 +55,21 @@ class LedgerInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
     extra = 0
 
     def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
-        """Return the formset of the page that the address names."""
         formset = super().get_formset(request, obj, **kwargs)
         formset.number = request.GET.get(PAGE, "1")  # type: ignore[attr-defined]
         return formset
 
 
 class BalanceFilter(admin.SimpleListFilter):
-    """By the sign of the balance."""
+    """Filters accounts by the sign of the balance."""
 
     title = _("balance")
     parameter_name = "sign"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Return the choices."""
         return [("gt", _("Above zero")), ("exact", _("Zero")), ("lt", _("Overdrawn"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the accounts of the choice."""
         return queryset.filter(**{f"balance__{self.value()}": 0}) if self.value() in {"gt", "exact", "lt"} else queryset
 
 
@@ -81,17 +77,17 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]
     """The terms of an account."""
 
     def clean_overdraft_limit(self) -> Any:
-        """Refuse a limit that the balance is already beyond; the balance is no field of the form to be compared."""
+        """Refuse a limit that the balance already exceeds: the model's constraint would only fail in the database."""
         limit = self.cleaned_data["overdraft_limit"]
         if not self.instance._state.adding and self.instance.balance < -limit:
             raise forms.ValidationError(
-                _("The balance is %(balance)s already."), params={"balance": self.instance.balance}
+                _("The balance is already %(balance)s."), params={"balance": self.instance.balance}
             )
         return limit
 
 
 class AnyAccountAdmin(BookingMixin, VersionedModelAdmin):
-    """Opens accounts of any model and changes their terms; a balance changes by entries alone."""
+    """Opens accounts of any model and changes their terms; a balance changes only by entries."""
 
     form = AccountForm
     formfield_overrides = {models.DecimalField: {"form_class": MoneyField}}
@@ -109,14 +105,14 @@ class AnyAccountAdmin(BookingMixin, VersionedModelAdmin):
         css = {"all": ("accounts/admin.css",)}
 
     def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
-        """Search by the user model's own user name."""
+        """Search by the field that the user model uses as its user name."""
         return (f"user__{get_user_model().USERNAME_FIELD}__startswith", "=pk")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Let a balance be given once, when the account is opened."""
+        """Allow a balance only when the account is opened."""
         fields = super().get_readonly_fields(request, obj)
         return fields if obj is None else (*fields, "balance")
 
     def get_inlines(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Leave out the ledger of an account that is only being opened."""
+        """Show no entries on the add page."""
         return super().get_inlines(request, obj) if obj is not None else ()

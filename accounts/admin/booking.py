@@ -1,4 +1,4 @@
-"""Deposits, withdrawals and transfers by hand: small forms, each books once, with the locking that is chosen."""
+"""Forms for deposits, withdrawals and transfers: each is applied once, with the chosen locking."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from accounts.models import AbstractAccount
 from django_lockstep.admin.tokens import FIELD, Seen
 from django_lockstep.errors import StaleVersionError
 
-__all__ = ["FORMS", "Booking", "BookingForm"]
+__all__ = ["FORMS", "BookingForm", "BookingRequest"]
 
 OPTIMISTIC, PESSIMISTIC = "optimistic", "pessimistic"
 
 WAIT = 5
-"""Seconds for which a page waits for an account that somebody else has locked."""
+"""Seconds for which a page waits for an account that another session has locked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Booking:
-    """One operation on one account, as it was ordered."""
+class BookingRequest:
+    """A request for one operation on one account."""
 
     operation: str
     """``deposit``, ``withdraw`` or ``transfer``."""
     account: AbstractAccount
-    """The account; of a transfer the one that gives."""
+    """The account; the source of a transfer."""
     amount: Decimal
-    """How much, greater than zero."""
+    """The positive amount."""
     key: str
     """The idempotency key."""
     version: int
     """The version of the account that was shown."""
     target: AbstractAccount | None = None
-    """Who gets a transfer."""
+    """The target of a transfer."""
 
     def book(self, locking: str) -> AbstractAccount:
-        """Do it, or find it done; return the account as it is after it.
+        """Perform the operation, unless its key was used before; return the account after it.
 
         ``pessimistic`` waits for the row, at most `WAIT` seconds. ``optimistic`` raises `StaleVersionError` if the
-        account is not as it was shown; of a transfer it is so much of it that is compared, under the locks of both
-        rows. Raises what `AbstractAccount.withdraw` and `AbstractAccount.transfer` raise.
+        account has another version than the form showed; a transfer compares the source's version under the locks of
+        both rows. Raises the errors of `AbstractAccount.withdraw` and `AbstractAccount.transfer`.
         """
         if self.target is not None:
             return self._transfer(self.target, expected=self.version if locking == OPTIMISTIC else None)
@@ -60,23 +60,23 @@ class Booking:
 
     @property
     def model(self) -> type[AbstractAccount]:
-        """The model of the accounts."""
         return type(self.account)
 
     @property
     def _wait(self) -> float | None:
-        """How long to wait: other databases than PostgreSQL have limits of their own."""
+        """The lock timeout; other databases than PostgreSQL do not support one."""
         return WAIT if connections[router.db_for_write(self.model)].vendor == "postgresql" else None
 
     def _try(self) -> AbstractAccount:
         account = self.model._default_manager.get(pk=self.account.pk)
-        # Not the version just read: the person decided on the one that was shown.
+        # Not the version just read: the user decided on the one that the form showed.
         account.version = self.version
         if not getattr(account, f"try_{self.operation}")(self.amount, idempotency_key=self.key):
             raise StaleVersionError(model=self.model, pk=account.pk, expected=self.version, target=account)
         return account
 
     def _transfer(self, target: AbstractAccount, *, expected: int | None) -> AbstractAccount:
+        # The version is compared after the transfer, when both rows are locked; the exception rolls it back.
         with transaction.atomic(using=router.db_for_write(self.model)):
             source, _target = self.model.transfer(
                 self.account.pk, target.pk, self.amount, idempotency_key=self.key, timeout=self._wait
@@ -86,14 +86,14 @@ class Booking:
         return source
 
     def entries(self) -> list[Any]:
-        """Return what was written, the account's own entry first."""
+        """Return the entries that were written, the account's own first."""
         entries: Any = self.model.entry_model()._default_manager
         own = entries.get(account_id=self.account.pk, idempotency_key=self.key)
         return [own, *entries.filter(transfer=own.transfer, transfer__isnull=False).exclude(pk=own.pk)]
 
 
 class BookingForm(forms.Form):
-    """An amount, and how to lock."""
+    """An amount, and the kind of locking."""
 
     amount = MoneyField(label=_("Amount"), decimal_places=2, min_value=Decimal("0.01"), localize=True)
     locking = forms.ChoiceField(
@@ -101,8 +101,8 @@ class BookingForm(forms.Form):
         initial=PESSIMISTIC,
         widget=forms.RadioSelect,
         choices=[
-            (PESSIMISTIC, _("Pessimistic: wait for the account, and book whatever was changed meanwhile")),
-            (OPTIMISTIC, _("Optimistic: book only if the account is still in the version shown here")),
+            (PESSIMISTIC, _("Pessimistic: wait for the account, and book even if it has changed in the meantime")),
+            (OPTIMISTIC, _("Optimistic: book only if the account still has the version shown here")),
         ],
     )
     idempotency_key = forms.CharField(widget=forms.HiddenInput, max_length=255)
@@ -111,22 +111,24 @@ class BookingForm(forms.Form):
     def __init__(self, *args: Any, account: AbstractAccount, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.account = account
+        # One key for each form that is shown: submitting it twice books once.
         self.fields["idempotency_key"].initial = uuid.uuid4
         self.fields[FIELD].initial = Seen.of(account).sign
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a form that does not say which version it showed."""
+        """Refuse a form without the signed version that it showed."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         seen = Seen.read(cleaned.get(FIELD, ""), type(self.account))
         if seen is None or not seen.is_about(self.account):
-            raise forms.ValidationError(_("Nothing was booked, because the form did not say what it had shown."))
+            raise forms.ValidationError(
+                _("Nothing was booked, because the form did not include the version of the account.")
+            )
         cleaned["version"] = seen.version
         return cleaned
 
-    def booking(self, operation: str) -> Booking:
-        """Return what was ordered."""
+    def build_request(self, operation: str) -> BookingRequest:
         data = self.cleaned_data
-        return Booking(
+        return BookingRequest(
             operation=operation,
             account=self.account,
             amount=data["amount"],
@@ -135,15 +137,15 @@ class BookingForm(forms.Form):
             target=data.get("target"),
         )
 
-    def shown_anew(self, account: AbstractAccount) -> BookingForm:
-        """Return the form with what was typed, over the account as it is now."""
+    def redisplay(self, account: AbstractAccount) -> BookingForm:
+        """Return the form with the user's input, and the current version of the account."""
         data: Any = self.data.copy()  # type: ignore[attr-defined]
         data[FIELD] = Seen.of(account).sign()
         return type(self)(data, account=account)
 
 
 class TransferForm(BookingForm):
-    """The same with somebody who gets it."""
+    """A `BookingForm` with a target account."""
 
     target: Any = forms.ModelChoiceField(None, label=_("To account number"), widget=forms.TextInput)
     field_order = ("target", "amount", "locking")
@@ -153,14 +155,13 @@ class TransferForm(BookingForm):
         self.fields["target"].queryset = type(account)._default_manager.all()  # type: ignore[attr-defined]
 
     def clean_target(self) -> AbstractAccount:
-        """Refuse the account itself."""
         target: AbstractAccount = self.cleaned_data["target"]
         if target.pk == self.account.pk:
-            raise forms.ValidationError(_("A transfer needs two accounts."))
+            raise forms.ValidationError(_("The target must be another account."))
         return target
 
 
 FORMS: Mapping[str, type[BookingForm]] = MappingProxyType(
     {"deposit": BookingForm, "withdraw": BookingForm, "transfer": TransferForm}
 )
-"""By operation."""
+"""The form class of each operation."""

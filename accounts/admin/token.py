@@ -7,8 +7,8 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from accounts.models import ApiToken
 
@@ -17,9 +17,9 @@ __all__ = ["ApiTokenAdmin"]
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Shows tokens and revokes them; they are made by ``manage.py api_token``, because nothing can show them later.
+    """Shows tokens and revokes them; only ``manage.py api_token`` creates them, because they can be shown only once.
 
-    They may be deleted, so that their user can be.
+    They can be deleted, because otherwise their users could not be.
     """
 
     list_display = ("pk", "user", "name", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at")
@@ -29,11 +29,9 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     actions = ("revoke",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Refuse."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Refuse."""
         return False
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
@@ -42,9 +40,9 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.action(description=_("Revoke selected tokens"), permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Let nobody in with them from now on, and log each."""
+        """Revoke the selected tokens, and log each one that was valid."""
         revoked = [token for token in queryset.order_by("pk") if token.revoke()]
         for token in revoked:
-            self.log_change(request, token, "Revoked.")
+            self.log_change(request, token, gettext("Revoked."))
         text = ngettext("%(count)d token was revoked.", "%(count)d tokens were revoked.", len(revoked))
         self.message_user(request, text % {"count": len(revoked)}, messages.SUCCESS)

@@ -1,4 +1,4 @@
-"""The pages of deposits, withdrawals and transfers, for the admin of accounts."""
+"""Admin pages for deposits, withdrawals and transfers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from accounts.admin.booking import FORMS, Booking, BookingForm
+from accounts.admin.booking import FORMS, BookingForm, BookingRequest
 from accounts.errors import AccountError, InsufficientFunds
 from accounts.models import AbstractAccount
 from django_lockstep.errors import ConcurrencyError
@@ -38,10 +38,9 @@ else:
 
 
 class BookingMixin(_Base):
-    """Adds a page for each operation; each has a permission of its own, apart from ``change``."""
+    """Adds a page for each operation; each requires its own permission, independent of ``change``."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Return Django's, and one for each operation."""
         views = [
             path(
                 f"<path:object_id>/{operation}/",
@@ -53,12 +52,11 @@ class BookingMixin(_Base):
         return [*views, *super().get_urls()]
 
     def may_book(self, request: HttpRequest, operation: str) -> bool:
-        """Whether the user has the operation's permission."""
         codename = get_permission_codename(operation, self.opts)
         return request.user.has_perm(f"{self.opts.app_label}.{codename}")
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Render Django's form, with links to what the user may do with the account."""
+        """Render Django's form, with links to the operations that the user may perform."""
         account = kwargs.get("obj")
         context["bookings"] = [
             {"title": title, "url": self._url(account, operation)}
@@ -68,10 +66,10 @@ class BookingMixin(_Base):
         return super().render_change_form(request, context, *args, **kwargs)
 
     def booking_view(self, request: HttpRequest, object_id: str, operation: str) -> HttpResponse:
-        """Show the form, or book what it says: once, however often it is sent.
+        """Show the form, or perform the operation: once, however often the form is submitted.
 
-        A conflict, of versions or for a lock, is 409: nothing was booked, and the form stands there again, over the
-        account as it is now.
+        A version conflict or a lock timeout is 409: nothing was booked, and the form is shown again with the current
+        state of the account.
         """
         if not self.may_book(request, operation):
             raise PermissionDenied
@@ -82,40 +80,46 @@ class BookingMixin(_Base):
         if not form.is_valid():
             return self._booking_page(request, form, operation)
         try:
-            booked = self._book(request, form.booking(operation), form.cleaned_data["locking"])
+            booked = self._book(request, form.build_request(operation), form.cleaned_data["locking"])
         except (AccountError, ValueError) as error:
-            hidden = isinstance(error, InsufficientFunds) and not self._sees(request, account)
+            # The error's message contains the balance.
+            hidden = isinstance(error, InsufficientFunds) and not self._may_view(request, account)
             form.add_error(None, _("The account does not cover the amount.") if hidden else str(error))
             return self._booking_page(request, form, operation)
         except ConcurrencyError as error:
-            return self._overtaken(request, form, operation, error)
-        done = _("Done: the balance is %s.") % booked.balance if self._sees(request, account) else _("Done.")
+            return self._conflict_page(request, form, operation, error)
+        done = _("Done: the balance is %s.") % booked.balance if self._may_view(request, account) else _("Done.")
         self.message_user(request, done, messages.SUCCESS)
-        return HttpResponseRedirect(self._after(request, account, operation))
+        return HttpResponseRedirect(self._success_url(request, account, operation))
 
-    def _sees(self, request: HttpRequest, account: AbstractAccount) -> bool:
-        """Whether the user may look at the account, and not only book on it."""
+    def _may_view(self, request: HttpRequest, account: AbstractAccount) -> bool:
+        """Whether the user may see the account's balance, and not only book on it."""
         return self.has_view_or_change_permission(request, account)
 
-    def _book(self, request: HttpRequest, booking: Booking, locking: str) -> AbstractAccount:
-        """Book and log in one transaction, so that there is never one without the other."""
+    def _book(self, request: HttpRequest, booking: BookingRequest, locking: str) -> AbstractAccount:
+        """Book and log in one transaction, so that neither exists without the other."""
         with transaction.atomic(using=router.db_for_write(self.model)):
             booked = booking.book(locking)
             for entry in booking.entries():
-                done = f"{_TITLES[booking.operation]} ({locking}) as entry {entry.pk}: {entry}"
-                # A form that was sent twice finds its entries, and what was logged with them.
+                done = _("%(operation)s (%(locking)s), entry %(pk)s: %(entry)s") % {
+                    "operation": _TITLES[booking.operation],
+                    "locking": locking,
+                    "pk": entry.pk,
+                    "entry": entry,
+                }
+                # A form that is submitted again finds the same entries, which are logged only once.
                 if not _is_logged(entry.account, done):
                     self.log_change(request, entry.account, done)
         return booked
 
-    def _overtaken(
+    def _conflict_page(
         self, request: HttpRequest, form: BookingForm, operation: str, error: ConcurrencyError
     ) -> HttpResponse:
         account = self.get_object(request, str(form.account.pk))
         if account is None:
             raise Http404
-        again = form.shown_anew(account)
-        again.add_error(None, _("Nothing was booked. Look at the account as it is now, and book again if it is right."))
+        again = form.redisplay(account)
+        again.add_error(None, _("Nothing was booked. Review the account's current state, then submit again."))
         return self._booking_page(request, again, operation, status=409, before=form.account, error=error)
 
     def _booking_page(
@@ -127,15 +131,15 @@ class BookingMixin(_Base):
             "title": _TITLES[operation],
             "subtitle": str(form.account),
             "change_url": self._change_url(form.account),
-            "sees": self._sees(request, form.account),
+            "sees": self._may_view(request, form.account),
         }
         everywhere = self.admin_site.each_context(request)
         return TemplateResponse(
             request, "admin/accounts/booking.html", {**everywhere, **facts, **title, **context}, status=status
         )
 
-    def _after(self, request: HttpRequest, account: AbstractAccount, operation: str) -> str:
-        if self._sees(request, account):
+    def _success_url(self, request: HttpRequest, account: AbstractAccount, operation: str) -> str:
+        if self._may_view(request, account):
             return self._change_url(account)
         return self._url(account, operation)
 

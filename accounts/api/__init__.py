@@ -1,4 +1,4 @@
-"""The bank over HTTP: accounts, deposits, withdrawals, transfers. Needs the extra ``api``."""
+"""The HTTP API of the accounts: reading, deposits, withdrawals, transfers. Requires the extra ``api``."""
 
 from accounts.api.api import account_api
 from accounts.api.tokens import TokenUser, make_token

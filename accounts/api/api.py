@@ -1,4 +1,4 @@
-"""Makes the API: its operations, who may call them, and what they answer."""
+"""Builds the API: its operations, authentication, response schemas and error responses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ninja import NinjaAPI
 from ninja.pagination import paginate
 from ninja.throttling import BaseThrottle
 
-from accounts.api.bank import Bank
+from accounts.api.operations import AccountOperations
 from accounts.api.pages import Pages
 from accounts.api.schemas import AccountOut, EntryOut, TransferOut
 from accounts.api.tokens import TokenUser
@@ -32,13 +32,13 @@ def account_api(
     throttle: Sequence[BaseThrottle] = (),
     namespace: str = "accounts-api",
 ) -> NinjaAPI:
-    """Return the API of the accounts; a project puts its ``urls`` where it likes.
+    """Return the API of the accounts, whose ``urls`` a project includes.
 
-    ``model`` is the account model, by default ``accounts.Account``. ``auth`` says who is let in, by default whoever
-    has a token (`make_token`) or a session; nobody else is. Tokens have a table of the app ``accounts``: where it is
-    not installed, sessions alone are the default. What ``auth`` returns may have ``scopes``, as a token has: text with
-    some of `accounts.tokens.SCOPES`. ``throttle`` takes django-ninja's throttles. Every error is
-    answered with problem details (RFC 9457), as are unknown paths below its prefix.
+    ``model`` is the account model, by default ``accounts.Account``. ``auth`` is a list of authenticators, by default
+    tokens (`make_token`) and sessions; without the app ``accounts``, which has the table of tokens, only sessions. What
+    an authenticator returns may have ``scopes``, as a token has: a string with some of `accounts.tokens.SCOPES`.
+    ``throttle`` takes django-ninja's throttles. Every error response is problem details (RFC 9457), also for unknown
+    paths below the prefix.
     """
     if model is None:
         from accounts.models import Account
@@ -47,30 +47,30 @@ def account_api(
     api = ProblemAPI(
         title="Accounts",
         urls_namespace=namespace,
-        auth=list(auth) if auth is not None else _ways_in(),
+        auth=list(auth) if auth is not None else _default_auth(),
         throttle=list(throttle),
     )
-    _add_operations(api, Bank(model))
+    _add_operations(api, AccountOperations(model))
     for kind, problem in _PROBLEMS.items():
         api.add_exception_handler(kind, _answer(problem))
     return api
 
 
-def _ways_in() -> list[Callable[..., Any]]:
+def _default_auth() -> list[Callable[..., Any]]:
     return [*([TokenUser()] if apps.is_installed("accounts") else ()), SessionUser()]
 
 
-def _add_operations(api: NinjaAPI, bank: Bank) -> None:
+def _add_operations(api: NinjaAPI, operations: AccountOperations) -> None:
     changed, both = (409, 412), ("If-Match", "If-None-Match", "Idempotency-Key")
-    accounts = paginate(Pages, ordering=("pk",))(bank.accounts)
-    entries = paginate(Pages, ordering=("-pk",))(bank.entries)
+    accounts = paginate(Pages, ordering=("pk",))(operations.accounts)
+    entries = paginate(Pages, ordering=("-pk",))(operations.entries)
     _add(api, "GET /accounts", accounts, list[AccountOut])
-    _add(api, "GET /accounts/{pk}", bank.account, AccountOut, headers=("If-None-Match",))
+    _add(api, "GET /accounts/{pk}", operations.account, AccountOut, headers=("If-None-Match",))
     _add(api, "GET /accounts/{pk}/entries", entries, list[EntryOut])
-    _add(api, "PUT /accounts/{pk}", bank.put_account, AccountOut, (*changed, 428), headers=("If-Match!",))
-    _add(api, "POST /accounts/{pk}/deposit", bank.deposit, AccountOut, changed, headers=both)
-    _add(api, "POST /accounts/{pk}/withdraw", bank.withdraw, AccountOut, changed, headers=both)
-    _add(api, "POST /transfers", bank.transfer, TransferOut, changed, headers=both)
+    _add(api, "PUT /accounts/{pk}", operations.put_account, AccountOut, (*changed, 428), headers=("If-Match!",))
+    _add(api, "POST /accounts/{pk}/deposit", operations.deposit, AccountOut, changed, headers=both)
+    _add(api, "POST /accounts/{pk}/withdraw", operations.withdraw, AccountOut, changed, headers=both)
+    _add(api, "POST /transfers", operations.transfer, TransferOut, changed, headers=both)
 
 
 def _add(
@@ -94,7 +94,7 @@ def _add(
 
 
 def _function(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method as a function, which can carry the framework's marks."""
+    """Wrap the method in a function: the framework sets attributes on it, which a bound method does not allow."""
 
     @wraps(view)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -110,20 +110,20 @@ def _header(name: str, text: str, *, pattern: str, example: str, required: bool 
 
 _TAG = '(?:W/)?"[!#-~]*"'
 _TAGS = rf"\*|{_TAG}(?: *, *{_TAG})*"
-_IF_MATCH = "The ETag that was read: the change is made in that version only (412)."
+_IF_MATCH = "The ETag that was read: the change is made only if the account still has that version (else 412)."
 
 _HEADERS = {
     "If-Match": _header("If-Match", _IF_MATCH, pattern=_TAGS, example='"1.1"'),
     "If-Match!": _header("If-Match", _IF_MATCH, pattern=_TAGS, example='"1.1"', required=True),
     "If-None-Match": _header(
         "If-None-Match",
-        "The ETag that the client has. If it is the current one, GET is 304, and a change is 412.",
+        "The ETag that the client has. If it is the current one, GET returns 304, and a change 412.",
         pattern=_TAGS,
         example='"1.0"',
     ),
     "Idempotency-Key": _header(
         "Idempotency-Key",
-        "Sent again with the same key and body, it is done once.",
+        "A request that is repeated with the same key and body is performed only once.",
         pattern=r'[!#-~](?:[ !#-~]{0,253}[!#-~])?|"(?:[ !#-\[\]-~]|\\["\\]){1,255}"',
         example="order-1017",
     ),

@@ -1,4 +1,4 @@
-"""Lists that come in pages, by cursor."""
+"""Cursor pagination."""
 
 from typing import Any
 
@@ -14,34 +14,34 @@ __all__ = ["Pages"]
 
 
 class Pages(CursorPagination):
-    """The framework's pages, by primary key; a cursor that no answer gave out is 400, whatever is in it."""
+    """The framework's cursor pagination, by primary key; any invalid cursor is 400."""
 
     class Input(Schema):
-        """Which page."""
+        """The query parameters."""
 
         page_size: int = Field(100, ge=1, le=100)
-        cursor: str = Field("", max_length=1000, description="What `next` or `previous` of another page has.")
+        cursor: str = Field("", max_length=1000, description="The cursor in `next` or `previous` of another page.")
 
     class Cursor(CursorPagination.Cursor):
-        """Where a page begins."""
+        """The position at which a page begins."""
 
         @classmethod
         def from_encoded_param(cls, encoded_param: str | None, context: Any = None) -> CursorPagination.Cursor:
-            """Return the cursor. Raises ``HttpError`` 400 for text that is none."""
+            """Return the cursor. Raises ``HttpError`` 400 where it cannot be decoded."""
             try:
                 return super().from_encoded_param(encoded_param, context)
             except (InvalidCursor, InvalidMember) as error:
-                raise _refused() from error
+                raise _invalid_cursor() from error
 
     def _find_position(self, queryset: QuerySet[Any], cursor: CursorPagination.Cursor) -> QuerySet[Any]:
         try:
-            # A text key takes everything; the database has no text with NUL.
+            # A text key accepts any string, but PostgreSQL's text cannot contain NUL.
             if cursor.p is not None and ("\0" in cursor.p or queryset.model._meta.pk.to_python(cursor.p) is None):
-                raise _refused()
+                raise _invalid_cursor()
         except ValidationError as error:
-            raise _refused() from error
+            raise _invalid_cursor() from error
         return super()._find_position(queryset, cursor)
 
 
-def _refused() -> HttpError:
-    return HttpError(400, "The cursor is not one that this list has given out")
+def _invalid_cursor() -> HttpError:
+    return HttpError(400, "The cursor is invalid: use one that this list returned")

@@ -1,4 +1,4 @@
-"""What goes over the wire. Money is a string of digits, never a JSON number: those are floats to most clients."""
+"""Request and response bodies. Money is a string, because most clients parse JSON numbers as floats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accounts.amounts import MAX_DIGITS, PLACES
 
 __all__ = ["AccountIn", "AccountOut", "ChangeIn", "EntryOut", "TransferIn", "TransferOut"]
 
-# Not \d, which takes the digits of all scripts. No leading zeros: then a pattern can tell what is above zero.
+# Not \d, which matches digits of all scripts. Without leading zeros a pattern can require an amount above zero.
 _POINT = rf"(?:\.[0-9]{{1,{PLACES}}})?"
 _WHOLE = rf"[1-9][0-9]{{0,{MAX_DIGITS - PLACES - 1}}}"
 _CENTS = r"0\.(?:0[1-9]|[1-9][0-9]?)"
@@ -24,7 +24,7 @@ Key = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")]
 
 
 class _In(Schema):
-    """What a client sends: nothing but what is named, so that no slip of the pen is taken for an omission."""
+    """A request body; unknown fields are refused, so that a misspelled one is not taken for a missing one."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -43,7 +43,7 @@ class TransferIn(ChangeIn):
 
 
 class AccountIn(_In):
-    """What staff may set."""
+    """The fields of an account that staff may change."""
 
     overdraft_limit: Limit
 
@@ -53,12 +53,11 @@ class _Keyed(Schema):
 
     @staticmethod
     def resolve_id(row: Any) -> str:
-        """Return the key as a string, whatever its type."""
         return str(row.pk)
 
 
 class AccountOut(_Keyed):
-    """An account as it is, or as the operation left it; null is what the client may not see."""
+    """An account, after an operation as that left it; null for values that the client may not see."""
 
     balance: Decimal | None
     overdraft_limit: Decimal | None
@@ -66,7 +65,7 @@ class AccountOut(_Keyed):
 
 
 class TransferOut(Schema):
-    """Both accounts after a transfer; the target's balance is not the sender's business."""
+    """Both accounts after a transfer; the target's balance is not shown to the sender."""
 
     source: AccountOut
     target: str

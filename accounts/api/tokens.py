@@ -1,4 +1,4 @@
-"""Who a program acts for: a token of `accounts.tokens.ApiToken`, in the header ``Authorization``."""
+"""Authentication by a token of `accounts.tokens.ApiToken`, in the header ``Authorization``."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def make_token(user: Any, *, scopes: Iterable[str] = SCOPES, name: str = "", age
 
 
 class TokenUser(HttpBearer):
-    """Whoever sends ``Authorization: Bearer`` with a token of `make_token`.
+    """Authenticates ``Authorization: Bearer`` with a token of `make_token`.
 
-    ``failures`` is how many tokens that are none are looked up for one address, as django-ninja writes rates; what is
-    more is 429. Tokens that are good pass all the same: 256 bits are not guessed.
+    ``failures`` is the rate limit of invalid tokens for one address, in django-ninja's notation; beyond it the response
+    is 429. Valid tokens are never limited: 256 bits cannot be guessed.
     """
 
     def __init__(self, *, failures: str = "30/m") -> None:
@@ -38,20 +38,20 @@ class TokenUser(HttpBearer):
         self._failures = failures
 
     def authenticate(self, request: HttpRequest, token: str) -> ApiToken | None:
-        """Return the token, and make its user the request's."""
+        """Return the token, and set ``request.user`` to its user."""
         from accounts.models import ApiToken
 
         found = ApiToken.find(token)
         if found is None:
             FailedLogins(self._failures).count(request)
             return None
-        found.note_use()
+        found.record_use()
         request.user = found.user
         return found
 
 
 def has_scope(request: HttpRequest, scope: str) -> bool:
-    """Whether what let the request in is good for this; what has no ``scopes``, such as a session, is for all."""
+    """Whether the request's authentication includes the scope; one without ``scopes``, such as a session, has all."""
     scopes = getattr(getattr(request, "auth", None), "scopes", None)
     return scopes is None or scope in scopes.split()
 
@@ -59,4 +59,4 @@ def has_scope(request: HttpRequest, scope: str) -> bool:
 def require_scope(request: HttpRequest, scope: str) -> None:
     """Raise ``HttpError`` 403 unless the request `has_scope`."""
     if not has_scope(request, scope):
-        raise HttpError(403, f"The token has not the scope {scope}")
+        raise HttpError(403, f"The token does not have the scope {scope}")

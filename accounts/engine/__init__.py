@@ -1,10 +1,10 @@
-"""How a change of a balance reaches the database: by one of two engines, which do the same.
+"""The two engines that change balances: plain and compiled, with the same results.
 
-The plain engine calls the methods as they are written: they are the meaning. The compiled engine does the same with
-statements that were compiled once, in fewer round trips, and leaves to the method what it cannot do (see
-`accounts.engine.obstacles`) and what ended without a result, so that the method says why.
+The plain engine calls the methods as they are written; they define what a change means. The compiled engine sends
+statements that were compiled once, in fewer round trips. It falls back to the method where it cannot do the same (see
+`accounts.engine.obstacles`) and where its statement wrote nothing, so that the method raises the right error.
 
-`compiled_by`, above a method or function, is the only seam: nothing else asks which engine runs.
+Engines are chosen in one place: the decorator `compiled_by`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from django.utils.module_loading import import_string
 __all__ = [
     "ENGINES",
     "Engine",
+    "EngineMethod",
     "EngineName",
-    "Operation",
     "compiled_by",
     "engine_name",
     "has_counterpart",
@@ -37,8 +37,8 @@ R = TypeVar("R")
 EngineName = Literal["compiled", "plain"]
 
 
-class Operation(Generic[P, R]):
-    """A method with its compiled counterpart: the same arguments, and ``NotImplemented`` for "left to the method"."""
+class EngineMethod(Generic[P, R]):
+    """A method with its compiled counterpart, which has the same arguments and may return ``NotImplemented``."""
 
     def __init__(self, plain: Callable[P, R], path: str) -> None:
         self.plain = plain
@@ -46,44 +46,42 @@ class Operation(Generic[P, R]):
 
     @functools.cached_property
     def compiled(self) -> Callable[P, R]:
-        """The counterpart, imported when it is first needed: it stands above the models, the method in them."""
+        """The counterpart, imported on first use, because its module imports the models that have the method."""
         counterpart: Callable[P, R] = import_string(self.path)
         return counterpart
 
 
 class Engine(Protocol):
-    """Runs operations."""
+    """Runs methods that have a compiled counterpart."""
 
-    def run(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do what the operation's method does; errors are the method's."""
+    def run(self, method: EngineMethod[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do what the method does, with the same result and the same errors."""
         ...
 
 
 class PlainEngine:
     """Calls the methods as they are written."""
 
-    def run(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the method."""
-        return operation.plain(*args, **kwargs)
+    def run(self, method: EngineMethod[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        return method.plain(*args, **kwargs)
 
 
 class CompiledEngine:
-    """Calls the compiled counterpart, and the method for what that leaves to it."""
+    """Calls the compiled counterpart, and the method where that returns ``NotImplemented``."""
 
-    def run(self, operation: Operation[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the counterpart first."""
-        done = operation.compiled(*args, **kwargs)
-        return operation.plain(*args, **kwargs) if done is NotImplemented else done
+    def run(self, method: EngineMethod[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        done = method.compiled(*args, **kwargs)
+        return method.plain(*args, **kwargs) if done is NotImplemented else done
 
 
 ENGINES: Mapping[EngineName, Engine] = MappingProxyType({"compiled": CompiledEngine(), "plain": PlainEngine()})
-"""Both by name."""
+"""The engines, by the values of ``ACCOUNTS_ENGINE``."""
 
 _chosen: ContextVar[EngineName | None] = ContextVar("accounts_engine", default=None)
 
 
 def engine_name() -> EngineName:
-    """``ACCOUNTS_ENGINE``: ``"compiled"`` (the default), or ``"plain"`` to run every method as it is written.
+    """Return ``ACCOUNTS_ENGINE``: ``"compiled"`` (the default), or ``"plain"`` to run every method as it is written.
 
     Raises ``ImproperlyConfigured`` for any other value.
     """
@@ -94,31 +92,31 @@ def engine_name() -> EngineName:
 
 
 def compiled_by(path: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let the engine in force run this method; ``path`` is the dotted path of its compiled counterpart."""
+    """Let the current engine run this method; ``path`` is the dotted path of its compiled counterpart."""
 
     def decorate(plain: Callable[P, R]) -> Callable[P, R]:
-        operation = Operation(plain, path)
+        method = EngineMethod(plain, path)
 
         @functools.wraps(plain)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            return ENGINES[_chosen.get() or engine_name()].run(operation, *args, **kwargs)
+            return ENGINES[_chosen.get() or engine_name()].run(method, *args, **kwargs)
 
-        vars(run)["operation"] = operation
+        vars(run)["engine_method"] = method
         return run
 
     return decorate
 
 
 def has_counterpart(method: Callable[..., Any]) -> bool:
-    """Whether the method stands under `compiled_by`."""
-    return hasattr(method, "operation")
+    """Whether the method is decorated by `compiled_by`."""
+    return hasattr(method, "engine_method")
 
 
 @contextmanager
 def use_engine(name: EngineName | None) -> Iterator[None]:
-    """Run what this thread, or this coroutine, changes in the block by this engine; None leaves the choice as it is.
+    """Use this engine in the block, for the current thread or coroutine; None keeps the current one.
 
-    Outside of any block the setting ``ACCOUNTS_ENGINE`` decides.
+    Outside of any block the setting ``ACCOUNTS_ENGINE`` applies.
     """
     token = _chosen.set(name or _chosen.get())
     try:

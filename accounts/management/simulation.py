@@ -32,7 +32,7 @@ from django_lockstep.lab.simulator.render import FORMATS, Report
 from django_lockstep.lab.simulator.sweep import Sweep
 from django_lockstep.lab.wording import counted
 
-__all__ = ["Run", "add_arguments", "build_config", "run_of"]
+__all__ = ["SimulationRun", "add_arguments", "build_config", "build_run"]
 
 _DURATION = 3.0
 _ROUNDS = 3
@@ -60,7 +60,7 @@ _START, _WORKER, _ROUND = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each round."""
 
 
-class Run(NamedTuple):
+class SimulationRun(NamedTuple):
     """What the options ask for."""
 
     report: Callable[..., Report]
@@ -70,7 +70,7 @@ class Run(NamedTuple):
 
 
 def add_arguments(parser: CommandParser) -> None:
-    """Declare what to run; `run_of` checks the values."""
+    """Declare what to run; `build_run` checks the values."""
     add = parser.add_argument
     add("--strategies", nargs="+", metavar="NAME", help=f"default: all, which are {', '.join(NAMES)}")
     add(
@@ -121,7 +121,7 @@ def _add_sweep_arguments(parser: CommandParser) -> None:
     sweep.add_argument("--plot", type=Path, metavar="FILE", help="draw it, too: .svg or .png (needs the extra 'plot')")
 
 
-def run_of(options: dict[str, Any]) -> Run:
+def build_run(options: dict[str, Any]) -> SimulationRun:
     """Return what to run. Raises ``ValueError``, naming the option, for values that are not allowed."""
     if options["plot"]:
         _require_plottable(options)
@@ -141,14 +141,16 @@ def _require_plottable(options: dict[str, Any]) -> None:
     require_writable(path, option="--plot")
 
 
-def _load(options: dict[str, Any]) -> Run:
+def _load(options: dict[str, Any]) -> SimulationRun:
     if options["mix_strategies"]:
         return _mixtures(options)
     plan, workload = _plan(options), _workload(options)
-    return Run(functools.partial(run_load, build_config(options, engine="both"), plan=plan, workload=workload))
+    return SimulationRun(
+        functools.partial(run_load, build_config(options, engine="both"), plan=plan, workload=workload)
+    )
 
 
-def _mixtures(options: dict[str, Any]) -> Run:
+def _mixtures(options: dict[str, Any]) -> SimulationRun:
     plan, workload, config = _plan(options, seconds=_PAIR_DURATION, rounds=1), _workload(options), build_config(options)
     if plan.workers < 2 or len(config.strategies) < 2:
         raise ValueError(
@@ -156,10 +158,10 @@ def _mixtures(options: dict[str, Any]) -> Run:
             f"{counted(len(config.strategies), 'strategy', 'strategies')} and {counted(plan.workers, 'worker')}"
         )
     announcement = _announced([plan], contenders=len(config.names), what=counted(len(config.names), "pair"))
-    return Run(functools.partial(run_load, config, plan=plan, workload=workload), announcement)
+    return SimulationRun(functools.partial(run_load, config, plan=plan, workload=workload), announcement)
 
 
-def _sweep(options: dict[str, Any]) -> Run:
+def _sweep(options: dict[str, Any]) -> SimulationRun:
     if options["mix_strategies"]:
         raise ValueError("--mix-strategies is for a load at one size, not for a --sweep")
     sweep = Sweep.parse(options["sweep"])
@@ -173,7 +175,7 @@ def _sweep(options: dict[str, Any]) -> Run:
     number = len(config.strategies)
     what = f"{counted(len(points), 'size')} x {counted(number, 'strategy', 'strategies')}"
     announcement = _announced([point.plan for point in points], contenders=number, what=what)
-    return Run(functools.partial(run_sweep, config, sweep=sweep, points=points), announcement)
+    return SimulationRun(functools.partial(run_sweep, config, sweep=sweep, points=points), announcement)
 
 
 def _announced(plans: list[LoadPlan], *, contenders: int, what: str) -> str:
@@ -206,17 +208,17 @@ def _workload(options: dict[str, Any], *, smallest: int | None = None) -> Worklo
     return Workload(accounts=accounts, mix=mix, seed=seed)
 
 
-def _story(options: dict[str, Any]) -> Run:
+def _story(options: dict[str, Any]) -> SimulationRun:
     meant_for_load = [f"--{name.replace('_', '-')}" for name in _LOAD_ONLY if options[name] is not None]
     if meant_for_load:
         raise ValueError(f"--scenario has two workers on one account; {', '.join(meant_for_load)} is for loads only")
     runs = positive_int(_RUNS if options["runs"] is None else options["runs"], name="--runs")
     story = STORIES[options["scenario"]]
-    return Run(functools.partial(run_story, build_config(options), story=story, runs=runs))
+    return SimulationRun(functools.partial(run_story, build_config(options), story=story, runs=runs))
 
 
 def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig:
-    """Return which strategies run and where, with this engine by default. Raises ``ValueError`` as `run_of` does."""
+    """Return which strategies run and where, with this engine by default. Raises ``ValueError`` as `build_run` does."""
     mixed = bool(options["mix_strategies"])
     by_default = [name for name in NAMES if STRATEGIES[name].safe] if mixed else NAMES
     words = [word for part in options["strategies"] or by_default for word in part.split(",")]

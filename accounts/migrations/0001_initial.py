@@ -89,7 +89,7 @@ class Migration(migrations.Migration):
                     "amount",
                     models.DecimalField(
                         decimal_places=2,
-                        help_text="Negative for what was taken off.",
+                        help_text="Negative for a withdrawal.",
                         max_digits=19,
                         verbose_name="amount",
                     ),
@@ -140,7 +140,9 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
                     "name",
-                    models.CharField(blank=True, help_text="What it is for.", max_length=100, verbose_name="name"),
+                    models.CharField(
+                        blank=True, help_text="What the token is used for.", max_length=100, verbose_name="name"
+                    ),
                 ),
                 (
                     "scopes",

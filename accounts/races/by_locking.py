@@ -1,4 +1,4 @@
-"""Locks in plain Django: taken, forgotten, given up too early, wanted by a child row."""
+"""Locks in plain Django: taken, forgotten, released too early, needed by a child row."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ONE_ACCOUNT: Mapping[str, Any] = {
     "invariant_of": lambda number: lambda pk: accounts(pk).get().balance == 100 + 10 * number,
     "observe": balances,
 }
-"""What the actors here do is to add 10 each to an account with 100."""
+"""The common parts of races in which each actor adds 10 to an account with 100."""
 
 
 def lock_then_read(pk: Any) -> None:
-    """Lock, then read, then write: the right way."""
+    """Lock, then read, then write: correct."""
     with transaction.atomic():
         balance = accounts(pk).select_for_update(no_key=True).get().balance
         accounts(pk).update(balance=balance + 10)
@@ -46,7 +46,7 @@ def lock_never_taken(pk: Any) -> None:
 
 
 def read_then_lock(pk: Any) -> None:
-    """Lock a row that was read before, and go on with what was read."""
+    """Lock a row after reading it, and write a value computed from the earlier read."""
     with transaction.atomic():
         balance = accounts(pk).get().balance
         accounts(pk).select_for_update(no_key=True).get()
@@ -62,7 +62,7 @@ def refresh_with_lock(pk: Any) -> None:
 
 
 def refresh_without_lock(pk: Any) -> None:
-    """Read again, and be too late all the same."""
+    """Read again without a lock, which only makes the window smaller."""
     account = accounts(pk).get()
     with transaction.atomic():
         account.refresh_from_db()
@@ -70,7 +70,7 @@ def refresh_without_lock(pk: Any) -> None:
 
 
 def write_on_commit(pk: Any) -> None:
-    """Do in a callback, after the lock is gone, what the lock was for."""
+    """Write in a callback, which runs after COMMIT has released the lock."""
     with transaction.atomic():
         account = accounts(pk).select_for_update(no_key=True).get()
         transaction.on_commit(lambda: accounts(pk).update(balance=account.balance + 10))
@@ -129,7 +129,6 @@ def claimed_once(pks: list[Any]) -> bool:
 
 
 def races() -> Iterator[Race]:
-    """Yield them."""
     for name, text, actor, holds in (
         ("lock:then-read", "Lock the row, then read it.", lock_then_read, True),
         (

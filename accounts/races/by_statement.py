@@ -10,7 +10,7 @@ from django.db.models import F
 
 from accounts.models import Account
 from accounts.races.race import pair
-from accounts.races.rows import accounts, balances, nobody, one_account, two_accounts, user_named, users
+from accounts.races.rows import accounts, balances, one_account, set_up_nothing, two_accounts, user_named, users
 from django_lockstep.lab.races import Race
 
 __all__ = ["races"]
@@ -36,31 +36,31 @@ def subtract_where_covered(pk: Any) -> None:
 
 
 def read_then_save(pk: Any) -> None:
-    """Read, then save the one field; the version goes along and tells when that is too late."""
+    """Read, then save only one field; save() adds the version and refuses a stale one."""
     account = accounts(pk).get()
     account.balance += 10
     account.save(update_fields=["balance"])
 
 
 def get_or_create_user(made: Any) -> None:
-    """Make the user unless it is there; the name is unique."""
+    """Create the user unless it exists; the name is unique."""
     users().get_or_create(**user_named(ADA))
 
 
 def get_or_create_user_inside_a_transaction(made: Any) -> None:
-    """Do the same with more around it: the failed INSERT is undone to a savepoint."""
+    """Call get_or_create() inside a transaction: the failed INSERT is rolled back to a savepoint."""
     with transaction.atomic():
         user, _ = users().get_or_create(**user_named(ADA))
         Account.objects.create(user=user)
 
 
 def update_or_create_user(made: Any) -> None:
-    """Make the user, or lock it and update it."""
+    """Create the user, or lock and update it."""
     users().update_or_create(**user_named(ADA), defaults={"password": "!"})
 
 
 def check_then_create_user(made: Any) -> None:
-    """Look first, then insert: the loser gets the IntegrityError that the look was to prevent."""
+    """Check first, then insert: the second one gets an IntegrityError despite the check."""
     with transaction.atomic():
         if not users().filter(**user_named(ADA)).exists():
             users().create(**user_named(ADA))
@@ -91,7 +91,6 @@ def apply_in(order: slice) -> Callable[[list[Any]], None]:
 
 
 def races() -> Iterator[Race]:
-    """Yield them."""
     yield pair(
         "apply-many:opposite",
         "Many changes in one statement, which locks the accounts in primary-key order whatever theirs is.",
@@ -123,7 +122,7 @@ def races() -> Iterator[Race]:
         )
     yield pair(
         "save:update-fields",
-        "Read, then save(update_fields=...) of a VersionedModel: who is too late is refused.",
+        "Read, then save(update_fields=...) of a VersionedModel: the later save is refused.",
         actor=read_then_save,
         set_up=one_account,
         observe=balances,
@@ -139,7 +138,7 @@ def made_once() -> Iterator[Race]:
         ("update-or-create:unique", update_or_create_user, "update_or_create() with a unique constraint."),
         ("check-then-create:unique", check_then_create_user, "exists() before create(): the constraint refuses one."),
     ):
-        yield pair(name, text, actor=maker, set_up=nobody, invariant=one_user)
+        yield pair(name, text, actor=maker, set_up=set_up_nothing, invariant=one_user)
     yield pair(
         "get-or-create:not-unique",
         "get_or_create() without a unique constraint.",

@@ -1,4 +1,4 @@
-"""The two stories and opposite transfers, by every strategy of the accounts."""
+"""The two stories, opposite transfers and mixtures, by every strategy of the accounts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["races"]
 
 
 def story_race(story: Story, strategy: Strategy) -> Race:
-    """Return the story as this strategy plays it, by its engine."""
+    """Return the race of the story by this strategy and its engine."""
     compiled = strategy.engine == "compiled"
 
     def set_up() -> Any:
-        contention.forget()  # what one schedule taught would change the next
+        contention.clear()  # what one schedule taught would change the next
         return open_account(int(story.balance), overdraft_limit=int(story.overdraft_limit)).pk
 
     def change(kind: str, amount: Decimal) -> Callable[[Any], None]:
@@ -34,7 +34,7 @@ def story_race(story: Story, strategy: Strategy) -> Race:
 
     return pair(
         f"{story.name}:{'compiled-' if compiled else ''}{strategy.name}",
-        f"{story.text} {strategy.summary}{' In as few round trips as can be.' if compiled else ''}",
+        f"{story.text} {strategy.summary}{' By the compiled engine.' if compiled else ''}",
         actor=[change(kind, amount) for kind, amount in story.changes],
         set_up=set_up,
         invariant=lambda pk: story.is_kept_by(Account.objects, pk),
@@ -77,7 +77,7 @@ def mixed_race(strategy: Strategy, other: Strategy) -> Race:
     """Return one deposit by either strategy into the same account."""
 
     def set_up() -> Any:
-        contention.forget()  # what one schedule taught would change the next
+        contention.clear()  # what one schedule taught would change the next
         return one_account()
 
     kept = "; both are kept" if not strategy.needs_all_writers else ", whose deposit may be overwritten"
@@ -104,12 +104,11 @@ def unordered_transfer(source: int, target: int) -> Callable[[list[Any]], None]:
 
 
 def idempotent_deposit(pk: Any) -> None:
-    """Deposit under a key that the other actor uses, too."""
+    """Deposit with an idempotency key that the other actor also uses."""
     Account.deposit(pk, 10, idempotency_key="once")
 
 
 def races() -> Iterator[Race]:
-    """Yield them."""
     plain = {name: strategy.bound(engine="plain") for name, strategy in STRATEGIES.items()}
     compiled = [strategy.bound(engine="compiled") for strategy in STRATEGIES.values() if strategy.has_counterpart]
     for story in STORIES.values():
@@ -119,7 +118,7 @@ def races() -> Iterator[Race]:
         yield mixed_race(plain[name], plain["pessimistic"])
     for name, strategy in plain.items():
         if name == "pessimistic_nowait":
-            continue  # nothing new, and two that try again have ten times the schedules
+            continue  # the same locks as pessimistic, but retries of both actors give ten times the schedules
         yield transfer_race(name, strategy, deadlocks=name == "naive_atomic")
     yield transfer_race(
         "ordered",
@@ -129,7 +128,7 @@ def races() -> Iterator[Race]:
     )
     yield pair(
         "transfers:unordered",
-        "Opposite transfers that update the source first: right, but they deadlock.",
+        "Opposite transfers that update the source first: correct, but they deadlock.",
         actor=[unordered_transfer(0, 1), unordered_transfer(1, 0)],
         set_up=two_accounts,
         invariant=total_is_kept,

@@ -27,7 +27,7 @@ class PurgeError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixture:
-    """A user of its own, whose accounts the simulation opens."""
+    """A new user, who owns the accounts that the simulation opens."""
 
     model: type[AbstractAccount]
     """The accounts' model."""
@@ -46,7 +46,7 @@ class Fixture:
         return cls(model=model, using=using, user=user)
 
     def open_accounts(self, number: int, *, balance: Decimal, overdraft_limit: Decimal) -> tuple[Any, ...]:
-        """Open so many accounts, committed, and return their keys."""
+        """Open and commit this number of accounts; return their keys."""
         accounts = [self.model(user=self.user, balance=balance, overdraft_limit=overdraft_limit) for _ in range(number)]
         with transaction.atomic(using=self.using):
             for account in accounts:
@@ -54,7 +54,7 @@ class Fixture:
         return tuple(account.pk for account in accounts)
 
     def purge(self) -> None:
-        """Remove the accounts, their entries and the user. Raises `PurgeError` if the database does not let us."""
+        """Remove the accounts, their entries and the user. Raises `PurgeError` if the database refuses."""
         mine = self.model._base_manager.using(self.using).filter(user=self.user)
         try:
             while self._purge_entries(mine):
@@ -70,7 +70,7 @@ class Fixture:
         connection = connections[self.using]
         batch = entries._base_manager.using(self.using).filter(account__in=accounts.values("pk")).order_by()
         with transaction.atomic(using=self.using), _append_only_off(entries, using=self.using):
-            # Not delete() of the query set, which refuses, as it should anywhere else.
+            # Raw SQL, because the query set's delete() refuses: entries are append-only.
             table, key = (
                 connection.ops.quote_name(name) for name in (entries._meta.db_table, entries._meta.pk.column or "")
             )
@@ -82,7 +82,7 @@ class Fixture:
 
 @contextlib.contextmanager
 def _append_only_off(entries: type[models.Model], *, using: str) -> Iterator[None]:
-    """Allow DELETE for the length of a transaction's block, where the trigger exists; others wait with their writes."""
+    """Allow DELETE in the block, where the trigger exists; other writers wait until the transaction ends."""
     connection = connections[using]
     quote = connection.ops.quote_name
     table, name = quote(entries._meta.db_table), trigger_name(entries._meta.db_table, AppendOnly.suffix)
@@ -90,7 +90,7 @@ def _append_only_off(entries: type[models.Model], *, using: str) -> Iterator[Non
         cursor.execute("SELECT 1 FROM pg_trigger WHERE tgrelid = %s::regclass AND tgname = %s", [table, name])
         found = cursor.fetchone()
         if found:
-            # Whoever waits for this lock makes everybody behind wait too.
+            # A session that waits for this table lock blocks all that request one after it, even readers.
             cursor.execute("SET LOCAL lock_timeout = '3s'")
             cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {quote(name)}")
         yield

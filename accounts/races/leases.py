@@ -1,6 +1,6 @@
-"""A lease changes hands while its old holder is about to write: with a guard, and with a look at the lease instead.
+"""A lease is taken over while its old holder is about to write: with a lease guard, and with a plain check instead.
 
-Needs ``django_lockstep.leases`` to be installed.
+Requires ``django_lockstep.leases`` to be installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OLD, NEW = 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """The row that both write, and the old holder's handle."""
+    """The account that both actors write, and the old holder's handle."""
 
     account: Any
     handle: LeaseHandle
@@ -54,7 +54,7 @@ def takeover(*, guarded: bool) -> Scenario:
 
 
 def _expired() -> _Place:
-    """Let somebody acquire the lease, and let it expire."""
+    """Acquire the lease for the old holder, and let it expire."""
     account = Account.objects.create(user=get_user_model()._base_manager.create(username="race"))
     handle = Lease.objects.acquire(KEY, 60, owner="old")
     if handle is None:

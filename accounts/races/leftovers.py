@@ -1,9 +1,9 @@
 """Rows left behind by simulations that were killed, or run with ``--keep``, and how to know that the run is over.
 
-A run holds an advisory lock, named as its user, on its own connection from before the user is there until all is
-removed; its workers' sessions carry the same name. Who gets the lock and sees no such session may remove the rows. A
-pooler that gives a session's lock to somebody else makes a run look alive that is not, and its rows stay; one that
-loses the lock still shows the workers.
+A run holds an advisory lock, derived from its user's name, on its own connection, from before the user exists until all
+rows are removed; its workers' sessions have the same name. A process that gets the lock and finds no such session may
+remove the rows. If a pooler keeps the lock's session open, the run seems to be running, and its rows stay; if it drops
+the lock, the workers' sessions still show that the run is alive.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ from django_lockstep.locking.retry import retrying
 __all__ = ["AccountLoad", "LoadContender"]
 
 OPENING = Decimal("500.00")
-"""The balance that every account begins with."""
+"""The opening balance of every account."""
 OVERDRAFT_LIMIT = Decimal("200.00")
-"""How far below zero it may go: little enough that some withdrawals are refused."""
+"""The overdraft limit: so small that some withdrawals are refused."""
 SMALLEST, LARGEST = 100, 10_000
 """Bounds of the amounts, in hundredths."""
 _AT_ONCE = 256

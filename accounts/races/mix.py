@@ -15,15 +15,15 @@ class Mix:
     """Weights of the kinds of operation. Raises ``ValueError`` for weights that make no sense."""
 
     deposit: float = 1
-    """How often money is put in, relative to the others."""
+    """The weight of deposits."""
     withdraw: float = 1
-    """How often it is taken off."""
+    """The weight of withdrawals."""
     transfer: float = 0
-    """How often it is moved between two accounts."""
+    """The weight of transfers."""
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(weight) and weight >= 0 for weight in self.weights) or not any(self.weights):
-            raise ValueError(f"--mix needs weights of 0 and more, not all of them 0; {self} is not that")
+            raise ValueError(f"--mix must be weights of at least 0, not all of them 0, not {self}")
 
     def __str__(self) -> str:
         return ":".join(f"{weight:g}" for weight in self.weights)
@@ -41,7 +41,7 @@ class Mix:
         except ValueError:
             weights = []
         if len(weights) != _PARTS:
-            raise ValueError(f"--mix is three weights, deposit:withdraw:transfer, such as 2:1:1, not {text!r}")
+            raise ValueError(f"--mix must be three weights, deposit:withdraw:transfer, such as 2:1:1, not {text!r}")
         return cls(deposit=weights[0], withdraw=weights[1], transfer=weights[2])
 
     @classmethod

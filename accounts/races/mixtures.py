@@ -28,7 +28,7 @@ class Mixture:
 
     @property
     def safe(self) -> bool:
-        """Whether they claim to lose no update of each other's."""
+        """Whether they are meant to lose no update of each other's."""
         return all(part.safe and not part.needs_all_writers for part in self.parts)
 
     @property
@@ -43,7 +43,7 @@ class Mixture:
 
     @property
     def has_counterpart(self) -> bool:
-        """Whether the compiled engine makes something else of any of them."""
+        """Whether the compiled engine runs any of them differently."""
         return any(part.has_counterpart for part in self.parts)
 
 
@@ -58,17 +58,17 @@ def strategies_of(name: str) -> tuple[Strategy, ...]:
 
 
 def advice_on_mixtures(rows: Sequence[LoadRow]) -> tuple[str, ...]:
-    """Return which of these mixtures lose, and which may be used; none where nothing was measured."""
+    """Return sentences about the mixtures that lose updates and those that may be used; none without measurements."""
     wrong = [row for row in rows if row.status not in {"correct", "untested"}]
     correct = [row for row in rows if row.status == "correct"]
     return (
         *_named("Never let these write the same account, they overwrite each other's changes: {}.", wrong),
         *(
-            f"{part.name} meets only those who use it too: all writers of an account, or none."
+            f"{part.name} protects only against writers that use it too: use it for all writers of an account, or none."
             for part in _loners(wrong)
         ),
         *_named(
-            "These came out right this time, but nothing guarantees it: {}.", [row for row in correct if not row.safe]
+            "These were correct in this run, but nothing guarantees it: {}.", [row for row in correct if not row.safe]
         ),
         *_named("These may write the same account: {}.", [row for row in correct if row.safe]),
     )
@@ -80,6 +80,6 @@ def _named(sentence: str, rows: Sequence[LoadRow]) -> Iterable[str]:
 
 
 def _loners(rows: Sequence[LoadRow]) -> Iterable[Strategy]:
-    """Return the strategies in these mixtures that are right alone."""
+    """Return the strategies in these mixtures that are correct only among themselves."""
     parts = dict.fromkeys(part for row in rows for part in strategies_of(row.strategy))
     return (part for part in parts if part.needs_all_writers)

@@ -1,6 +1,6 @@
 """Two consumers of one queue: an account's changes are applied once, and in order.
 
-Needs ``accounts.contrib.queued`` to be installed.
+Requires ``accounts.contrib.queued`` to be installed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def races() -> Iterator[Race]:
     """Yield them; a deposit of 10 and the withdrawal that needs it are in the queue of an empty account."""
     for name, text, actors in (
         ("consumers", "Two consumers take a change each; the account's order is kept.", [consume, consume]),
-        ("direct", "A consumer applies the queue while somebody deposits past it.", [consume, deposit]),
+        ("direct", "A consumer applies the queue during a direct deposit.", [consume, deposit]),
     ):
         yield _race(name, text, actors, holds=True)
     yield _race(
         "only-rows-locked",
-        "Consumers lock the changes alone, with skip_locked: the second one overtakes the first.",
+        "Consumers lock only the changes, with skip_locked: the second one overtakes the first.",
         [consume_in_disorder, consume_in_disorder],
         holds=False,
     )
@@ -55,12 +55,12 @@ def consume(pk: Any) -> None:
 
 
 def deposit(pk: Any) -> None:
-    """Deposit at once."""
+    """Deposit directly, without the queue."""
     Account.deposit(pk, 1)
 
 
 def consume_in_disorder(pk: Any) -> None:
-    """Decide about one change that nobody else has, as a queue of independent tasks would have it."""
+    """Decide about one change that no other session has locked, as consumers of independent tasks do."""
     with transaction.atomic():
         change = QueuedChange.objects.filter(state="pending").select_for_update(skip_locked=True).first()
         if change is not None:

@@ -1,4 +1,4 @@
-"""The rows that the races are about: an account or two, and their owner."""
+"""The rows of the races: one or two accounts, and their owner."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = [
     "accounts",
     "balances",
     "make_user",
-    "nobody",
     "one_account",
     "open_account",
+    "set_up_nothing",
     "two_accounts",
     "user_named",
     "users",
@@ -23,17 +23,17 @@ __all__ = [
 
 
 def users() -> Any:
-    """Return all users, whatever manager their model has."""
+    """Return all users, independent of the model's default manager."""
     return get_user_model()._base_manager
 
 
 def user_named(name: str) -> dict[str, str]:
-    """Return what makes or finds the user with this name to log in with, which is unique."""
+    """Return the lookup of a user by name, which is unique; also the values to create that user."""
     return {get_user_model().USERNAME_FIELD: name}
 
 
 def make_user() -> Any:
-    """Make a user and return the key."""
+    """Create a user and return the key."""
     return users().create(**user_named("race")).pk
 
 
@@ -43,17 +43,17 @@ def open_account(balance: int, *, overdraft_limit: int = 0, user: Any = None) ->
     return Account.objects.create(user_id=owner, balance=Decimal(balance), overdraft_limit=Decimal(overdraft_limit))
 
 
-def nobody() -> None:
-    """Set up nothing."""
+def set_up_nothing() -> None:
+    """Create nothing, for races that need no rows."""
 
 
 def one_account() -> Any:
-    """Open one account with 100."""
+    """Open one account with a balance of 100."""
     return open_account(100).pk
 
 
 def two_accounts() -> list[Any]:
-    """Open two accounts of one owner with 100 each."""
+    """Open two accounts of one owner with a balance of 100 each."""
     owner = make_user()
     return [open_account(100, overdraft_limit=1000, user=owner).pk for _ in range(2)]
 

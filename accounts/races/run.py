@@ -101,9 +101,9 @@ class Workload:
     """The accounts of a load, and what is done with them. Raises ``ValueError`` for transfers on one account."""
 
     accounts: int
-    """How many; 1 is the hot account that everybody wants."""
+    """How many; with 1, all workers write the same account."""
     mix: Mix
-    """What is done how often."""
+    """The weights of the operations."""
     seed: int
     """The seed of the random draws."""
 

@@ -1,6 +1,6 @@
-"""A balance in slots: withdrawals that gather, beside withdrawals, deposits and a change of the slots.
+"""A balance in slots: withdrawals from several slots, against withdrawals, deposits and a resize.
 
-Needs ``accounts.contrib.slotted`` to be installed.
+Requires ``accounts.contrib.slotted`` to be installed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,29 @@ Actor = Callable[[Any], None]
 def races() -> Iterator[Race]:
     """Yield them; each begins with 60 in one slot and 40 in the other."""
     for name, text, actors, ends in (
-        ("gather", "Two withdrawals gather what only one of them can have.", [gathering(80), gathering(70)], {20, 30}),
-        ("deposit", "A deposit comes while a withdrawal needs it.", [gathering(110), deposit], {10, 120}),
         (
-            "reshape",
-            "A withdrawal of everything while it all moves to other slots.",
-            [gathering(100), reshape],
+            "gather",
+            "Two withdrawals from several slots, of which one is covered.",
+            [gathering(80), gathering(70)],
+            {20, 30},
+        ),
+        (
+            "deposit",
+            "A withdrawal that is covered only after a concurrent deposit.",
+            [gathering(110), deposit],
+            {10, 120},
+        ),
+        (
+            "resize",
+            "A withdrawal of the whole balance while it moves to other slots.",
+            [gathering(100), resize],
             {0},
         ),
     ):
         yield _race(name, text, actors, ends, holds=True)
     yield _race(
         "sum-before",
-        "The sum is read, then one slot is written: both withdrawals are covered by the same money.",
+        "The sum is read, then one slot is written: two withdrawals rely on the same money.",
         [sum_then_write(80, slot=0), sum_then_write(70, slot=1)],
         {20, 30},
         holds=False,
@@ -65,7 +75,7 @@ def _balance(pk: Any) -> Decimal:
 
 
 def gathering(amount: int) -> Actor:
-    """Return a withdrawal; inside a transaction it does not depend on which connection it has."""
+    """Return a withdrawal in a transaction, where the connection's own slot is not tried first."""
 
     def withdraw(pk: Any) -> None:
         with transaction.atomic():
@@ -75,17 +85,17 @@ def gathering(amount: int) -> Actor:
 
 
 def deposit(pk: Any) -> None:
-    """Deposit into the second slot, as a connection would whose slot it is."""
+    """Deposit into the second slot, as a connection with that slot would."""
     Slot.deposit(Slot.objects.get(account=pk, number=1).pk, 20)
 
 
-def reshape(pk: Any) -> None:
-    """Spread everything over three slots."""
-    SlottedAccount.reshape(pk, size=3)
+def resize(pk: Any) -> None:
+    """Split the balance between three slots."""
+    SlottedAccount.resize(pk, size=3)
 
 
 def sum_then_write(amount: int, *, slot: int) -> Actor:
-    """Return a withdrawal as sharded counters have it, which have no limit to keep."""
+    """Return a withdrawal as with sharded counters, which enforce no limit."""
 
     def withdraw(pk: Any) -> None:
         with transaction.atomic():

@@ -1,4 +1,4 @@
-"""The article's two stories, as scenarios: each is two changes of one account at the same time."""
+"""Two stories as scenarios: each is two changes of one account at the same time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["STORIES", "Story"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class StoryActor:
     """An actor: one change of the account, by one strategy; picklable."""
 
     strategy: str
@@ -34,9 +34,9 @@ class Change:
     engine: EngineName | None
     """The engine that runs it; None leaves that to the setting."""
     kind: Literal["deposit", "withdraw"]
-    """What is done."""
+    """The operation."""
     amount: Decimal
-    """With how much."""
+    """Its amount."""
 
     def __call__(self, pk: Any) -> AbstractAccount:
         """Do it. Raises as `Strategy.deposit` and `Strategy.withdraw` do."""
@@ -48,24 +48,24 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """Two changes at the same time, and how they have to end."""
+    """Two changes at the same time, and their required outcome."""
 
     name: str
-    """What the command calls it."""
+    """The name for ``--scenario``."""
     text: str
     """What happens, in a sentence."""
     promise: str
-    """How it has to end, in a sentence."""
+    """The required outcome, in a sentence."""
     balance: Decimal
-    """Where the account begins."""
+    """The opening balance."""
     overdraft_limit: Decimal
-    """How far below zero it may go."""
+    """The overdraft limit."""
     changes: tuple[tuple[Literal["deposit", "withdraw"], Decimal], ...]
     """What the workers do."""
     passing: int
-    """How many of them have to be booked."""
+    """How many of them must succeed."""
     failure: Literal["lost", "overdrawn"]
-    """What it means when it ends otherwise."""
+    """The kind of failure if the outcome is another one."""
 
     def trial(self, strategy: Strategy, *, fixture: Fixture) -> StoryTrial:
         """Return the story's trial with this strategy."""
@@ -94,7 +94,7 @@ class Story:
         }
         return Scenario(
             set_up=rows.open,
-            actors={f"{kind} {amount}": Change(kind=kind, amount=amount, **facts) for kind, amount in self.changes},
+            actors={f"{kind} {amount}": StoryActor(kind=kind, amount=amount, **facts) for kind, amount in self.changes},
             invariant=rows.is_kept,
             observe=rows.balance,
         )

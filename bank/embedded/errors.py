@@ -1,4 +1,4 @@
-"""The three ways in which the embedded server cannot be had, each with what to do about it."""
+"""Errors of the embedded server, each with what to do about it."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from django.db import OperationalError
 
 
 def unavailable(reason: str) -> ImproperlyConfigured:
-    """Return the error for a machine that cannot run the embedded server at all."""
+    """Return the error for a machine that cannot run the embedded server."""
     return ImproperlyConfigured(
         f"The embedded PostgreSQL is not available here: {reason}. Set DATABASE_URL to a PostgreSQL server of your "
         "own, for example DATABASE_URL=postgresql://user:password@localhost:5432/bank"
@@ -15,7 +15,7 @@ def unavailable(reason: str) -> ImproperlyConfigured:
 
 
 def unusable(folder: Path, reason: str) -> ImproperlyConfigured:
-    """Return the error for a data folder that the embedded server must leave alone."""
+    """Return the error for a data folder that the embedded server must not use."""
     return ImproperlyConfigured(
         f"The embedded PostgreSQL cannot use the data folder {folder}: {reason}. Set BANK_PGDATA to another folder, "
         "or DATABASE_URL to a PostgreSQL server of your own"
@@ -23,8 +23,8 @@ def unusable(folder: Path, reason: str) -> ImproperlyConfigured:
 
 
 def failed(folder: Path, what: str, details: str) -> OperationalError:
-    """Return the error for a server that did not do what it was told, with its own last words."""
+    """Return the error for a server that failed to start, with the end of its log."""
     return OperationalError(
         f"The embedded PostgreSQL of {folder} {what}:\n{details.strip()}\n"
-        "(DATABASE_URL can name a PostgreSQL server of your own instead)"
+        "(set DATABASE_URL to use a PostgreSQL server of your own instead)"
     )

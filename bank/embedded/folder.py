@@ -1,4 +1,4 @@
-"""The data folder: where it is, whose it is, whether it will do, and how a new one comes to be."""
+"""The data folder: finding, checking and creating it."""
 
 import hashlib
 import logging
@@ -13,7 +13,7 @@ from bank.embedded.errors import failed, unusable
 
 logger = logging.getLogger(__name__)
 
-# The order of text is the same on every machine, and no missing locale can stop a start.
+# The builtin locale: text sorts the same on every machine, and a start never fails for a missing locale.
 _INITDB = [
     "--username=postgres",
     "--auth-local=trust",
@@ -35,16 +35,16 @@ class Folder:
 
     @property
     def made(self) -> tuple[int, int]:
-        """What distinguishes this cluster from another one that has the same path later."""
+        """Identifies this cluster, so that another one that is later created at the same path is noticed."""
         status = (self.path / "PG_VERSION").stat()
         return status.st_ino, status.st_mtime_ns
 
 
 def prepare(configured: Path, *, guard: int) -> Folder:
-    """Return the data folder that belongs to a configured path, made where it is missing.
+    """Return the data folder for a configured path, created if it does not exist.
 
-    The caller holds the guard. Raises ImproperlyConfigured where the folder will not do, OperationalError where
-    PostgreSQL could not fill it, OSError where the file system refused.
+    The caller holds the guard. Raises ImproperlyConfigured where the folder is not usable, OperationalError where
+    initdb failed, OSError where the file system refused.
     """
     folder = _locate(configured)
     if _is_empty(folder.path):
@@ -53,21 +53,21 @@ def prepare(configured: Path, *, guard: int) -> Folder:
     return folder
 
 
-def fallback(configured: Path) -> Path:
-    """Return the folder that serves root in the place of one that the server's account cannot reach."""
+def fallback_folder(configured: Path) -> Path:
+    """Return the folder that root uses instead of one that the server's account cannot reach."""
     return account.ROOT_STATE / f"data-{short_name(configured)}"
 
 
 def short_name(path: Path) -> str:
-    """Return a name that stands for a path: always the same, short, and of plain letters."""
+    """Return a short name for a path: a hash in hexadecimal digits."""
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
 
 
 def _locate(configured: Path) -> Folder:
     if not account.is_root():
-        return Folder(configured, account.mine())
-    # What is there goes on being used, as its owner: a later change of permissions must not seem to lose the data.
-    for path in (configured, fallback(configured)):
+        return Folder(configured, account.current_account())
+    # An existing folder stays in use, as its owner: a later change of permissions must not appear to lose the data.
+    for path in (configured, fallback_folder(configured)):
         if not _is_empty(path):
             status = path.stat()
             return Folder(path, Account(status.st_uid, status.st_gid))
@@ -75,12 +75,12 @@ def _locate(configured: Path) -> Folder:
 
 
 def _place_for_root(configured: Path) -> Folder:
-    owner = account.for_root()
-    if account.can(owner, "-x", configured.parent):
+    owner = account.account_for_root()
+    if account.has_access(owner, "-x", configured.parent):
         return Folder(configured, owner)
-    path = fallback(configured)
+    path = fallback_folder(configured)
     logger.warning(
-        "PostgreSQL does not run as root; %s, as which it runs, cannot reach %s. The data is kept in %s.",
+        "PostgreSQL does not run as root, and its user %s cannot access %s. The data is stored in %s instead.",
         owner.name,
         configured.parent,
         path,
@@ -89,7 +89,7 @@ def _place_for_root(configured: Path) -> Folder:
 
 
 def _is_empty(path: Path) -> bool:
-    """Tell whether there is nothing in the folder yet; one that may not be looked into is not empty."""
+    """Whether the folder does not exist or is empty; one that this process may not read counts as not empty."""
     try:
         return not any(path.iterdir())
     except FileNotFoundError:
@@ -99,23 +99,24 @@ def _is_empty(path: Path) -> bool:
 
 
 def _create(folder: Folder, *, guard: int) -> None:
-    """Fill a new folder beside its place and move it there whole: a kill leaves the old state or the new one."""
+    """Create the cluster in a temporary folder and rename that, so that a kill never leaves half a cluster."""
     new = folder.path.with_name(folder.path.name + ".new")
+    # Left by a process that was killed here; the guard ensures that no initdb still writes to it.
     if new.exists():
         shutil.rmtree(new)
     new.mkdir(mode=0o700)
     folder.owner.own(new)
     initdb = binaries.usable_by(folder.owner) / "initdb"
-    # initdb keeps the guard should this process be killed, so that nobody clears the folder under its hands.
+    # initdb inherits the guard: if this process is killed, no other one removes the folder while initdb runs.
     made = account.run([initdb, *_INITDB], folder.owner, cwd=new, env={"PGDATA": str(new)}, pass_fds=[guard])
     if made.returncode:
         shutil.rmtree(new, ignore_errors=True)
-        raise failed(folder.path, "could not be made", made.stderr or made.stdout)
+        raise failed(folder.path, "could not be created", made.stderr or made.stdout)
     new.rename(folder.path)
 
 
 def _check(folder: Folder) -> None:
-    """Raise ImproperlyConfigured unless the folder is its account's own and of the right version."""
+    """Raise ImproperlyConfigured unless the folder belongs to the account and has the right version."""
     uid = folder.path.stat().st_uid
     if uid == 0:
         raise unusable(folder.path, "it belongs to root, and PostgreSQL does not run as root")
@@ -124,13 +125,13 @@ def _check(folder: Folder) -> None:
         raise unusable(folder.path, f"it belongs to {owner.name}, and this process runs as {folder.owner.name}")
     version = _version(folder.path)
     if version is None:
-        raise unusable(folder.path, "it is not empty, and what it holds is no PostgreSQL data")
+        raise unusable(folder.path, "it is not empty, and does not contain PostgreSQL data")
     if version != binaries.MAJOR_VERSION:
         programs = binaries.MAJOR_VERSION
         raise unusable(
             folder.path,
-            f"it is of PostgreSQL {version}, and the programs are of PostgreSQL {programs} (docs/use/embedded.md says "
-            "how to carry the data over)",
+            f"its version is PostgreSQL {version}, but the programs are PostgreSQL {programs} (docs/use/embedded.md "
+            "describes the upgrade)",
         )
 
 

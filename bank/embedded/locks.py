@@ -1,8 +1,8 @@
-"""File locks of processes: the kernel gives them back when their holder ends, in whatever way it ends.
+"""File locks (flock) of processes: the kernel releases them when their holder ends, however it ends.
 
 A lock is the descriptor of an open file. It belongs to the open file, not to the process: a child that inherits the
-descriptor holds the lock too, until the last of them closes it. That is why a lock is only ever closed here, never
-unlocked, why forked children close what they inherited, and why no program started inherits one unless told to.
+descriptor holds the lock too, until the last of them closes it. Therefore a lock is closed, never unlocked; forked
+children close those that they inherited; and a started program inherits only those passed to it.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ def take(path: Path, *, shared: bool = False) -> int:
 
 
 def try_take(path: Path) -> int | None:
-    """Return the exclusive lock, or None where somebody else holds it; raise OSError as ``take`` does."""
+    """Return the exclusive lock, or None if another process holds it; raise OSError as ``take`` does."""
     lock = _open(path)
     if try_exclusive(lock):
         return lock
@@ -35,7 +35,7 @@ def try_take(path: Path) -> int | None:
 
 
 def is_free(path: Path) -> bool:
-    """Tell whether nobody holds the lock; raise OSError as ``take`` does."""
+    """Whether no process holds the lock; raise OSError as ``take`` does."""
     lock = try_take(path)
     if lock is not None:
         release(lock)
@@ -43,7 +43,7 @@ def is_free(path: Path) -> bool:
 
 
 def try_exclusive(lock: int) -> bool:
-    """Turn a shared lock into the exclusive one; where others hold it return False (and the lock may be lost)."""
+    """Convert a shared lock to an exclusive one; return False if others hold it (the shared lock may then be lost)."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -52,13 +52,13 @@ def try_exclusive(lock: int) -> bool:
 
 
 def release(lock: int) -> None:
-    """Close this process's copy of the lock; children that inherited it go on holding it."""
+    """Close this process's descriptor of the lock; children that inherited it still hold it."""
     _held.discard(lock)
     os.close(lock)
 
 
 def is_current(lock: int, path: Path) -> bool:
-    """Tell whether the lock is on the file that has this path now, and not on one deleted since."""
+    """Whether the lock is on the file that now has this path, and not on a deleted one."""
     try:
         return os.path.samestat(os.fstat(lock), path.stat())
     except OSError:
@@ -67,7 +67,7 @@ def is_current(lock: int, path: Path) -> bool:
 
 @contextmanager
 def holding(path: Path) -> Iterator[int]:
-    """Hold the exclusive lock for the length of a block; raise OSError as ``take`` does."""
+    """Hold the exclusive lock in the block; raise OSError as ``take`` does."""
     lock = take(path)
     try:
         yield lock
@@ -76,15 +76,16 @@ def holding(path: Path) -> Iterator[int]:
 
 
 def _open(path: Path) -> int:
+    # O_NOFOLLOW: in a shared directory another user could place a symbolic link here.
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     _held.add(lock)
     return lock
 
 
-def _forget() -> None:
+def _close_inherited() -> None:
     for lock in list(_held):
         with suppress(OSError):
             release(lock)
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_close_inherited)

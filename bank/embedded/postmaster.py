@@ -1,4 +1,4 @@
-"""What a running server shows of itself, and what a dead one leaves behind."""
+"""The postmaster's pid file and socket: the address of a running server, and the leftovers of a dead one."""
 
 import os
 import stat
@@ -16,36 +16,36 @@ from bank.embedded.folder import Folder, short_name
 PORT = "5432"
 SUPERUSER = "postgres"
 _SOCKET = f".s.PGSQL.{PORT}"
-# The bytes of a socket's path: 103 on macOS, 107 on Linux.
+# The maximum bytes of a socket's path: 103 on macOS, 107 on Linux.
 _LONGEST_SOCKET = 103
-# No system has processes of this number.
-_NOBODY = 2**31 - 2
+# Larger than the largest process id of any system.
+_UNUSED_PID = 2**31 - 2
 
 
 def answer(target: Mapping[str, str] | None) -> pq.Ping:
-    """Tell how a server answers at an address: OK, REJECT while it starts or stops, NO_RESPONSE without one."""
+    """Return the server's state: OK, REJECT while it starts or stops, NO_RESPONSE if it does not run."""
     if not target:
         return pq.Ping.NO_RESPONSE
     return pq.Ping(pq.PGconn.ping(make_conninfo(**target, dbname="postgres", connect_timeout=5).encode()))
 
 
 def address(folder: Folder) -> dict[str, str] | None:
-    """Return the address of the server that runs, or ran last, in this folder, as the words of a connection string.
+    """Return the connection parameters of the server that runs, or ran last, in this folder, for the superuser.
 
-    It is the superuser's. None without one, and for a server that was started by hand without a socket.
+    None if there was no server, or it was started by hand without a socket.
     """
     lines = _pid_file(folder)
-    # A copy of a data folder brings the file along, and with it the way to the other folder's server.
+    # A copied data folder contains the original's pid file, which leads to the original's server.
     if len(lines) < 5 or Path(lines[1]) != folder.path or not lines[4]:
         return None
     return {"host": lines[4], "port": lines[3], "user": SUPERUSER}
 
 
 def new_socket_folder(folder: Folder) -> Path:
-    """Return the folder for the socket of a server to start: the data folder, or a private one if that is too long.
+    """Return the folder for a new server's socket: the data folder, or a private one if that path is too long.
 
-    Either is open to its owner alone, for whoever reaches the socket is let in. Raises ImproperlyConfigured where
-    the private folder's name is taken by somebody else.
+    Only its owner can access either of them, because access to the socket is the only authentication. Raises
+    ImproperlyConfigured where the private folder belongs to another user.
     """
     if _fits(folder.path):
         return folder.path
@@ -65,12 +65,12 @@ def _private_socket_folder(folder: Folder) -> Path:
     return temporary if _fits(temporary) else Path("/tmp", name)  # noqa: S108 - checked for its owner below
 
 
-def clear_remains(folder: Folder, socket: Path) -> None:
-    """Make a start possible that the remains of a dead server would prevent.
+def clear_leftovers(folder: Folder, socket: Path) -> None:
+    """Change or remove files of a dead server that would prevent a start.
 
-    The caller has the proof that no process of it is left. PostgreSQL takes such remains for a living server when
-    their process id belongs to another program by now. The id alone is replaced, not the file removed: by the rest
-    PostgreSQL finds out whether a server that was started by hand is still at work here.
+    The caller holds the server lock, so no process of that server is left. PostgreSQL would take the pid file for a
+    running server's if another program now has the process id. Only the id is replaced, the file is not removed: from
+    the rest PostgreSQL detects a server that was started by hand and still runs here.
     """
     path = folder.path / "postmaster.pid"
     lines = _pid_file(folder)
@@ -78,7 +78,7 @@ def clear_remains(folder: Folder, socket: Path) -> None:
         new = path.with_name("postmaster.pid.new")
         new.unlink(missing_ok=True)
         with new.open("x") as file:
-            file.write("\n".join([str(_NOBODY), *lines[1:]]) + "\n")
+            file.write("\n".join([str(_UNUSED_PID), *lines[1:]]) + "\n")
         folder.owner.own(new)
         new.replace(path)
     else:
@@ -94,7 +94,7 @@ def _pid_file(folder: Folder) -> list[str]:
 
 
 def _fits(directory: Path) -> bool:
-    """Tell whether a socket can be there: short enough, without the signs that PostgreSQL's lists are made of."""
+    """Whether a socket can be in the folder: its path is short enough, and has no separators of PostgreSQL's lists."""
     path = os.fsencode(directory / _SOCKET)
     return len(path) <= _LONGEST_SOCKET and not set(path) & set(b',"')
 
@@ -103,4 +103,4 @@ def _check_private(directory: Path, folder: Folder) -> None:
     status = directory.lstat()
     private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
     if not private or status.st_uid != folder.owner.uid:
-        raise unusable(folder.path, f"its socket needs {directory}, which is there and not {folder.owner.name}'s own")
+        raise unusable(folder.path, f"its socket needs {directory}, which does not belong to {folder.owner.name} alone")

@@ -1,6 +1,6 @@
-"""The role that applications connect as: it owns their databases, and is no superuser.
+"""The role that applications use: it owns their databases, and is not a superuser.
 
-A superuser may read the server's files and run programs, so that one injected statement would be a shell.
+A superuser may read the server's files and run programs, so that one SQL injection would give access to a shell.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from psycopg.conninfo import make_conninfo
 
 APPLICATION_ROLE = "bank"
 
-# Two processes that find the role or a database missing must not both make it.
-_ONE_AT_A_TIME = "SELECT pg_advisory_lock(hashtext('bank.embedded'))"
-# Databases are for tests and scratch copies. The lock report shows sessions of other roles. The race lab decides
-# by deadlock_timeout who loses a deadlock, and puts append-only tables back as a replica does; the owner of a table can
-# take its triggers away anyway.
+# Two processes that find the role or a database missing must not both create it.
+_LOCK = "SELECT pg_advisory_lock(hashtext('bank.embedded'))"
+# CREATEDB is for tests and scratch copies, pg_monitor for the lock report. The race lab sets deadlock_timeout to choose
+# the victim of a deadlock, and session_replication_role to restore append-only tables; the owner of a table could drop
+# its triggers anyway.
 _MAKE_ROLE = sql.SQL(
     "BEGIN; CREATE ROLE {role} LOGIN CREATEDB IN ROLE pg_monitor;"
     " GRANT SET ON PARAMETER deadlock_timeout, session_replication_role TO {role}; COMMIT"
 )
-_HAND_OVER = sql.SQL("""
+_CHANGE_OWNER = sql.SQL("""
     DO $$ DECLARE change text; BEGIN
         FOR change IN
             SELECT format('ALTER %s %s OWNER TO {role}',
@@ -38,13 +38,13 @@ _HAND_OVER = sql.SQL("""
 def provide(superuser: Mapping[str, str], database: str | None) -> None:
     """Make sure that the application's role exists, and that a database exists and belongs to it.
 
-    ``superuser`` is the address by which the superuser connects. A database that the superuser owns (of a data folder
-    made when applications connected as that) is handed over with what is in its public schema. Raises psycopg.Error
-    where the server does not answer or refuses.
+    ``superuser`` has the superuser's connection parameters. A database that the superuser owns (in data folders from
+    the time when applications connected as superuser) is transferred to the role, with its public schema. Raises
+    psycopg.Error where the server does not answer or refuses.
     """
     role = sql.Identifier(APPLICATION_ROLE)
     with psycopg.connect(make_conninfo(**superuser, dbname="postgres"), autocommit=True) as connection:
-        connection.execute(_ONE_AT_A_TIME)
+        connection.execute(_LOCK)
         if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [APPLICATION_ROLE]).rowcount:
             connection.execute(_MAKE_ROLE.format(role=role))
         if database is None:
@@ -56,4 +56,4 @@ def provide(superuser: Mapping[str, str], database: str | None) -> None:
             connection.execute(made.format(sql.Identifier(database), role))
         elif owner[0] == superuser["user"]:
             with psycopg.connect(make_conninfo(**superuser, dbname=database), autocommit=True) as inside:
-                inside.execute(_HAND_OVER.format(role=role))
+                inside.execute(_CHANGE_OWNER.format(role=role))

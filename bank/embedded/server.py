@@ -17,30 +17,30 @@ from bank.embedded.folder import Folder
 
 logger = logging.getLogger(__name__)
 
-# All else is PostgreSQL's default: a commit is on the disk when it returns.
+# All other settings have PostgreSQL's defaults, so commits are durable.
 _SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "max_connections": "200",
-    # Without limits one forgotten session that holds a lock stops everybody who needs it, for ever. Who needs longer
-    # says so with SET. A lock is waited for less long than a statement may take, so that the error names the lock.
+    # Without limits one forgotten session that holds a lock would block others for ever; sessions that need longer use
+    # SET. lock_timeout is shorter than statement_timeout, so that the error names the lock.
     "lock_timeout": "30s",
     "statement_timeout": "5min",
     "idle_in_transaction_session_timeout": "5min",
 }
 _LOG = "server.log"
-# Recovery after a crash belongs to the start, and is not to be broken off.
+# Long enough for recovery after a crash, which is part of the start.
 _START_SECONDS = "300"
-# For a server that is neither up nor gone. One whose folder was deleted under it notices within 60 seconds.
+# For a server that neither answers nor has ended. One whose folder was deleted notices that within 60 seconds.
 _PATIENCE_SECONDS = 90.0
 _LOOK_AGAIN_SECONDS = 0.05
 
 
 def ensure_running(folder: Folder, lock: Path) -> dict[str, str]:
-    """Return the address of a server that answers for the folder: the one that runs, or a new one.
+    """Return the address of the folder's server; start one if none runs.
 
-    ``lock`` is the server's own. Raises OperationalError where none comes to answer, ImproperlyConfigured where
-    its programs cannot be run here.
+    ``lock`` is the path of the lock ``server``. Raises OperationalError where no server answers in time,
+    ImproperlyConfigured where its programs cannot be run here.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
@@ -49,18 +49,18 @@ def ensure_running(folder: Folder, lock: Path) -> dict[str, str]:
         if address and answer is pq.Ping.OK:
             return address
         if time.monotonic() > deadline:
-            raise failed(folder.path, "is neither up nor gone", _last_words(folder))
-        # Whoever rejects is alive, with the lock or (started by hand) without it.
-        proof = None if answer is pq.Ping.REJECT else locks.try_take(lock)
-        if proof is not None:
-            _start(folder, proof)
+            raise failed(folder.path, "neither answers nor has ended", _log_tail(folder))
+        # A server that rejects connections runs, with the lock or (started by hand) without it.
+        server_lock = None if answer is pq.Ping.REJECT else locks.try_take(lock)
+        if server_lock is not None:
+            _start(folder, server_lock)
         else:
-            # Somebody else's server that starts or ends: nothing tells this process when it is done.
+            # Another process's server that starts or stops, which can only be polled.
             time.sleep(_LOOK_AGAIN_SECONDS)
 
 
 def stop(folder: Folder, lock: Path) -> None:
-    """Stop the server that ``ensure_running`` started, in this process or another; leave any other one alone."""
+    """Stop the server that ``ensure_running`` started, in this or another process; not one started by hand."""
     if locks.is_free(lock):
         return
     address = postmaster.address(folder)
@@ -68,21 +68,22 @@ def stop(folder: Folder, lock: Path) -> None:
         _stop(folder, address)
 
 
-def _start(folder: Folder, proof: int) -> None:
-    """Start a new server and hand it the lock, which proves that no process of an earlier one is left."""
+def _start(folder: Folder, server_lock: int) -> None:
+    """Start a new server that inherits the lock, by which no process of an earlier one is left."""
     try:
         socket = postmaster.new_socket_folder(folder)
-        postmaster.clear_remains(folder, socket)
-        _put_log_aside(folder)
+        postmaster.clear_leftovers(folder, socket)
+        _rotate_log(folder)
         command = ["start", "-w", "-t", _START_SECONDS, "-l", _LOG, "-o", _options(socket)]
-        started = _pg_ctl(folder, command, pass_fds=[proof])
+        started = _pg_ctl(folder, command, pass_fds=[server_lock])
     finally:
-        locks.release(proof)
+        locks.release(server_lock)
     if started.returncode:
-        raise failed(folder.path, "did not start", _last_words(folder) or started.stderr)
+        raise failed(folder.path, "did not start", _log_tail(folder) or started.stderr)
 
 
 def _stop(folder: Folder, address: Mapping[str, str]) -> None:
+    # "fast" ends remaining sessions with a rollback; "smart" would wait for them.
     stopped = _pg_ctl(folder, ["stop", "-w", "-m", "fast"])
     if postmaster.answer(address) is not pq.Ping.NO_RESPONSE:
         logger.warning("The embedded PostgreSQL of %s did not stop: %s", folder.path, stopped.stderr.strip())
@@ -92,9 +93,9 @@ def _stop(folder: Folder, address: Mapping[str, str]) -> None:
 
 
 def _pg_ctl(folder: Folder, command: Sequence[str], *, pass_fds: Sequence[int] = ()) -> CompletedProcess[str]:
-    """Run pg_ctl, which makes the server a session of its own: no terminal's Ctrl-C reaches it."""
+    """Run pg_ctl, which starts the server in a new session, where Ctrl-C of the terminal does not reach it."""
     program = binaries.usable_by(folder.owner) / "pg_ctl"
-    # The path goes by the environment and the current folder: pg_ctl would put an argument into a shell's words.
+    # The path is in the environment and the current folder: pg_ctl would pass an argument through a shell.
     env = {"PGDATA": str(folder.path)}
     return account.run([program, *command], folder.owner, cwd=folder.path, env=env, pass_fds=pass_fds)
 
@@ -104,14 +105,14 @@ def _options(socket: Path) -> str:
     return shlex.join(["-k", os.fspath(socket), "-p", postmaster.PORT, *settings])
 
 
-def _put_log_aside(folder: Folder) -> None:
-    """Begin a new log and keep the one before, so that the log does not grow for ever."""
+def _rotate_log(folder: Folder) -> None:
+    """Start a new log and keep the previous one, so that the log does not grow without limit."""
     log = folder.path / _LOG
     with suppress(FileNotFoundError):
         log.replace(log.with_name(_LOG + ".1"))
 
 
-def _last_words(folder: Folder) -> str:
+def _log_tail(folder: Folder) -> str:
     try:
         lines = (folder.path / _LOG).read_text(errors="replace").splitlines()
     except FileNotFoundError:

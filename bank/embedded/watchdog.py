@@ -1,8 +1,8 @@
-"""A small process beside each server, which stops it when its last user was killed.
+"""A small process beside each server, which stops it after its last user was killed.
 
-A user that ends in the ordinary way stops the server itself; one that is killed, or ended by SIGTERM, cannot. The
-watchdog looks every two seconds whether anybody has a share in the server, and ends with it. The lock ``watchdog`` in
-its hands tells that there is one. It is killed? Then the next user to come starts another.
+A user process that exits normally stops the server itself; one that is killed, or ended by SIGTERM, cannot. The
+watchdog checks every two seconds whether any process uses the server, and ends with it. It holds the lock ``watchdog``;
+if it is killed, the next process that connects starts another.
 """
 
 import os
@@ -15,7 +15,7 @@ from bank.embedded.account import Account
 from bank.embedded.folder import Folder
 
 _LOOK_EVERY_SECONDS = 2.0
-# Into the background before anything is imported: the process that asks waits for the first one's end.
+# Forks before anything is imported: the parent process waits until the first process ends.
 _PROGRAM = """
 import os
 if os.fork():
@@ -29,24 +29,24 @@ main()
 
 
 def ensure(folder: Folder, lock_folder: Path) -> None:
-    """Make sure that a watchdog looks after the folder's server; the caller holds the guard.
+    """Make sure that a watchdog runs for the folder's server; the caller holds the guard.
 
-    An interpreter inside another program may not know its own path; its server goes without a watchdog.
+    An interpreter embedded in another program may not know its path; its server has no watchdog.
     """
     lock = locks.try_take(lock_folder / "watchdog") if sys.executable else None
     if lock is None:
         return
     arguments: list[str | Path] = [lock_folder, folder.path, str(folder.owner.uid), str(folder.owner.gid), str(lock)]
-    # The way to this package, and no more of the environment: the process outlives the application.
+    # Only the import path, not the application's environment, which the process outlives.
     env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        account.run([sys.executable, "-c", _PROGRAM, *arguments], account.mine(), env=env, pass_fds=[lock])
+        account.run([sys.executable, "-c", _PROGRAM, *arguments], account.current_account(), env=env, pass_fds=[lock])
     finally:
         locks.release(lock)
 
 
 def main() -> None:
-    """Watch the server that the arguments of the program name, until it is gone."""
+    """Watch the server that the program's arguments name, until it has ended."""
     lock_folder, path, uid, gid, lock = sys.argv[1:]
     _watch(Folder(Path(path), Account(int(uid), int(gid))), Path(lock_folder), lock=int(lock))
 
@@ -60,12 +60,12 @@ def _watch(folder: Folder, lock_folder: Path, *, lock: int) -> None:
         with locks.holding(lock_folder / "guard"):
             over = _is_over(folder, lock_folder)
             if over:
-                # Still under the guard: whoever starts the next server must see that its watchdog is missing.
+                # Still under the guard: the process that starts the next server must see that it has no watchdog.
                 os.close(lock)
 
 
 def _is_over(folder: Folder, lock_folder: Path) -> bool:
-    """Stop the server where no process has a share in it; tell whether none runs any more."""
+    """Stop the server if no process uses it; return whether no server runs any more."""
     unused = locks.try_take(lock_folder / "users")
     if unused is not None:
         try:

@@ -1,27 +1,27 @@
-"""The deposit with its ledger entry: pgbench, psycopg, plain Django, other packages and every way of this one."""
+"""The deposit with its entry: pgbench, psycopg, plain Django, other packages and every method of this one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
 
-from benchmarks.contest import Contender, Contest, bound
+from benchmarks.contest import Contender, Contest, time_bound
 from benchmarks.deposit.contender import WorkerContender
 from benchmarks.deposit.pgbench import SCRIPTS
-from benchmarks.suite import Options, Say, Section, chosen
+from benchmarks.suite import Options, Say, Section, select_names
 from benchmarks.workers import worker_pool
 from django_lockstep.lab.simulator.pool import WorkerPool
 
 __all__ = ["SUITE", "YARDSTICK"]
 
 YARDSTICK = "pgbench:one-statement"
-"""What everybody is measured by: the whole deposit in one prepared statement."""
+"""The contender with which all others are compared: the whole deposit in one prepared statement."""
 
 _MODULES = ("benchmarks.deposit.raw", "benchmarks.deposit.others", "benchmarks.deposit.ours", "benchmarks.deposit.hot")
 _START = 3.0
-"""Seconds that one worker process takes at most to start, beside all others."""
+"""Maximum seconds for one worker process to start while all others start."""
 _UNSAFE = ("strategy:naive", "strategy:naive_atomic")
-"""Contenders that are here to be seen wrong."""
+"""Contenders that are expected to be wrong."""
 
 _SUMMARY = """\
 Every operation is one deposit of 1.00 with its ledger entry (pgbench:update and psycopg:update: without), on the real \
@@ -32,28 +32,26 @@ processes. In `batch` one statement has 100 deposits: operations count deposits,
 account:try_deposit reads the account before each attempt; in-hand has read it long before and never meets a conflict. \
 pgbench:uncounted leaves out the count that finds entries that are gone. In pgbench:slots and slotted:deposit 16 rows \
 stand for an account. queued:deposit appends to a queue; one consumer keeps up, and its CPU is not the clients'. The \
-verdict compares balances, versions and entries with what was told to have succeeded.\
+verdict compares balances, versions and entries with what was reported to have succeeded.\
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Deposit:
-    """The suite."""
-
     name: str = "deposit"
 
     def names(self) -> tuple[str, ...]:
         """Return the contenders' names."""
         return tuple(script.name for script in SCRIPTS) + tuple(
-            name for module in _MODULES for name in import_module(module).WAYS
+            name for module in _MODULES for name in import_module(module).METHODS
         )
 
     def seconds(self, options: Options) -> float:
         """Return how long all rounds take at most."""
-        return bound(options, contenders=len(self._taking_part(options))) + _START * max(options.workers)
+        return time_bound(options, contenders=len(self._taking_part(options))) + _START * max(options.workers)
 
     def run(self, options: Options, *, say: Say) -> Section:
-        """Race all contenders."""
+        """Measure all contenders."""
         names = self._taking_part(options)
         with worker_pool(max(options.workers)) as pool:
             contenders = [each for each in self._contenders(pool) if each.name in names]
@@ -79,7 +77,7 @@ class Deposit:
         )
 
     def _taking_part(self, options: Options) -> tuple[str, ...]:
-        names = chosen(self.names(), options.only)
+        names = select_names(self.names(), options.only)
         return names if YARDSTICK in names else (YARDSTICK, *names)
 
     def _contenders(self, pool: WorkerPool) -> list[Contender]:
@@ -88,11 +86,10 @@ class Deposit:
             module = import_module(name)
             missing = getattr(module, "missing", lambda name: None)
             contenders += [
-                WorkerContender(way=way, module=name, pool=pool, missing=missing(way.name))
-                for way in module.WAYS.values()
+                WorkerContender(method=method, module=name, pool=pool, missing=missing(method.name))
+                for method in module.METHODS.values()
             ]
         return contenders
 
 
 SUITE = Deposit()
-"""The suite."""

@@ -1,4 +1,4 @@
-"""Contenders that are Python: a way to deposit, gone by worker processes."""
+"""Contenders in Python: a method of depositing, run by worker processes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from django.db import connection
 
 from benchmarks.contest import Cell
 from benchmarks.cpu import server_seconds
-from benchmarks.deposit.books import check
-from benchmarks.deposit.ways import Way, WayLoad
-from benchmarks.figures import Sample, measured
+from benchmarks.deposit.methods import DepositLoad, DepositMethod
+from benchmarks.deposit.rows import check
+from benchmarks.figures import Sample, build_sample
 from benchmarks.workers import race, require_no_errors
 from django_lockstep.lab.simulator.pool import WorkerPool
 
@@ -19,12 +19,12 @@ __all__ = ["WorkerContender"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContender:
-    """A way to deposit, gone by the workers of a pool."""
+    """A method of depositing, run by the workers of a pool."""
 
-    way: Way
-    """The way."""
+    method: DepositMethod
+    """The method."""
     module: str
-    """Where its ``WAYS`` are, for the workers to find it."""
+    """The module whose ``METHODS`` has it, for the worker processes."""
     pool: WorkerPool
     """The workers, at least as many as any cell asks for."""
     missing: str | None = None
@@ -32,31 +32,33 @@ class WorkerContender:
 
     @property
     def name(self) -> str:
-        """The way's name."""
-        return self.way.name
+        """The method's name."""
+        return self.method.name
 
     def obstacle(self, cell: Cell) -> str | None:
-        """Return why it cannot run in this cell."""
-        if self.way.own_rows and cell.rows < cell.workers:
+        """Return why it cannot run in this cell; None if it can."""
+        if self.method.own_rows and cell.rows < cell.workers:
             return "each worker needs a row of its own"
         return self.missing
 
     def run(self, cell: Cell, *, seconds: int) -> Sample:
         """Deposit on fresh rows. Raises `WorkersError`, also for operations that failed."""
-        way = self.way
-        way.open_books(cell.rows)
-        load = WayLoad(module=self.module, way=self.name, rows=cell.rows, workers=cell.workers)
+        method = self.method
+        method.reset_accounts(cell.rows)
+        load = DepositLoad(module=self.module, method=self.name, rows=cell.rows, workers=cell.workers)
         server = server_seconds(connection)
         tallies, client = race(self.pool, load, workers=cell.workers, seconds=seconds)
         server_after = server_seconds(connection)
         require_no_errors(tallies)
-        if way.settle:
-            way.settle()
-        told = sum(tally.succeeded for tally in tallies) * way.size
-        books = check(rows=cell.rows * way.slots, told=told, with_entries=way.with_entries, tables=way.tables)
-        return measured(
+        if method.settle:
+            method.settle()
+        reported = sum(tally.succeeded for tally in tallies) * method.size
+        books = check(
+            rows=cell.rows * method.slots, reported=reported, with_entries=method.with_entries, tables=method.tables
+        )
+        return build_sample(
             tallies,
-            size=way.size,
+            size=method.size,
             retries=True,
             client_cpu=client,
             server_cpu=None if server is None or server_after is None else server_after - server,

@@ -1,4 +1,4 @@
-"""Ways of this package to have more than one row's worth of deposits into one account."""
+"""Methods of this package for more deposits into one account than one row allows."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from django.db import connection
 from accounts.contrib.queued.consuming import drain
 from accounts.contrib.queued.models import QueuedChange
 from accounts.contrib.slotted.models import SLOTS, Slot, SlotEntry, SlottedAccount
-from benchmarks.deposit.books import AMOUNT, OPENING, open_books
-from benchmarks.deposit.ways import Part, Way
+from benchmarks.deposit.methods import DepositMethod, WorkerState
+from benchmarks.deposit.rows import AMOUNT, OPENING, reset_accounts
 
-__all__ = ["WAYS"]
+__all__ = ["METHODS"]
 
 
 @contextmanager
-def slotted(part: Part) -> Iterator[Callable[[Any], object]]:
+def slotted(state: WorkerState) -> Iterator[Callable[[Any], object]]:
     """Call ``SlottedAccount.deposit``."""
     yield lambda account: SlottedAccount.deposit(account, AMOUNT)
 
 
 @contextmanager
-def queued(part: Part) -> Iterator[Callable[[Any], object]]:
+def queued(state: WorkerState) -> Iterator[Callable[[Any], object]]:
     """Call ``QueuedChange.deposit``; the first worker has a consumer beside it.
 
-    Nobody appends while too much waits to be applied: what is measured is what consumers keep up with.
+    Workers pause while too many changes are pending: the result is the rate that a consumer can sustain.
     """
     numbers = count(1)
 
@@ -43,14 +43,14 @@ def queued(part: Part) -> Iterator[Callable[[Any], object]]:
         return change
 
     with ExitStack() as stack:
-        if part.worker == 0:
+        if state.worker == 0:
             stack.enter_context(_consumer())
-        QueuedChange.deposit(part.rows + 1, AMOUNT).wait(60)
+        QueuedChange.deposit(state.rows + 1, AMOUNT).wait(60)
         yield deposit
 
 
 _LOOK, _BACKLOG = 50, 500
-"""After how many changes a worker looks how many wait, and how many may."""
+"""After how many changes a worker counts the pending ones, and their maximum."""
 
 
 def _backlog() -> int:
@@ -77,20 +77,20 @@ call_command("apply_queued", "--poll", "0.005")
 """
 
 
-def open_queue(rows: int) -> None:
+def reset_queue(rows: int) -> None:
     """Empty the queue and the tables behind it, and open accounts."""
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {connection.ops.quote_name(QueuedChange._meta.db_table)} RESTART IDENTITY")
-    open_books(rows)
+    reset_accounts(rows)
 
 
 def drain_queue() -> None:
-    """Apply what is left."""
+    """Apply all pending changes."""
     drain(QueuedChange)
 
 
-def open_slots(rows: int) -> None:
-    """Empty the tables and open slotted accounts, every slot with what an account has elsewhere."""
+def reset_slots(rows: int) -> None:
+    """Empty the tables and open slotted accounts, each slot with the opening balance of an account."""
     user, _ = get_user_model()._base_manager.get_or_create(username="benchmark")
     account, slot, entry = (
         connection.ops.quote_name(model._meta.db_table) for model in (SlottedAccount, Slot, SlotEntry)
@@ -109,11 +109,12 @@ def open_slots(rows: int) -> None:
         cursor.execute(f"VACUUM (ANALYZE) {account}, {slot}, {entry}")
 
 
-WAYS = {
-    way.name: way
-    for way in (
-        Way(name="slotted:deposit", open=slotted, open_books=open_slots, tables=(Slot, SlotEntry), slots=SLOTS),
-        Way(name="queued:deposit", open=queued, open_books=open_queue, settle=drain_queue),
+METHODS = {
+    method.name: method
+    for method in (
+        DepositMethod(
+            name="slotted:deposit", open=slotted, reset_accounts=reset_slots, tables=(Slot, SlotEntry), slots=SLOTS
+        ),
+        DepositMethod(name="queued:deposit", open=queued, reset_accounts=reset_queue, settle=drain_queue),
     )
 }
-"""All of them, by name."""

@@ -1,4 +1,4 @@
-"""Ways as other people's articles and packages have them, on plain models of the same two tables."""
+"""Methods from articles and other packages, on plain models of the same two tables."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from django.db import models, transaction
 from django.db.models.functions import Now
 
 from accounts.models import Account, Entry
-from benchmarks.deposit.books import AMOUNT
-from benchmarks.deposit.ways import Part, Way
+from benchmarks.deposit.methods import DepositMethod, WorkerState
+from benchmarks.deposit.rows import AMOUNT
 
-__all__ = ["WAYS", "missing"]
+__all__ = ["METHODS", "missing"]
 
 
 def _money() -> Any:
@@ -92,7 +92,7 @@ def _changed(account: PlainAccount) -> PlainAccount:
 
 
 @contextmanager
-def plain(part: Part) -> Iterator[Callable[[Any], object]]:
+def plain(state: WorkerState) -> Iterator[Callable[[Any], object]]:
     """Lock with select_for_update(), save(), create the entry: as the well-known article has it.
 
     H. Benita, "How to Manage Concurrency in Django Models", 2017.
@@ -106,8 +106,8 @@ def plain(part: Part) -> Iterator[Callable[[Any], object]]:
     yield deposit
 
 
-def concurrency(pause: Callable[[int], float]) -> Callable[[Part], Any]:
-    """Return the way of django-concurrency's save(), repeated after a pause of seconds by the attempt's number."""
+def concurrency(pause: Callable[[int], float]) -> Callable[[WorkerState], Any]:
+    """Return the method of django-concurrency's save(); ``pause`` returns the seconds before each retry."""
 
     def attempt(account_id: int) -> object:
         with transaction.atomic():
@@ -118,13 +118,13 @@ def concurrency(pause: Callable[[int], float]) -> Callable[[Part], Any]:
         return account
 
     @contextmanager
-    def way(part: Part) -> Iterator[Callable[[Any], object]]:
+    def way(state: WorkerState) -> Iterator[Callable[[Any], object]]:
         def deposit(account_id: int) -> object:
             for number in count():
                 try:
                     return attempt(account_id)
                 except RecordModifiedError:
-                    part.retries += 1
+                    state.retries += 1
                     time.sleep(pause(number))
             raise AssertionError("count() does not end")
 
@@ -144,7 +144,7 @@ def backoff(number: int) -> float:
 
 
 @contextmanager
-def advisory(part: Part) -> Iterator[Callable[[Any], object]]:
+def advisory(state: WorkerState) -> Iterator[Callable[[Any], object]]:
     """Take pglock's advisory lock for the transaction, then read, save() and create the entry."""
     import pglock
 
@@ -156,20 +156,19 @@ def advisory(part: Part) -> Iterator[Callable[[Any], object]]:
     yield deposit
 
 
-WAYS = {
-    way.name: way
-    for way in (
-        Way(name="django:article", open=plain),
-        Way(name="django-concurrency:immediate", open=concurrency(at_once)),
-        Way(name="django-concurrency:backoff", open=concurrency(backoff)),
-        Way(name="pglock:advisory", open=advisory),
+METHODS = {
+    method.name: method
+    for method in (
+        DepositMethod(name="django:article", open=plain),
+        DepositMethod(name="django-concurrency:immediate", open=concurrency(at_once)),
+        DepositMethod(name="django-concurrency:backoff", open=concurrency(backoff)),
+        DepositMethod(name="pglock:advisory", open=advisory),
     )
 }
-"""All of them, by name."""
 
 
 def missing(name: str) -> str | None:
-    """Return which package this way lacks, if so."""
+    """Return which package the method lacks; None if it can run."""
     if name != "pglock:advisory":
         return None
     try:

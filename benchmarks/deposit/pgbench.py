@@ -1,4 +1,4 @@
-"""Contenders that are pgbench scripts: what the server can do with the same work, hardly slowed by a client."""
+"""Contenders that are pgbench scripts: the server's speed at the same work, with hardly any cost of a client."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from accounts.contrib.slotted.models import SLOTS
 from bank.embedded import binaries
 from benchmarks.contest import Cell
 from benchmarks.cpu import server_seconds
-from benchmarks.deposit.books import AMOUNT, check, open_books
-from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UNCOUNTED, UPDATE, WRITE, filled
-from benchmarks.figures import Sample, measured
+from benchmarks.deposit.rows import AMOUNT, check, reset_accounts
+from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UNCOUNTED, UPDATE, WRITE, fill_template
+from benchmarks.figures import Sample, build_sample
 from django_lockstep.lab.simulator.tally import Tally
 
 __all__ = ["BATCH_SIZE", "SCRIPTS", "Pgbench", "PgbenchError", "processed", "tallies"]
@@ -30,11 +30,11 @@ __all__ = ["BATCH_SIZE", "SCRIPTS", "Pgbench", "PgbenchError", "processed", "tal
 BATCH_SIZE = 100
 """Deposits in a batch."""
 _GRACE = 60
-"""Seconds that pgbench may take longer than it was told to."""
+"""Seconds that pgbench may take in addition to its ``--time``."""
 
 
 class PgbenchError(Exception):
-    """Pgbench failed, or its output is not understood."""
+    """Pgbench failed, or its output could not be parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Pgbench:
     """A script that pgbench runs, with prepared statements."""
 
     name: str
-    """What reports call it."""
+    """The name in reports."""
     lines: tuple[str, ...]
     """The script's statements as templates of `benchmarks.deposit.sql`; ``\\gset`` takes what a SELECT returned."""
     size: int = 1
@@ -50,15 +50,15 @@ class Pgbench:
     with_entries: bool = True
     """Whether it writes entries."""
     slots: int = 1
-    """Rows that stand for one; each client writes one of them."""
+    """Rows for each account; each client writes one of them."""
 
     def obstacle(self, cell: Cell) -> str | None:
-        """Return why it cannot run, if so."""
+        """Return why it cannot run; None if it can."""
         return None if _program() else "pgbench is not installed"
 
     def run(self, cell: Cell, *, seconds: int) -> Sample:
         """Run the script on fresh rows. Raises `PgbenchError`."""
-        open_books(cell.rows * self.slots)
+        reset_accounts(cell.rows * self.slots)
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "script.sql")
             script.write_text("\n".join(self.script()) + "\n")
@@ -66,11 +66,11 @@ class Pgbench:
             output = _output(self._command(script, cell=cell, seconds=seconds), folder=Path(folder), seconds=seconds)
             client, server_after = _children_seconds() - client, server_seconds(connection)
             parts = tallies(line for log in Path(folder).glob("log.*") for line in log.read_text().splitlines())
-        told = processed(output)
-        if told != sum(part.succeeded for part in parts):
-            raise PgbenchError(f"pgbench tells of {told} transactions and logs another number")
-        books = check(rows=cell.rows * self.slots, told=told * self.size, with_entries=self.with_entries)
-        return measured(
+        reported = processed(output)
+        if reported != sum(part.succeeded for part in parts):
+            raise PgbenchError(f"pgbench tells of {reported} transactions and logs another number")
+        books = check(rows=cell.rows * self.slots, reported=reported * self.size, with_entries=self.with_entries)
+        return build_sample(
             parts,
             size=self.size,
             retries=False,
@@ -83,7 +83,7 @@ class Pgbench:
         """Return the script's lines."""
         drawn = f"ARRAY(SELECT 1 + floor(random() * :rows)::bigint FROM generate_series(1, {self.size}))"
         names = {name: f":{name}" for name in ("account", "balance", "version")}
-        statements = [filled(line, amount=str(AMOUNT), accounts=drawn, **names) for line in self.lines]
+        statements = [fill_template(line, amount=str(AMOUNT), accounts=drawn, **names) for line in self.lines]
         ends = [line if line.endswith("\\gset") else line + ";" for line in statements]
         own = f"(random(1, :rows) - 1) * {self.slots} + :client_id % {self.slots} + 1"
         return [f"\\set account {'random(1, :rows)' if self.slots == 1 else own}", *ends]
@@ -104,13 +104,12 @@ SCRIPTS = (
     Pgbench(name="pgbench:lock", lines=("BEGIN", LOCK + " \\gset", WRITE, ENTRY, "COMMIT")),
     Pgbench(name="pgbench:batch", lines=(BATCH,), size=BATCH_SIZE),
 )
-"""All of them."""
 
 _PROCESSED = re.compile(r"^number of transactions actually processed: (\d+)", re.MULTILINE)
 
 
 def processed(output: str) -> int:
-    """Return how many transactions pgbench says it has done. Raises `PgbenchError`."""
+    """Return the number of transactions that pgbench reports. Raises `PgbenchError`."""
     found = _PROCESSED.search(output)
     if not found:
         raise PgbenchError(f"pgbench did not say how much it has done:\n{output}")
@@ -161,7 +160,7 @@ def _output(command: list[str], *, folder: Path, seconds: int) -> str:
 
 
 def _environment() -> Mapping[str, str]:
-    """Return where libpq finds Django's database; the password is in no command line, and the session like Django's."""
+    """Return libpq's variables for Django's database, so that the password is not on the command line."""
     params: dict[str, Any] = connection.get_connection_params()
     names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
     given = {variable: str(params[name]) for name, variable in names.items() if params.get(name)}

@@ -1,4 +1,4 @@
-"""Ways without an ORM: psycopg alone, and psycopg below Django's connection."""
+"""Methods without an ORM: psycopg alone, and psycopg below Django's connection."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 import psycopg
 from django.db import connection
 
-from benchmarks.deposit.books import AMOUNT
+from benchmarks.deposit.methods import DepositMethod, WorkerState
 from benchmarks.deposit.pgbench import BATCH_SIZE
-from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UPDATE, WRITE, filled
-from benchmarks.deposit.ways import Part, Way
+from benchmarks.deposit.rows import AMOUNT
+from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UPDATE, WRITE, fill_template
 
-__all__ = ["WAYS"]
+__all__ = ["METHODS"]
 
 _NAMES = {name: f"%({name})s" for name in ("account", "accounts", "amount", "balance", "version")}
 
 
 def _sql(template: str) -> str:
-    return filled(template, **{**_NAMES, "accounts": "%(accounts)s::bigint[]"})
+    return fill_template(template, **{**_NAMES, "accounts": "%(accounts)s::bigint[]"})
 
 
 @contextmanager
@@ -34,11 +34,11 @@ def own_connection() -> Iterator[psycopg.Connection[Any]]:
         yield own
 
 
-def one_statement(template: str, parameter: str = "account") -> Callable[[Part], Any]:
-    """Return the way that sends this one statement, prepared, on psycopg's connection."""
+def one_statement(template: str, parameter: str = "account") -> Callable[[WorkerState], Any]:
+    """Return the method that sends this one statement, prepared, on psycopg's connection."""
 
     @contextmanager
-    def way(part: Part) -> Iterator[Callable[[Any], object]]:
+    def way(state: WorkerState) -> Iterator[Callable[[Any], object]]:
         sql = _sql(template)
         with own_connection() as own, own.cursor() as cursor:
 
@@ -52,7 +52,7 @@ def one_statement(template: str, parameter: str = "account") -> Callable[[Part],
 
 
 @contextmanager
-def lock_then_write(part: Part) -> Iterator[Callable[[Any], object]]:
+def lock_then_write(state: WorkerState) -> Iterator[Callable[[Any], object]]:
     """Lock, read, write and book in a transaction, all statements prepared."""
     lock, write, entry = map(_sql, (LOCK, WRITE, ENTRY))
     with own_connection() as own, own.cursor() as cursor:
@@ -70,7 +70,7 @@ def lock_then_write(part: Part) -> Iterator[Callable[[Any], object]]:
 
 
 @contextmanager
-def below_django(part: Part) -> Iterator[Callable[[Any], object]]:
+def below_django(state: WorkerState) -> Iterator[Callable[[Any], object]]:
     """Send the one statement, prepared, by a cursor of psycopg's that shares Django's connection."""
     sql = _sql(ONE_STATEMENT)
     connection.ensure_connection()
@@ -91,8 +91,8 @@ def below_django(part: Part) -> Iterator[Callable[[Any], object]]:
 
 
 @contextmanager
-def django_cursor(part: Part) -> Iterator[Callable[[Any], object]]:
-    """Send the one statement by Django's own cursor: not prepared, its parameters put in by the client."""
+def django_cursor(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+    """Send the one statement by Django's cursor: not prepared, with parameters interpolated by the client."""
     sql = _sql(ONE_STATEMENT)
 
     def deposit(account: int) -> object:
@@ -103,15 +103,14 @@ def django_cursor(part: Part) -> Iterator[Callable[[Any], object]]:
     yield deposit
 
 
-WAYS = {
-    way.name: way
-    for way in (
-        Way(name="psycopg:update", open=one_statement(UPDATE), with_entries=False),
-        Way(name="psycopg:one-statement", open=one_statement(ONE_STATEMENT)),
-        Way(name="psycopg:lock", open=lock_then_write),
-        Way(name="psycopg:batch", open=one_statement(BATCH, "accounts"), size=BATCH_SIZE),
-        Way(name="django:psycopg-cursor", open=below_django),
-        Way(name="django:cursor", open=django_cursor),
+METHODS = {
+    method.name: method
+    for method in (
+        DepositMethod(name="psycopg:update", open=one_statement(UPDATE), with_entries=False),
+        DepositMethod(name="psycopg:one-statement", open=one_statement(ONE_STATEMENT)),
+        DepositMethod(name="psycopg:lock", open=lock_then_write),
+        DepositMethod(name="psycopg:batch", open=one_statement(BATCH, "accounts"), size=BATCH_SIZE),
+        DepositMethod(name="django:psycopg-cursor", open=below_django),
+        DepositMethod(name="django:cursor", open=django_cursor),
     )
 }
-"""All of them, by name."""

@@ -1,7 +1,7 @@
-"""The deposit in SQL, for pgbench and psycopg alike: the same statements, only the parameters are written differently.
+"""The deposit in SQL, for pgbench and psycopg: the same statements, with each client's notation of parameters.
 
-Each is a template whose ``{account}``, ``{accounts}``, ``{amount}``, ``{balance}`` and ``{version}`` are filled with
-parameters, ``{account_table}`` and ``{entry_table}`` with quoted names.
+Each is a template: ``{account}``, ``{accounts}``, ``{amount}``, ``{balance}`` and ``{version}`` stand for parameters,
+``{account_table}`` and ``{entry_table}`` for quoted names.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from django.db import connection
 from accounts.amounts import TOO_LARGE
 from accounts.models import Account, Entry
 
-__all__ = ["BATCH", "ENTRY", "LOCK", "ONE_STATEMENT", "UNCOUNTED", "UPDATE", "WRITE", "filled"]
+__all__ = ["BATCH", "ENTRY", "LOCK", "ONE_STATEMENT", "UNCOUNTED", "UPDATE", "WRITE", "fill_template"]
 
 UPDATE = """
 UPDATE {account_table}
@@ -20,7 +20,7 @@ SET balance = balance + {amount}::numeric, version = version + 1, entry_count = 
 WHERE id = {account}::bigint AND balance < {too_large}::numeric - {amount}::numeric
 RETURNING id, balance, version
 """
-"""One guarded UPDATE: the limit is checked where the row is."""
+"""One guarded UPDATE, which also checks the limit."""
 
 ONE_STATEMENT = f"""
 WITH changed AS ({UPDATE.strip()})
@@ -30,7 +30,7 @@ RETURNING balance_after, version_after, id
 """
 """The same with the entry: a deposit in one round trip, and the yardstick."""
 UNCOUNTED = ONE_STATEMENT.replace(" entry_count = entry_count + 1,", "")
-"""The same without counting the entry: what it costs that reconciliation finds entries that are gone."""
+"""The same without counting the entry: shows the cost of finding deleted entries in reconciliation."""
 
 LOCK = "SELECT balance, version FROM {account_table} WHERE id = {account}::bigint FOR NO KEY UPDATE"
 """First of three statements in a transaction."""
@@ -67,7 +67,7 @@ FROM changed JOIN given ON given.account_id = changed.id ORDER BY id, place
 """Many deposits at once: the rows are locked in primary-key order, and every deposit has its entry."""
 
 
-def filled(template: str, **parameters: str) -> str:
+def fill_template(template: str, **parameters: str) -> str:
     """Return the statement with its tables, and with these parameters as the client writes them, on one line."""
     quote = connection.ops.quote_name
     tables = {"account_table": quote(Account._meta.db_table), "entry_table": quote(Entry._meta.db_table)}

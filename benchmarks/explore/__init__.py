@@ -9,9 +9,9 @@ from typing import Any
 
 from accounts.races.ready_made import Race
 from benchmarks.explore.cases import BESIDE, THREE, TWO
-from benchmarks.explore.measure import Found, Repetition, left_behind, measured, one_after_the_other, present
-from benchmarks.explore.with_frontrun import explored, missing
-from benchmarks.suite import Options, Say, Section, Table, chosen
+from benchmarks.explore.measure import Measurement, Repetition, count_leftovers, count_present, measure, time_sequential
+from benchmarks.explore.with_frontrun import explore_with_frontrun, missing
+from benchmarks.suite import Options, Say, Section, Table, select_names
 
 __all__ = ["SUITE"]
 
@@ -29,8 +29,6 @@ Exploring goes on until nothing is left, except where a time limit is named.\
 
 @dataclass(frozen=True, slots=True)
 class Explore:
-    """The suite."""
-
     name: str = "explore"
 
     def names(self) -> tuple[str, ...]:
@@ -39,7 +37,7 @@ class Explore:
 
     def seconds(self, options: Options) -> float:
         """Return how long everything takes at most."""
-        names = chosen(self.names(), options.only)
+        names = select_names(self.names(), options.only)
         two, three, beside = (sum(name in names for name in group) for group in (TWO, THREE, BESIDE))
         unit = (
             2 * _TWO * two
@@ -51,7 +49,7 @@ class Explore:
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Explore everything."""
-        names = chosen(self.names(), options.only)
+        names = select_names(self.names(), options.only)
         two = dict(_both_ways([TWO[name] for name in names if name in TWO], limit=_limit(_TWO, options), say=say))
         three = dict(_reduced([THREE[name] for name in names if name in THREE], limit=_limit(_THREE, options), say=say))
         beside = dict(_beside([TWO[name] for name in BESIDE if name in names], limit=_limit(_BESIDE, options), say=say))
@@ -78,9 +76,9 @@ def _limit(seconds: float, options: Options) -> float:
 
 def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for race in races:
-        reduced = measured(race, timeout=limit)
-        full = measured(race, timeout=limit, reduction="none")
-        alone = one_after_the_other(race)
+        reduced = measure(race, timeout=limit)
+        full = measure(race, timeout=limit, reduction="none")
+        alone = time_sequential(race)
         say(f"{race.name:36} {reduced.verdict}: {reduced.schedules} schedules, {full.schedules} without reduction")
         same = reduced.ends == full.ends if reduced.complete and full.complete else None
         ratio = full.seconds / max(full.schedules, 1) / alone
@@ -90,15 +88,15 @@ def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tup
 
 def _reduced(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for race in races:
-        found = measured(race, timeout=limit)
+        found = measure(race, timeout=limit)
         say(f"{race.name:36} {found.verdict}: {found.schedules} schedules in {found.seconds:.1f} s")
         yield race.name, found.data()
 
 
 def _beside(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for race in races:
-        ours: Found = measured(race, timeout=limit, first=True)
-        theirs = None if missing() else asdict(explored(race.name, seconds=limit))
+        ours: Measurement = measure(race, timeout=limit, first=True)
+        theirs = None if missing() else asdict(explore_with_frontrun(race.name, seconds=limit))
         say(f"{race.name:36} {ours.verdict}; frontrun: {theirs['verdict'] if theirs else missing()}")
         yield race.name, {"ours": ours.data(), "frontrun": theirs, "holds": race.holds, "missing": missing()}
 
@@ -106,7 +104,7 @@ def _beside(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[
 def _repeated(races: Sequence[Race], options: Options, *, say: Say) -> dict[str, Any] | None:
     if options.repeat == 1 or not races:
         return None
-    before, repetition = present(), Repetition()
+    before, repetition = count_present(), Repetition()
     deadline = time.monotonic() + _REPEAT * options.seconds * options.repeat
     while repetition.rounds < options.repeat and time.monotonic() < deadline:
         repetition.again(races)
@@ -117,7 +115,7 @@ def _repeated(races: Sequence[Race], options: Options, *, say: Say) -> dict[str,
         "asked": options.repeat,
         "schedules": repetition.schedules,
         "differing": sorted(repetition.differing),
-        "left_behind": left_behind(before),
+        "left_behind": count_leftovers(before),
     }
 
 
@@ -210,4 +208,3 @@ def _repeat_table(repeated: dict[str, Any] | None) -> Table:
 
 
 SUITE = Explore()
-"""The suite."""

@@ -1,4 +1,4 @@
-"""What is explored: the ready-made races, and the same changes by three actors."""
+"""The explored races: the ready-made ones, and the same changes by three actors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _THREE_DEPOSITS = Story(
     failure="lost",
 )
 _SIMPLE = ("naive", "pessimistic", "optimistic", "conditional_update", "serializable")
-"""The strategies that stand for read-modify-write, row lock, version, F() and SERIALIZABLE."""
+"""One strategy each for read-modify-write, row lock, version, F() and SERIALIZABLE."""
 
 THREE: Mapping[str, Race] = MappingProxyType(
     {

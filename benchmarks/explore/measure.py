@@ -1,4 +1,4 @@
-"""Explorations as figures, and whether repeating them comes to the same."""
+"""Measures explorations, and whether repeating them gives the same results."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from accounts.models import Account, Entry
 from accounts.races.ready_made import Race
 from django_lockstep.lab.explorer import Exploration, explore
 
-__all__ = ["Found", "Repetition", "ends", "left_behind", "measured", "one_after_the_other", "present"]
+__all__ = ["Measurement", "Repetition", "count_leftovers", "count_present", "ends", "measure", "time_sequential"]
 
 Reduction = Literal["dpor", "none"]
 
 _PATIENCE = 5.0
-"""Seconds until what is still there counts as left behind."""
+"""Seconds after which remaining sessions, locks and rows count as left behind."""
 _LOOK_AGAIN = 0.05
 _ALONE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What one exploration came to."""
+class Measurement:
+    """The result of one exploration."""
 
     verdict: str
-    """The explorer's word."""
+    """The explorer's verdict."""
     reason: str
     """The verdict in a sentence."""
     expected: bool
-    """Whether the race came out as it says it does, as far as it was explored."""
+    """Whether the result is the one that the race declares, as far as it was explored."""
     schedules: int
     """Schedules run."""
     seconds: float
@@ -43,7 +43,7 @@ class Found:
     deadlocks: int
     """Schedules with a deadlock."""
     ends: tuple[str, ...]
-    """The distinct ways to end, sorted."""
+    """The distinct outcomes, sorted."""
     left: int
     """Branches not taken."""
 
@@ -62,8 +62,8 @@ class Found:
         return {**asdict(self), "rate": self.rate}
 
 
-def measured(race: Race, *, timeout: float, reduction: Reduction = "dpor", first: bool = False) -> Found:
-    """Explore the race for so many seconds at most; with ``first`` only up to the first wrong end."""
+def measure(race: Race, *, timeout: float, reduction: Reduction = "dpor", first: bool = False) -> Measurement:
+    """Explore the race for at most ``timeout`` seconds; with ``first`` stop at the first wrong outcome."""
     exploration = explore(
         race.scenario,
         reduction=reduction,
@@ -72,7 +72,7 @@ def measured(race: Race, *, timeout: float, reduction: Reduction = "dpor", first
         database_is_mine=True,
     )
     expected = exploration.verdict == "incomplete" or race.as_expected(exploration)
-    return Found(
+    return Measurement(
         verdict=exploration.verdict,
         reason=exploration.reason,
         expected=expected,
@@ -84,10 +84,10 @@ def measured(race: Race, *, timeout: float, reduction: Reduction = "dpor", first
     )
 
 
-def one_after_the_other(race: Race) -> float:
-    """Return the seconds that set-up and actors take one after the other, without the explorer: the median of some.
+def time_sequential(race: Race) -> float:
+    """Return the median seconds of set-up and actors, run one after the other without the explorer.
 
-    No commit waits for the disk, as none does in the explorer.
+    Commits do not wait for the disk, as in the explorer.
     """
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = off")
@@ -110,19 +110,19 @@ def _alone(race: Race) -> float:
 
 
 def _empty() -> None:
-    """Remove every row, which the database made for benchmarks has no use for."""
+    """Remove all rows of the benchmarks' database."""
     tables = connection.introspection.django_table_names(only_existing=True, include_views=False)
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {', '.join(map(connection.ops.quote_name, tables))} RESTART IDENTITY CASCADE")
 
 
 def ends(exploration: Exploration) -> tuple[str, ...]:
-    """Return the distinct ways to end, without how many schedules led there."""
+    """Return the distinct outcomes, without the number of their schedules."""
     return tuple(sorted({str((each.holds, each.state, dict(each.errors))) for each in exploration.outcomes}))
 
 
 class Repetition:
-    """Explores races again and again, and notes which of them did not come to the same."""
+    """Explores races repeatedly, and records those with differing results."""
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -131,11 +131,11 @@ class Repetition:
         self._first: dict[str, Any] = {}
 
     def again(self, races: Iterable[Race]) -> None:
-        """Explore each of them once more."""
+        """Explore each race once more."""
         for race in races:
             exploration = explore(race.scenario, database_is_mine=True)
             self.schedules += exploration.schedules
-            # Not the time taken, and not the values of the failure's statements, among them times of day.
+            # Without times, and without the values in the failure's statements, which include timestamps.
             kept = {
                 **exploration.to_dict(),
                 "seconds": None,
@@ -146,21 +146,21 @@ class Repetition:
         self.rounds += 1
 
 
-def left_behind(before: Mapping[str, int]) -> dict[str, int]:
-    """Return by how much there is more than before of what explorations must not leave; see `present`.
+def count_leftovers(before: Mapping[str, int]) -> dict[str, int]:
+    """Return by how much there is more than before of what explorations must not leave; see `count_present`.
 
-    A session that was closed is there for another moment, so that this looks again for some seconds.
+    A closed session is visible for another moment, so this polls for some seconds.
     """
     deadline = time.monotonic() + _PATIENCE
     while True:
-        now = present()
+        now = count_present()
         more = {name: max(0, now[name] - before[name]) for name in before}
         if not any(more.values()) or time.monotonic() > deadline:
             return more
         time.sleep(_LOOK_AGAIN)
 
 
-def present() -> dict[str, int]:
+def count_present() -> dict[str, int]:
     """Return how many rows there are, other sessions on this database, and locks of theirs."""
     with connection.cursor() as cursor:
         cursor.execute(_OTHERS)

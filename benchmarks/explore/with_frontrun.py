@@ -1,6 +1,6 @@
-"""The same races explored by the package frontrun, each in a process of its own, as its documentation has it.
+"""The same races explored by the package frontrun, each in its own process, as its documentation describes.
 
-Frontrun exchanges locks and looks into every system call of its process, so it is kept apart from ours:
+Frontrun replaces locks and intercepts every system call of its process, so it runs in a separate one:
 `explored` runs `main` below frontrun's own command, which explores one race and prints what it found as JSON. It gets a
 plain PostgreSQL connection by DATABASE_URL. Its own defaults hold (partial-order reduction, at most two
 preemptions, stop at the first failure), except for time limits that suit a slow machine, and except for its refusal of
@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.database import database_url
 
-__all__ = ["Foreign", "explored", "found_in", "missing"]
+__all__ = ["Foreign", "explore_with_frontrun", "missing", "parse_output"]
 
 _START = 30.0
 """Seconds that the process may take for everything but exploring."""
@@ -30,7 +30,7 @@ _MAIN = f"import sys, django; django.setup(); from {__name__} import main; main(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """What frontrun came to."""
+    """The result of frontrun."""
 
     verdict: str
     """``holds``, ``broken``, ``inconclusive``, or the error that it ended with."""
@@ -39,17 +39,17 @@ class Foreign:
     seconds: float
     """Time taken, without the process's start."""
     exhausted: bool
-    """Whether it ended by itself, and not because its time was up."""
+    """Whether it finished before its time limit."""
 
 
 def missing() -> str | None:
-    """Return what is not installed, if so."""
+    """Return which packages are not installed; None if all are."""
     absent = [name for name in ("frontrun", "sqlglot") if find_spec(name) is None]
     return f"{' and '.join(absent)} not installed" if absent else None
 
 
-def explored(name: str, *, seconds: float) -> Foreign:
-    """Have frontrun explore the race of this name for so many seconds at most."""
+def explore_with_frontrun(name: str, *, seconds: float) -> Foreign:
+    """Let frontrun explore the race of this name for at most ``seconds``."""
     command = [sys.executable, "-c", _FRONTRUN, sys.executable, "-c", _MAIN, name, str(seconds)]
     environment = {**os.environ, "DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "benchmarks.settings"}
     try:
@@ -58,10 +58,10 @@ def explored(name: str, *, seconds: float) -> Foreign:
         )
     except subprocess.TimeoutExpired:
         return Foreign(verdict="did not end", schedules=0, seconds=seconds + _START, exhausted=False)
-    return found_in(done.stdout, errors=done.stderr)
+    return parse_output(done.stdout, errors=done.stderr)
 
 
-def found_in(output: str, *, errors: str) -> Foreign:
+def parse_output(output: str, *, errors: str) -> Foreign:
     """Return what the process printed as its last line, or its error where it printed nothing."""
     lines = output.strip().splitlines()
     if lines and lines[-1].startswith("{"):
@@ -115,7 +115,7 @@ def _explore(name: str, seconds: float) -> Foreign:
 
 
 def main(name: str, seconds: str) -> None:
-    """Explore one race and print what came of it."""
+    """Explore one race and print the result as JSON."""
     found = _explore(name, float(seconds))
     print(json.dumps({key: getattr(found, key) for key in Foreign.__slots__}))  # noqa: T201 - the answer
     sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""Code of packages that others wrote, explored in a project that has them installed.
+"""Explores code of other packages, in a project that has them installed.
 
-What is broken there is its authors' to hear first: the tables count verdicts, and name none.
+Their authors should hear of broken verdicts first: the tables only count verdicts.
 """
 
 from __future__ import annotations
@@ -14,24 +14,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.database import database_url
-from benchmarks.suite import Options, Say, Section, Table, chosen
+from benchmarks.suite import Options, Say, Section, Table, select_names
 
 __all__ = ["SUITE"]
 
 _EACH = 15.0
 """Seconds for each second of ``--seconds`` that one case may be explored."""
 _START = 60.0
-"""Seconds that the process may take for everything else, the packages' migrations among it."""
+"""Seconds that the process may take for everything else, including the packages' migrations."""
 
 _SUMMARY = """\
-Calls of other packages, raced in every interleaving of their SQL statements, in a project that has them installed. \
-The verdict of each goes to standard error; a table counts them.\
+Calls of other packages, explored in every interleaving of their SQL statements, in a project that has them installed. \
+The verdicts go to standard error; the table only counts them.\
 """
 
 
 class Packages:
-    """The suite."""
-
     name = "packages"
 
     def names(self) -> tuple[str, ...]:
@@ -41,14 +39,14 @@ class Packages:
         return tuple(case.name for case in CASES)
 
     def seconds(self, options: Options) -> float:
-        """Return how long everything takes at most."""
-        return _START + _EACH * options.seconds * len(chosen(self.names(), options.only))
+        """Return the maximum time for all selected cases."""
+        return _START + _EACH * options.seconds * len(select_names(self.names(), options.only))
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Explore the cases whose packages are installed."""
         from benchmarks.packages.cases import CASES
 
-        names = chosen(self.names(), options.only)
+        names = select_names(self.names(), options.only)
         missing = sorted({case.package for case in CASES if case.name in names and not case.installed})
         wanted = [case.name for case in CASES if case.name in names and case.installed]
         found = list(_explored(wanted, options, limit=self.seconds(options), say=say)) if wanted else []
@@ -91,4 +89,3 @@ def _table(found: Sequence[dict[str, Any]], verdicts: Counter[str], missing: Seq
 
 
 SUITE = Packages()
-"""The suite."""

@@ -1,6 +1,6 @@
-"""What is raced: calls as projects make them, and what each package's documentation lets them expect.
+"""The races: calls as projects make them, and the results that each package's documentation promises.
 
-Packages are imported inside the cases: which of them are installed is not known before.
+Packages are imported inside the cases, because not all of them need to be installed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Case:
     package: str
     """The package's name on the index."""
     module: str
-    """What is imported where it is installed."""
+    """The module by which it is detected."""
     build: Callable[[], Scenario]
 
     @property
     def installed(self) -> bool:
-        """Whether its package is there."""
+        """Whether its package is installed."""
         return find_spec(self.module) is not None
 
 

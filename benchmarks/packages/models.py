@@ -1,4 +1,4 @@
-"""What the packages need of a project: a tree."""
+"""The models that the packages' cases need from a project: a tree."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""The process that explores the cases: a project of its own, on a database of its own."""
+"""The process that explores the cases: a separate project on its own database."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Found"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What one case came to."""
+    """The result of one case."""
 
     name: str
     """The case's name."""
     verdict: str
-    """The explorer's word."""
+    """The explorer's verdict."""
     reason: str
     """The verdict in a sentence."""
     schedules: int
@@ -28,7 +28,7 @@ class Found:
     seconds: float
     """Time taken."""
     steps: int
-    """Statements of the longest run that was kept; 0 where none was."""
+    """Statements of the failing run; 0 if there is none."""
 
 
 def _explored(case: Any, *, timeout: float) -> Found:
@@ -46,7 +46,7 @@ def _explored(case: Any, *, timeout: float) -> Found:
 
 
 def main(timeout: str, *names: str) -> None:
-    """Explore the cases of these names for so many seconds each, and print a line of JSON for each."""
+    """Explore the cases of these names, each for at most ``timeout`` seconds; print a line of JSON for each."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.packages.settings"
     django.setup()
     from django.db import connection

@@ -1,4 +1,4 @@
-"""A project that has the packages installed, and nothing of ours but the explorer."""
+"""Settings of a project with the packages installed, and of this library only the explorer."""
 
 from importlib.util import find_spec
 

@@ -183,7 +183,7 @@ def test_try_deposit_writes_once_and_the_instance_follows(account: Account) -> N
     assert entries(account) == [("50.00", "150.00", 2), ("-30.00", "120.00", 3)]
 
 
-def test_whoever_comes_second_is_told_and_nothing_is_written(account: Account) -> None:
+def test_the_second_writer_gets_false_and_nothing_is_written(account: Account) -> None:
     rival = Account.objects.get(pk=account.pk)
     Account.deposit(account.pk, 50)
     before = dict(vars(rival))
@@ -209,7 +209,7 @@ def test_money_of_a_rolled_back_change_is_not_there_for_the_next() -> None:
     assert not list(chain_breaks(Account))
 
 
-def test_too_little_money_is_told_only_from_the_current_balance(account: Account) -> None:
+def test_insufficient_funds_is_raised_only_for_the_current_balance(account: Account) -> None:
     stale = Account.objects.get(pk=account.pk)
     with pytest.raises(InsufficientFunds):
         account.try_withdraw(150)

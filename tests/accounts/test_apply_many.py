@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from accounts.engine.changes import Applied, Change
+from accounts.engine.batches import AppliedChange, BalanceChange
 from accounts.errors import AccountError, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
@@ -35,12 +35,12 @@ def booked() -> list[tuple[str, str, int]]:
 
 def test_changes_of_one_account_happen_in_the_order_given() -> None:
     account = AccountFactory.create(balance=100)
-    answers = Account.apply_many([(account.pk, 5), (account.pk, "-30.5"), Change(account.pk, Decimal(1))])
+    answers = Account.apply_many([(account.pk, 5), (account.pk, "-30.5"), BalanceChange(account.pk, Decimal(1))])
     assert state(account) == ("75.50", 4)
     assert booked() == [("5.00", "105.00", 2), ("-30.50", "74.50", 3), ("1.00", "75.50", 4)]
     entries = Entry.objects.values_list("pk", flat=True)
     assert [each.entry for each in answers] == list(entries)
-    assert answers[1] == Applied(account.pk, Decimal("-30.50"), Decimal("74.50"), 3, entries[1], replayed=False)
+    assert answers[1] == AppliedChange(account.pk, Decimal("-30.50"), Decimal("74.50"), 3, entries[1], replayed=False)
 
 
 def test_a_thousand_changes_of_many_accounts_keep_every_chain() -> None:
@@ -62,7 +62,7 @@ def test_it_is_one_statement_for_every_length(engine: str) -> None:
     assert (texts == {1}) is (engine == "compiled")
 
 
-def test_nothing_at_all_is_no_statement(django_assert_num_queries: Any) -> None:
+def test_an_empty_list_sends_no_statement(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
         assert Account.apply_many([]) == []
 
@@ -112,11 +112,11 @@ def test_unknown_accounts_are_named(unknown: int) -> None:
         ((1, "-0.001"), InvalidAmount, "Change 1, .* 2 decimal places"),
         ((1, -(10**17)), InvalidAmount, "Change 1, .* digits before the point"),
         ((1, Decimal("-Infinity")), InvalidAmount, "Change 1, .* must be finite"),
-        ((1,), ValueError, "Change 1 must be a Change or a pair"),
-        ("12", ValueError, "Change 1 must be a Change or a pair"),
-        (Change(1, 1, idempotency_key=""), ValueError, "idempotency_key"),
-        (Change(1, 1, idempotency_key="k" * 256), ValueError, "idempotency_key"),
-        (Change(1, 1, transfer="no"), ValueError, "transfer"),  # type: ignore[arg-type]
+        ((1,), ValueError, "BalanceChange 1 must be a BalanceChange or a pair"),
+        ("12", ValueError, "BalanceChange 1 must be a BalanceChange or a pair"),
+        (BalanceChange(1, 1, idempotency_key=""), ValueError, "idempotency_key"),
+        (BalanceChange(1, 1, idempotency_key="k" * 256), ValueError, "idempotency_key"),
+        (BalanceChange(1, 1, transfer="no"), ValueError, "transfer"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_input_is_refused_before_any_sql(
@@ -131,9 +131,9 @@ def test_bad_input_is_refused_before_any_sql(
 
 def test_a_used_key_is_left_out_and_the_answer_says_so() -> None:
     account = AccountFactory.create(balance=100)
-    first = Account.apply_many([Change(account.pk, 10, idempotency_key='a"\\,{')])[0]
+    first = Account.apply_many([BalanceChange(account.pk, 10, idempotency_key='a"\\,{')])[0]
     Account.deposit(account.pk, 5)
-    again, new = Account.apply_many([Change(account.pk, 10, idempotency_key='a"\\,{'), (account.pk, 7)])
+    again, new = Account.apply_many([BalanceChange(account.pk, 10, idempotency_key='a"\\,{'), (account.pk, 7)])
     assert again == first._replace(replayed=True)
     assert (str(new.balance_after), new.version_after, new.replayed) == ("122.00", 4, False)
     assert not list(chain_breaks(Account))
@@ -141,7 +141,7 @@ def test_a_used_key_is_left_out_and_the_answer_says_so() -> None:
 
 def test_a_key_that_comes_twice_counts_once() -> None:
     account, other = AccountFactory.create(), AccountFactory.create()
-    change = Change(account.pk, 10, idempotency_key="k")
+    change = BalanceChange(account.pk, 10, idempotency_key="k")
     answers = Account.apply_many([change, (account.pk, 1), change, change._replace(account=other.pk)])
     assert [each.replayed for each in answers] == [False, False, True, False]
     assert answers[2] == answers[0]._replace(replayed=True)
@@ -151,7 +151,7 @@ def test_a_key_that_comes_twice_counts_once() -> None:
 def test_keys_need_no_transaction_around_the_one_statement(engine: str) -> None:
     account = AccountFactory.create()
     with CaptureQueriesContext(connection) as captured:
-        Account.apply_many([Change(account.pk, 1, idempotency_key="k")])
+        Account.apply_many([BalanceChange(account.pk, 1, idempotency_key="k")])
     assert (len(captured) == 1) is (engine == "compiled")
 
 
@@ -159,7 +159,7 @@ def test_keys_need_no_transaction_around_the_one_statement(engine: str) -> None:
 @pytest.mark.parametrize("other", [{"amount": 11}, {"transfer": uuid.uuid4()}], ids=["amount", "transfer"])
 def test_a_key_of_another_change_is_refused(before: bool, other: dict[str, Any]) -> None:
     account = AccountFactory.create()
-    change = Change(account.pk, 10, idempotency_key="k")
+    change = BalanceChange(account.pk, 10, idempotency_key="k")
     if before:
         Account.apply_many([change])
     with pytest.raises(IdempotencyKeyReused, match="Change 1, ") as caught:
@@ -171,7 +171,9 @@ def test_a_key_of_another_change_is_refused(before: bool, other: dict[str, Any])
 def test_entries_of_a_transfer_have_it_in_common() -> None:
     one, two = AccountFactory.create(balance=10), AccountFactory.create()
     transfer = uuid.uuid4()
-    Account.apply_many([Change(one.pk, -5, transfer=transfer), Change(two.pk, 5, transfer=transfer), (one.pk, 1)])
+    Account.apply_many(
+        [BalanceChange(one.pk, -5, transfer=transfer), BalanceChange(two.pk, 5, transfer=transfer), (one.pk, 1)]
+    )
     assert list(Entry.objects.values_list("transfer", flat=True)) == [transfer, transfer, None]
 
 
@@ -202,7 +204,7 @@ def test_a_key_that_was_used_while_it_waited_is_left_out(other: Session) -> None
     account = AccountFactory.create(balance=100)
     with transaction.atomic():
         Account.deposit(account.pk, 10, idempotency_key="k")
-        batch = other.start(Account.apply_many, [Change(account.pk, 10, idempotency_key="k"), (account.pk, 1)])
+        batch = other.start(Account.apply_many, [BalanceChange(account.pk, 10, idempotency_key="k"), (account.pk, 1)])
         other.wait_until_blocked()
     assert [each.replayed for each in batch.result()] == [True, False]
     assert state(account) == ("111.00", 3)
@@ -222,11 +224,11 @@ def test_batches_in_opposite_orders_do_not_deadlock(open_session: Callable[[], S
     assert not list(chain_breaks(Account))
 
 
-def test_it_joins_the_callers_transaction_which_goes_on_after_a_refusal() -> None:
+def test_the_callers_transaction_stays_usable_after_a_refusal() -> None:
     account = AccountFactory.create(balance=10)
-    Account.apply_many([Change(account.pk, 1, idempotency_key="k")])
+    Account.apply_many([BalanceChange(account.pk, 1, idempotency_key="k")])
     with transaction.atomic():
-        Account.apply_many([Change(account.pk, 1, idempotency_key="k"), (account.pk, 1)])
+        Account.apply_many([BalanceChange(account.pk, 1, idempotency_key="k"), (account.pk, 1)])
         with pytest.raises(AccountError):
             Account.apply_many([(account.pk, 1), (account.pk, -100)])
         Account.apply_many([(account.pk, 3)])
@@ -250,7 +252,7 @@ def test_above_read_committed_a_change_since_the_snapshot_is_a_serialization_fai
     assert state(account) == ("1.00", 2)
 
 
-def test_who_listens_to_new_entries_is_told_of_each() -> None:
+def test_receivers_of_signals_are_called_for_each_entry() -> None:
     account = AccountFactory.create()
     told: list[Decimal] = []
 

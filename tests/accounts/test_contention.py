@@ -19,30 +19,30 @@ def seeded() -> Iterator[None]:
 def after(*conflicts: bool, contention: Contention | None = None) -> Contention:
     contention = contention or Contention(probe=0)
     for conflict in conflicts:
-        contention.note("row", conflict=conflict)
+        contention.record("row", conflict=conflict)
     return contention
 
 
 def test_a_row_is_calm_until_conflicts_are_frequent() -> None:
-    assert not after().expected("row")
-    assert not after(True).expected("row")
-    assert after(True, True).expected("row")
-    assert not after(*[*[False] * 7, True] * 5).expected("row")
+    assert not after().prefers_lock("row")
+    assert not after(True).prefers_lock("row")
+    assert after(True, True).prefers_lock("row")
+    assert not after(*[*[False] * 7, True] * 5).prefers_lock("row")
 
 
 def test_a_row_calms_down() -> None:
     contention = after(*[True] * 10)
-    assert contention.expected("row")
-    assert not after(*[False] * 6, contention=contention).expected("row")
+    assert contention.prefers_lock("row")
+    assert not after(*[False] * 6, contention=contention).prefers_lock("row")
 
 
 def test_each_row_for_itself() -> None:
-    assert not after(True, True).expected("other row")
+    assert not after(True, True).prefers_lock("other row")
 
 
 def test_now_and_then_a_contended_row_is_tried_all_the_same() -> None:
     contention = after(*[True] * 10, contention=Contention(probe=0.1))
-    tried = sum(not contention.expected("row") for _ in range(1000))
+    tried = sum(not contention.prefers_lock("row") for _ in range(1000))
     assert 50 < tried < 200
 
 
@@ -50,11 +50,11 @@ def test_only_so_many_rows_are_remembered() -> None:
     contention = Contention(probe=0, rows=2)
     for row in ("a", "b", "a", "c"):
         for _ in range(3):
-            contention.note(row, conflict=True)
-    assert [contention.expected(row) for row in "abc"] == [True, False, True]
+            contention.record(row, conflict=True)
+    assert [contention.prefers_lock(row) for row in "abc"] == [True, False, True]
 
 
 def test_it_forgets_when_asked_to() -> None:
     contention = after(True, True)
-    contention.forget()
-    assert not contention.expected("row")
+    contention.clear()
+    assert not contention.prefers_lock("row")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from accounts.engine.changes import Change
-from accounts.engine.obstacles import customisations
+from accounts.engine.batches import BalanceChange
+from accounts.engine.obstacles import customizations
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
 from accounts.strategies import STRATEGIES
@@ -55,7 +55,7 @@ def test_strategies(pks: list[Any], name: str) -> None:
 def test_batches(pks: list[Any], settings: Any, monkeypatch: pytest.MonkeyPatch, steps: str) -> None:
     settings.ACCOUNTS_ENGINE = "plain"
     if steps == "one by one":
-        monkeypatch.setattr("accounts.engine.batches.customisations", lambda model: [*customisations(model), "one"])
-    Account.apply_many([Change(pks[0], -5, "k"), (pks[1], 5)], using="default")
+        monkeypatch.setattr("accounts.engine.batches.customizations", lambda model: [*customizations(model), "one"])
+    Account.apply_many([BalanceChange(pks[0], -5, "k"), (pks[1], 5)], using="default")
     assert [Account.objects.get(pk=pk).balance for pk in pks] == [95, 105]
     assert Entry.objects.count() == 2

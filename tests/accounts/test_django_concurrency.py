@@ -15,7 +15,7 @@ from django.db import connection
 from django.test import RequestFactory, TestCase, override_settings
 from django.test.utils import CaptureQueriesContext
 
-from accounts.concurrency_twin import save_with_django_concurrency, twin_of
+from accounts.concurrency_model import concurrency_model, save_with_django_concurrency
 from accounts.models import Account
 from accounts.strategies import STRATEGIES
 from django_lockstep.contrib.django_concurrency import make_recognizable
@@ -74,11 +74,11 @@ def test_their_conflict_page_takes_our_error() -> None:
 
 @pytest.mark.django_db
 def test_the_strategy_saves_with_a_model_and_a_field_of_theirs() -> None:
-    twin = twin_of(Account)
-    assert not issubclass(twin, Account)
-    assert type(twin._meta.get_field("version")) is AutoIncVersionField
-    assert twin_of(Account) is twin
-    assert (twin._meta.db_table, twin._meta.managed) == (Account._meta.db_table, False)
+    unmanaged = concurrency_model(Account)
+    assert not issubclass(unmanaged, Account)
+    assert type(unmanaged._meta.get_field("version")) is AutoIncVersionField
+    assert concurrency_model(Account) is unmanaged
+    assert (unmanaged._meta.db_table, unmanaged._meta.managed) == (Account._meta.db_table, False)
 
 
 @pytest.mark.django_db
@@ -98,7 +98,7 @@ _SAVEPOINTS = {"SAVEPOINT", "RELEASE"}
 
 
 @pytest.mark.django_db
-def test_a_conflict_is_told_by_their_save() -> None:
+def test_a_conflict_is_raised_by_their_save() -> None:
     account = AccountFactory.create(balance=100)
     stale = Account.objects.get()
     assert account.try_deposit(5)
@@ -112,6 +112,6 @@ def test_a_conflict_is_told_by_their_save() -> None:
 def test_without_the_package_the_strategy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     account = AccountFactory.create(balance=100)
     monkeypatch.setitem(sys.modules, "concurrency.fields", None)
-    twin_of.cache_clear()
-    with pytest.raises(ImproperlyConfigured, match="needs the package django-concurrency"):
+    concurrency_model.cache_clear()
+    with pytest.raises(ImproperlyConfigured, match="requires the package django-concurrency"):
         STRATEGIES["django_concurrency"].deposit(account.pk, 5)

@@ -22,7 +22,7 @@ def test_the_second_call_gets_the_first_result(account: Account, change: Any) ->
     assert Entry.objects.count() == 2
 
 
-def test_a_repeated_withdrawal_is_no_second_one_even_without_cover(account: Account) -> None:
+def test_a_repeated_withdrawal_is_not_applied_again_even_if_not_covered(account: Account) -> None:
     Account.withdraw(account.pk, 100, idempotency_key="k")
     assert Account.withdraw(account.pk, 100, idempotency_key="k").balance == 0
     with pytest.raises(InsufficientFunds):
@@ -66,7 +66,7 @@ def test_a_transfer_is_repeated_as_a_whole(account: Account) -> None:
     assert Entry.objects.count() == 3
 
 
-def test_a_transfer_to_somebody_else_is_another_operation(account: Account) -> None:
+def test_a_transfer_to_another_account_is_another_operation(account: Account) -> None:
     target, stranger = AccountFactory.create(), AccountFactory.create()
     Account.transfer(account.pk, target.pk, 40, idempotency_key="k")
     with pytest.raises(IdempotencyKeyReused):

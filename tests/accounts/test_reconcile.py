@@ -37,10 +37,10 @@ def test_right_books_are_right() -> None:
         Account.deposit(account.pk, 50)
         Account.withdraw(account.pk, 120)
     AccountFactory.create(balance=5)
-    assert run() == (0, "", "Every balance of accounts.Account is what its entries say.\n")
+    assert run() == (0, "", "Every balance of accounts.Account matches its entries.\n")
 
 
-def test_a_balance_that_nobody_booked_is_printed(account: Account) -> None:
+def test_a_balance_without_an_entry_is_printed(account: Account) -> None:
     Account.deposit(account.pk, 50)
     Account.objects.update(balance=151)
     code, out, err = run()
@@ -73,7 +73,7 @@ def test_every_break_of_every_account_is_found_in_one_statement() -> None:
 
 
 @pytest.mark.parametrize("label", ["accounts.Nothing", "nonsense", "auth.User"])
-def test_a_model_that_is_no_account_is_wrong_usage(label: str) -> None:
+def test_another_kind_of_model_is_wrong_usage(label: str) -> None:
     with pytest.raises(CommandError) as caught:
         run(model=label)
     assert caught.value.returncode == 2
@@ -139,7 +139,7 @@ def test_books_that_were_moved_as_a_whole_do_not_fit_the_opening_balance(entries
     Account.objects.update(balance=F("balance") + 1)
     (found,) = chain_breaks(Account)
     assert str(found) == (
-        f"account {found.account}: its first entry {entries[0].pk} begins at 101.00, it was opened with 100.00"
+        f"account {found.account}: first entry {entries[0].pk} starts from 101.00, expected the opening balance 100.00"
     )
 
 

@@ -184,7 +184,7 @@ def test_bound_to_a_model_and_a_database(strategy: Strategy) -> None:
 
 @pytest.fixture
 def conflicts() -> Iterator[list[object]]:
-    """The conflicts that anybody met, as they happen."""
+    """The conflicts of all sessions, as they happen."""
     met: list[object] = []
 
     def listen(error: Exception, **_: object) -> None:

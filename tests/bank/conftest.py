@@ -65,5 +65,5 @@ def stop(pgdata: Path) -> None:
 
 def remove(pgdata: Path) -> None:
     """Remove what root's processes put elsewhere, too."""
-    shutil.rmtree(folder.fallback(pgdata), ignore_errors=True)
+    shutil.rmtree(folder.fallback_folder(pgdata), ignore_errors=True)
     shutil.rmtree(pgdata, ignore_errors=True)

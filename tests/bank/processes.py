@@ -83,7 +83,7 @@ class User(AbstractContextManager["User"]):
 
 def data_of(pgdata: Path) -> Path:
     """Return where the data is: there, or in root's folder where the server's account cannot reach there."""
-    return pgdata if (pgdata / "PG_VERSION").exists() else folder.fallback(pgdata)
+    return pgdata if (pgdata / "PG_VERSION").exists() else folder.fallback_folder(pgdata)
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def moved(pgdata: Path, folder: Path) -> Iterator[Path]:
 
 
 def lock_is_free(pgdata: Path, name: str) -> bool:
-    """Tell whether nobody holds one of the folder's locks."""
+    """Whether no process holds any of the folder's locks."""
     return locks.is_free(pgdata.with_name(pgdata.name + ".locks") / name)
 
 

@@ -112,7 +112,7 @@ def user_of_the_rest() -> None:
 
 
 def missing_test_database(pgdata: str) -> None:
-    """Connect to a test database that nobody has made."""
+    """Connect to a test database that does not exist."""
     configure(pgdata)
     settings.DATABASES["default"]["NAME"] = "test_bank"
     try:

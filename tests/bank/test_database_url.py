@@ -63,7 +63,7 @@ def test_it_reaches_a_server_by_its_socket(pgdata: Path) -> None:
 
 @pytest.fixture
 def port(pgdata: Path) -> Iterator[int]:
-    """The port of 127.0.0.1 at which a server answers that somebody started by hand in an embedded one's folder."""
+    """The port of 127.0.0.1 of a server that was started by hand in the folder of an embedded one."""
     with User(pgdata) as user:
         user.sql("SELECT 1")
         user.end()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bank.embedded import locks
-from bank.embedded.share import Share
+from bank.embedded.handle import ServerHandle
 from tests.bank.processes import (
     STARTED,
     User,
@@ -172,15 +172,15 @@ def test_a_data_folder_deleted_under_its_server_is_made_anew(open_pgdata: Path) 
 
 
 def test_a_data_folder_deleted_under_a_process_is_said(open_pgdata: Path, caplog: pytest.LogCaptureFixture) -> None:
-    share = Share(open_pgdata)
-    share.join()
-    share.join()
+    handle = ServerHandle(open_pgdata)
+    handle.join()
+    handle.join()
     assert not caplog.records
     server_without_folder = postmaster(open_pgdata)
     shutil.rmtree(open_pgdata)
-    share.join()
+    handle.join()
     assert f"{open_pgdata} was deleted or replaced" in caplog.text
-    share.leave()
+    handle.leave()
     with suppress(ProcessLookupError):
         os.kill(server_without_folder, signal.SIGQUIT)
 

@@ -70,7 +70,7 @@ def test_data_of_another_major_version(open_pgdata: Path) -> None:
 
 def test_a_folder_of_something_else(open_pgdata: Path) -> None:
     foreign_data(open_pgdata, None)
-    with refused(ImproperlyConfigured, str(open_pgdata), "no PostgreSQL data", "BANK_PGDATA"):
+    with refused(ImproperlyConfigured, str(open_pgdata), "does not contain PostgreSQL data", "BANK_PGDATA"):
         connect(open_pgdata)
     assert [path.name for path in open_pgdata.iterdir()] == ["file"]
 

@@ -19,7 +19,7 @@ def test_the_server_is_not_roots(pgdata: Path) -> None:
         user.end()
 
 
-def test_nobodys_permissions_are_widened_for_it(new_pgdata: Path) -> None:
+def test_permissions_of_existing_folders_are_not_changed(new_pgdata: Path) -> None:
     before = [parent.stat().st_mode for parent in new_pgdata.parents]
     with User(new_pgdata) as user:
         user.sql("SELECT 1")

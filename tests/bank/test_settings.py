@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bank.secret_key import kept_key
+from bank.secret_key import read_or_create_key
 from tests.support.processes import run
 
 SERVE = """
@@ -24,7 +24,7 @@ assert client.get("/", secure=True, headers={"host": "localhost"}).status_code =
 def test_all_processes_of_a_copy_have_one_key_that_only_their_owner_reads(tmp_path: Path) -> None:
     path = tmp_path / "new" / "secret_key"
     with ThreadPoolExecutor(8) as pool:
-        keys = set(pool.map(kept_key, [path] * 8))
+        keys = set(pool.map(read_or_create_key, [path] * 8))
     assert keys == {path.read_text()}
     assert len(path.read_text()) >= 50
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -33,7 +33,7 @@ def test_all_processes_of_a_copy_have_one_key_that_only_their_owner_reads(tmp_pa
 
 def test_a_key_that_cannot_be_kept_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
-    assert kept_key(tmp_path / "file" / "secret_key") != kept_key(tmp_path / "file" / "secret_key")
+    assert read_or_create_key(tmp_path / "file" / "secret_key") != read_or_create_key(tmp_path / "file" / "secret_key")
     assert "DJANGO_SECRET_KEY is not set" in caplog.text
 
 

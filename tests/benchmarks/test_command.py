@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.command import main
-from benchmarks.render import as_json, as_markdown, as_text, merged
-from benchmarks.suite import SUITES, Options, Section, Table, chosen, load
+from benchmarks.render import as_json, as_markdown, as_text, merge_parts
+from benchmarks.suite import SUITES, Options, Section, Table, load, select_names
 
 TABLE = Table(
     title="1 worker", columns=("contender", "ops/s", "ratio"), rows=(("a|b", 12345.6, 0.25), ("c", None, None))
@@ -33,7 +33,7 @@ def test_every_suite_keeps_to_the_contract() -> None:
 
 
 @pytest.mark.parametrize("only", ["nobody", "strategy:naive,"])
-def test_names_that_nobody_has_are_wrong_usage(only: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_names_are_wrong_usage(only: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", only.rstrip(",") + "-x"]) == 2
     assert "fits none of" in capsys.readouterr().err
 
@@ -57,9 +57,9 @@ def test_a_slow_disk_bounds_what_one_client_commits(tmp_path: Path) -> None:
     others = {
         name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "DJANGO_SETTINGS_MODULE")
     }
-    told = "deposit --rows 1 --workers 1 --rounds 1 --seconds 1 --only pgbench:one-statement --flush-delay 20"
+    reported = "deposit --rows 1 --workers 1 --rounds 1 --seconds 1 --only pgbench:one-statement --flush-delay 20"
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *told.split(), "--format", "json"],
+        [sys.executable, "-m", "benchmarks", *reported.split(), "--format", "json"],
         cwd=ROOT,
         env={**others, "BANK_PGDATA": str(tmp_path / "data")},
         capture_output=True,
@@ -75,9 +75,9 @@ def test_a_slow_disk_bounds_what_one_client_commits(tmp_path: Path) -> None:
 
 def test_patterns_choose_names() -> None:
     names = ("strategy:naive", "strategy:optimistic", "account:deposit")
-    assert chosen(names, ()) == names
-    assert chosen(names, ("strategy:*", "account:d*")) == names
-    assert chosen(names, ("*:naive",)) == ("strategy:naive",)
+    assert select_names(names, ()) == names
+    assert select_names(names, ("strategy:*", "account:d*")) == names
+    assert select_names(names, ("*:naive",)) == ("strategy:naive",)
 
 
 def test_text_has_aligned_figures_and_leaves_the_unknown_out() -> None:
@@ -102,6 +102,6 @@ def test_markdown_says_how_to_repeat_it() -> None:
 def test_a_part_of_the_results_replaces_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "RESULTS.md"
     path.write_text(as_markdown([section(), section("explore")], machine={"run": "first"}, command="x"))
-    new = merged(as_markdown([section("explore")], machine={"run": "second"}, command="x"), path)
+    new = merge_parts(as_markdown([section("explore")], machine={"run": "second"}, command="x"), path)
     assert (new.count("run first"), new.count("run second")) == (1, 1)
     assert new.index("## deposit") < new.index("run first") < new.index("## explore") < new.index("run second")

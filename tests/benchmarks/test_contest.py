@@ -47,13 +47,13 @@ def test_everybody_is_measured_by_the_yardstick() -> None:
     assert {name: each.ratio for name, each in result.figures.items()} == {"yard": 1.0, "half": 0.5}
 
 
-def test_who_cannot_run_is_told_with_the_reason() -> None:
+def test_a_contender_that_cannot_run_is_listed_with_the_reason() -> None:
     (result,) = contest(Runner("yard", []), Runner("other", [], why="not installed")).run(say=lambda line: None)
     assert result.absent == {"other": "not installed"}
     assert ("other", "not installed") in [row[:2] for row in result.table().rows]
 
 
-def test_who_fails_is_told_and_stops_nobody_else() -> None:
+def test_a_contender_that_fails_is_listed_and_the_others_run() -> None:
     log: list[str] = []
     (result,) = contest(Runner("bad", log, error=RuntimeError("no")), Runner("yard", log)).run(say=lambda line: None)
     assert result.absent == {"bad": "FAILED: RuntimeError: no"}
@@ -65,7 +65,7 @@ def test_without_the_yardstick_there_are_rates_and_no_ratios() -> None:
     assert (result.figures["a"].rate, result.figures["a"].ratio) == (100, None)
 
 
-def test_an_interrupt_ends_it_and_is_no_failure_of_whom_it_hit() -> None:
+def test_an_interrupt_ends_it_without_a_failure_of_the_running_contender() -> None:
     log: list[str] = []
     runs = contest(Runner("yard", log, error=RuntimeError("killed by Ctrl-C")), Runner("a", log))
     runs.interrupted = lambda: True

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.contest import Cell
 from benchmarks.deposit import SUITE, YARDSTICK, hot, others, ours, raw
-from benchmarks.deposit.books import check, open_books
 from benchmarks.deposit.contender import WorkerContender
 from benchmarks.deposit.pgbench import SCRIPTS
+from benchmarks.deposit.rows import check, reset_accounts
 from benchmarks.suite import Options
 from benchmarks.workers import WorkersError, worker_pool
 from django_lockstep.lab.simulator.pool import WorkerPool
@@ -29,7 +29,7 @@ def pool(django_db_setup: None) -> Iterator[WorkerPool]:
 
 
 def contender(pool: WorkerPool, module: ModuleType, name: str) -> WorkerContender:
-    return WorkerContender(way=module.WAYS[name], module=module.__name__, pool=pool)
+    return WorkerContender(method=module.METHODS[name], module=module.__name__, pool=pool)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
@@ -43,10 +43,10 @@ def test_pgbench_deposits_right(script: object) -> None:
 
 def test_python_contenders_deposit_right(pool: WorkerPool) -> None:
     safe = [
-        *((raw, name) for name in raw.WAYS),
-        *((others, name) for name in others.WAYS),
-        *((hot, name) for name in hot.WAYS),
-        *((ours, name) for name in ours.WAYS if name.startswith("account:")),
+        *((raw, name) for name in raw.METHODS),
+        *((others, name) for name in others.METHODS),
+        *((hot, name) for name in hot.METHODS),
+        *((ours, name) for name in ours.METHODS if name.startswith("account:")),
     ]
     verdicts = {name: contender(pool, module, name).run(SPREAD, seconds=1).verdict for module, name in safe}
     assert verdicts == dict.fromkeys(verdicts, "correct")
@@ -66,34 +66,34 @@ def test_retries_and_cpu_are_counted(pool: WorkerPool) -> None:
 
 def test_operations_that_fail_are_no_result(pool: WorkerPool) -> None:
     broken = contender(pool, ours, "account:deposit")
-    too_few = replace(broken, way=replace(broken.way, open_books=lambda rows: open_books(rows - 1)))
+    too_few = replace(broken, method=replace(broken.method, reset_accounts=lambda rows: reset_accounts(rows - 1)))
     with pytest.raises(WorkersError, match="DoesNotExist"):
         too_few.run(SPREAD, seconds=1)
 
 
 def test_a_worker_without_a_row_of_its_own_is_an_obstacle(pool: WorkerPool) -> None:
-    way = contender(pool, ours, "account:try_deposit-in-hand")
-    assert way.obstacle(HOT) == "each worker needs a row of its own"
-    assert way.obstacle(SPREAD) is None
+    method = contender(pool, ours, "account:try_deposit-in-hand")
+    assert method.obstacle(HOT) == "each worker needs a row of its own"
+    assert method.obstacle(SPREAD) is None
 
 
 # The check.
 
 
 def test_nothing_done_is_not_correct() -> None:
-    open_books(2)
-    assert check(rows=2, told=0, with_entries=True).verdict == "NOTHING DONE"
+    reset_accounts(2)
+    assert check(rows=2, reported=0, with_entries=True).verdict == "NOTHING DONE"
 
 
 def test_a_deposit_that_is_not_there_is_wrong() -> None:
-    open_books(2)
-    assert check(rows=2, told=3, with_entries=True).verdict == "WRONG: 3 of 3 deposits not in the balance"
+    reset_accounts(2)
+    assert check(rows=2, reported=3, with_entries=True).verdict == "WRONG: 3 of 3 deposits not in the balance"
 
 
 def test_a_deposit_without_entry_is_wrong(pool: WorkerPool) -> None:
     sample = contender(pool, raw, "psycopg:update").run(HOT, seconds=1)
     assert sample.verdict == "correct"
-    assert check(rows=1, told=sample.operations, with_entries=True).verdict.startswith("WRONG: 0 entries")
+    assert check(rows=1, reported=sample.operations, with_entries=True).verdict.startswith("WRONG: 0 entries")
 
 
 # The whole.

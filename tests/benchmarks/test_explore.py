@@ -6,8 +6,8 @@ import pytest
 
 from accounts.races.ready_made import RACES
 from benchmarks.explore import SUITE
-from benchmarks.explore.measure import Repetition, left_behind, measured, present
-from benchmarks.explore.with_frontrun import explored, found_in, missing
+from benchmarks.explore.measure import Repetition, count_leftovers, count_present, measure
+from benchmarks.explore.with_frontrun import explore_with_frontrun, missing, parse_output
 from benchmarks.suite import Options
 from django_lockstep.lab.explorer import explore
 from tests.support.factories import AccountFactory
@@ -33,17 +33,17 @@ def test_right_and_wrong_code_show_as_such() -> None:
     assert titles[0] == "Two actors"
 
 
-def test_out_of_time_is_no_verdict_on_the_rest() -> None:
-    found = measured(RACES["lost-update:serializable"], timeout=0)
+def test_out_of_time_leaves_the_rest_without_a_verdict() -> None:
+    found = measure(RACES["lost-update:serializable"], timeout=0)
     assert (found.verdict, found.complete, found.expected) == ("incomplete", False, True)
 
 
-def test_the_ready_made_set_comes_to_the_same_again() -> None:
-    before, repetition = present(), Repetition()
+def test_repeating_the_ready_made_set_gives_the_same_results() -> None:
+    before, repetition = count_present(), Repetition()
     for _ in range(2):
         repetition.again([RACES["lost-update:naive"], RACES["queue:skip-locked"]])
     assert (repetition.rounds, repetition.differing) == (2, set())
-    assert left_behind(before) == {"rows": 0, "sessions": 0, "locks": 0}
+    assert count_leftovers(before) == {"rows": 0, "sessions": 0, "locks": 0}
 
 
 def test_another_outcome_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,9 +58,9 @@ def test_another_outcome_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_row_that_stays_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.explore.measure._PATIENCE", 0.0)
-    before = present()
+    before = count_present()
     AccountFactory.create()
-    assert left_behind(before)["rows"] == 2
+    assert count_leftovers(before)["rows"] == 2
 
 
 # Beside frontrun.
@@ -68,15 +68,15 @@ def test_a_row_that_stays_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_it_found_is_its_last_line() -> None:
     line = json.dumps({"verdict": "broken", "schedules": 7, "seconds": 1.5, "exhausted": True})
-    found = found_in(f"some noise\n{line}\n", errors="")
+    found = parse_output(f"some noise\n{line}\n", errors="")
     assert (found.verdict, found.schedules, found.exhausted) == ("broken", 7, True)
 
 
-def test_its_failure_is_told_in_its_own_words() -> None:
-    assert found_in("", errors="Traceback\nImportError: no").verdict == "failed: ImportError: no"
+def test_its_failure_is_quoted() -> None:
+    assert parse_output("", errors="Traceback\nImportError: no").verdict == "failed: ImportError: no"
 
 
-def test_that_it_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.explore.missing", lambda: "frontrun not installed")
     section = SUITE.run(Options(seconds=1, only=("lost-update:naive",)), say=lambda line: None)
     (table,) = (table for table in section.tables if table.title == "Beside frontrun")
@@ -85,4 +85,4 @@ def test_that_it_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.skipif(missing() is not None, reason=f"{missing()}: see benchmarks/requirements.txt")
 def test_it_finds_the_lost_update_too() -> None:
-    assert explored("lost-update:naive", seconds=60).verdict == "broken"
+    assert explore_with_frontrun("lost-update:naive", seconds=60).verdict == "broken"

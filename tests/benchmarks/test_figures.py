@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from benchmarks.figures import Sample, combined, measured, middle, ratio
+from benchmarks.figures import Sample, build_sample, combine, median_of, ratio
 from django_lockstep.lab.simulator.tally import Operation, Tally
 
 SAMPLE = Sample(
@@ -39,40 +39,40 @@ def tally(*, done: int, started: int, ended: int, took: int) -> Tally:
 
 
 def test_a_ratio_is_to_the_yardstick_of_the_same_round() -> None:
-    figures = combined([of_rate(50), of_rate(100), of_rate(10)], [of_rate(100), of_rate(100), of_rate(40)])
+    figures = combine([of_rate(50), of_rate(100), of_rate(10)], [of_rate(100), of_rate(100), of_rate(40)])
     assert (figures.lowest, figures.ratio, figures.highest) == (0.25, 0.5, 1.0)
 
 
 def test_the_median_round_is_told_whatever_one_round_was_disturbed_by() -> None:
-    figures = combined([of_rate(100, p99_ms=each) for each in (3.0, 900.0, 4.0)], [of_rate(100)] * 3)
+    figures = combine([of_rate(100, p99_ms=each) for each in (3.0, 900.0, 4.0)], [of_rate(100)] * 3)
     assert (figures.rate, figures.p99_ms, figures.rounds) == (100, 4.0, 3)
 
 
 def test_a_yardstick_that_did_nothing_gives_no_ratio() -> None:
     assert ratio(5, 0) is None
-    assert combined([of_rate(5)], [of_rate(0)]).ratio is None
+    assert combine([of_rate(5)], [of_rate(0)]).ratio is None
 
 
 def test_what_was_not_measured_stays_unknown() -> None:
-    assert middle([None, None]) is None
-    assert middle([None, 3.0, 5.0, None]) == 4.0
+    assert median_of([None, None]) is None
+    assert median_of([None, 3.0, 5.0, None]) == 4.0
 
 
 def test_wrong_once_is_wrong() -> None:
     rounds = [of_rate(100), of_rate(100, verdict="WRONG: 1 of 100"), of_rate(100)]
-    assert combined(rounds, rounds).verdict == "WRONG: 1 of 100"
+    assert combine(rounds, rounds).verdict == "WRONG: 1 of 100"
 
 
 def test_rounds_pair_one_to_one() -> None:
     with pytest.raises(ValueError, match="zip"):
-        combined([SAMPLE], [SAMPLE, SAMPLE])
+        combine([SAMPLE], [SAMPLE, SAMPLE])
 
 
 # One run.
 
 
 def sample_of(*workers: Tally, size: int = 1, retries: bool = True) -> Sample:
-    return measured(workers, size=size, retries=retries, client_cpu=0.5, server_cpu=None, verdict="correct")
+    return build_sample(workers, size=size, retries=retries, client_cpu=0.5, server_cpu=None, verdict="correct")
 
 
 def test_the_rate_spans_all_workers() -> None:

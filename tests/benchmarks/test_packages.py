@@ -22,7 +22,7 @@ def explored(monkeypatch: pytest.MonkeyPatch, *verdicts: str) -> Section:
     return SUITE.run(Options(only=only), say=lambda line: None)
 
 
-def test_verdicts_are_counted_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdicts_are_counted_and_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     section = explored(monkeypatch, "broken", "holds")
 
     (table,) = section.tables

@@ -44,7 +44,7 @@ def test_operations_are_counted_as_without_the_clock_inside() -> None:
     assert load.last.between > 0
 
 
-def test_an_error_inside_goes_on_to_who_counts_it() -> None:
+def test_an_error_inside_is_raised_to_the_counter() -> None:
     class Failing:
         def next_operation(self) -> Any:
             from django_lockstep.lab.simulator.tally import Operation

@@ -39,7 +39,7 @@ class AccountProjectTests(ProjectTests):
 
     def test_the_books_are_right(self, project: Project) -> None:
         label = project.evaluate("django.conf.settings.TELLER_MODEL")
-        assert project.manage("reconcile", "--model", label) == (f"Every balance of {label} is what its entries say.\n")
+        assert project.manage("reconcile", "--model", label) == (f"Every balance of {label} matches its entries.\n")
 
 
 def simulate(project: Project, model: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def test_no_deposit_is_lost(project: Project) -> None:
 
 def test_the_books_can_be_checked(project: Project) -> None:
     printed = project.manage("reconcile", "--model", "wallets.Wallet")
-    assert printed.endswith("Every balance of wallets.Wallet is what its entries say.\n")
+    assert printed.endswith("Every balance of wallets.Wallet matches its entries.\n")
 
 
 def test_no_migration_is_missing(project: Project) -> None:

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import migrations, models
 from django.db import transaction as db_transaction
 
-from accounts.engine.changes import Applied, Change
+from accounts.engine.batches import AppliedChange, BalanceChange
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import AbstractAccount, AbstractEntry, Account, Entry
 from accounts.operations import AppendOnly
@@ -188,7 +188,7 @@ def accounts(account: Account) -> None:
     assert_type(Account.deposit(1, "12.50", idempotency_key="k", nowait=True), Account)
     assert_type(Account.withdraw(1, Decimal(5), timeout=timedelta(seconds=1), using="default"), Account)
     assert_type(Account.transfer(1, 2, 5), tuple[Account, Account])
-    assert_type(Account.apply_many([(1, "2.50"), Change(2, -3, idempotency_key="k")]), list[Applied])
+    assert_type(Account.apply_many([(1, "2.50"), BalanceChange(2, -3, idempotency_key="k")]), list[AppliedChange])
     assert_type(Account.apply_many([])[0].balance_after, Decimal)
     assert_type(account.try_deposit(5, idempotency_key="k"), bool)
     assert_type(account.try_withdraw(5), bool)

@@ -1,4 +1,4 @@
-"""The queued change as an abstract model: importable without being installed, for accounts of one's own."""
+"""The queued change as an abstract model, for a project's own account model; importable without the app installed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from accounts.abstract import LONGEST_KEY, checked_key, money
+from accounts.abstract import MAX_KEY_LENGTH, money_field, validate_key
 from accounts.amounts import parse_amount
 from accounts.contrib.queued.appending import append
 from accounts.contrib.queued.errors import StillQueued
 from accounts.contrib.queued.querysets import QueuedQuerySet
-from accounts.contrib.queued.refusals import as_error
-from accounts.contrib.queued.waiting import pausing
-from accounts.engine.changes import Change
+from accounts.contrib.queued.refusals import refusal_from_data
+from accounts.contrib.queued.waiting import listening
+from accounts.engine.batches import BalanceChange
 from accounts.models import AbstractAccount
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration, seconds
@@ -28,7 +28,7 @@ __all__ = ["AbstractQueuedChange"]
 
 
 class State(models.TextChoices):
-    """Where a change is."""
+    """The states of a queued change."""
 
     PENDING = "pending", _("pending")
     APPLIED = "applied", _("applied")
@@ -37,31 +37,31 @@ class State(models.TextChoices):
 
 
 class AbstractQueuedChange(models.Model):
-    """A change that waits for a consumer (``manage.py apply_queued``), and then says what it came to.
+    """A change that waits for a consumer (``manage.py apply_queued``), and afterwards has its result.
 
-    Appending is one INSERT that locks no account. Nothing is booked until a consumer has committed: a deposit can be
-    spent, and a withdrawal be refused, only then. Changes of one account are applied in the order of their keys as far
-    as their transactions have committed; those that one caller appends one after the other keep their order.
+    Appending is one INSERT that locks no account. Balances change only when a consumer commits: until then a deposit
+    cannot be spent, and a withdrawal can still be refused. Changes of one account are applied in the order of their
+    primary keys, among those whose transactions have committed; changes that one caller appends keep their order.
 
-    A subclass adds ``account`` and ``target``, foreign keys to the account model without a constraint in the database.
-    Further fields get what saving gives them. Where ``save()`` is overridden, or somebody listens to ``pre_save`` or
-    ``post_save``, a change is saved that way, after looking for its accounts.
+    A subclass adds ``account`` and ``target``, foreign keys to the account model without a database constraint.
+    Additional fields get the values that ``save()`` would give them. Where ``save()`` is overridden, or ``pre_save`` or
+    ``post_save`` has receivers, ``save()`` is called, after a SELECT of the accounts.
     """
 
     State = State
 
-    amount = money(verbose_name=_("amount"), help_text=_("Negative for what is taken off; positive in a transfer."))
+    amount = money_field(verbose_name=_("amount"), help_text=_("Negative for a withdrawal; positive for a transfer."))
     idempotency_key = models.CharField(  # noqa: DJ001 - NULL is what UNIQUE leaves alone
-        _("idempotency key"), max_length=LONGEST_KEY, null=True, blank=True
+        _("idempotency key"), max_length=MAX_KEY_LENGTH, null=True, blank=True
     )
     state = models.CharField(_("state"), max_length=10, choices=State.choices, default=State.PENDING)
-    balance_after = money(null=True, verbose_name=_("balance after"))
+    balance_after = money_field(null=True, verbose_name=_("balance after"))
     version_after = models.BigIntegerField(_("version after"), null=True)
     replayed = models.BooleanField(
-        _("replayed"), null=True, help_text=_("Whether the account had done it before, by the idempotency key.")
+        _("replayed"), null=True, help_text=_("Whether the account had applied this idempotency key before.")
     )
     refusal = models.JSONField(
-        _("refusal"), null=True, help_text=_("The error that it was refused with, or failed with.")
+        _("refusal"), null=True, help_text=_("The error with which the change was refused or failed.")
     )
     queued_at = models.DateTimeField(_("queued at"), db_default=Now(), editable=False)
     decided_at = models.DateTimeField(_("decided at"), null=True, editable=False)
@@ -93,7 +93,7 @@ class AbstractQueuedChange(models.Model):
     def deposit(
         cls, pk: object, amount: object, *, idempotency_key: str | None = None, using: str | None = None
     ) -> Self:
-        """Append a deposit; return the change, whose `wait` says what it came to.
+        """Append a deposit; return the queued change, whose `wait` returns the result.
 
         A key that was queued before for the same change appends nothing and returns the first one. Raises
         `InvalidAmount` before any SQL, ``DoesNotExist``, `IdempotencyKeyReused`.
@@ -117,7 +117,7 @@ class AbstractQueuedChange(models.Model):
         idempotency_key: str | None = None,
         using: str | None = None,
     ) -> Self:
-        """Append a transfer, applied whole or not at all; as `withdraw`. Raises ``ValueError`` for one account.
+        """Append a transfer, applied whole or not at all; as `withdraw`. Raises ``ValueError`` for a single account.
 
         The idempotency key is the source account's: used for another target it raises `IdempotencyKeyReused`.
         """
@@ -133,7 +133,7 @@ class AbstractQueuedChange(models.Model):
             account_id=cls.account_model()._meta.pk.to_python(pk),
             target_id=target,
             amount=amount,
-            idempotency_key=checked_key(key),
+            idempotency_key=validate_key(key),
         )
         using = using or router.db_for_write(cls)
         with translated_errors(model=cls, pk=pk):
@@ -141,30 +141,30 @@ class AbstractQueuedChange(models.Model):
         return appended
 
     def wait(self, timeout: Duration = 10.0) -> Self:
-        """Return this change as soon as a consumer has decided about it, with what it came to.
+        """Wait until a consumer has decided about this change; return it with its result.
 
         On PostgreSQL it listens for the consumer's notification on the connection of the calling thread; in a
-        transaction, and on other databases, it looks again after pauses that grow from 2 to 100 milliseconds. Call it
-        outside of the transaction that appended the change, which no consumer sees before.
+        transaction, and on other databases, it polls with pauses that grow from 2 to 100 milliseconds. Call it after
+        the transaction that appended the change: no consumer sees the change before COMMIT.
 
-        Raises `StillQueued` when ``timeout`` (timedelta or seconds) is over, and what the change was refused with:
-        `InsufficientFunds`, `InvalidAmount`, `IdempotencyKeyReused`, ``DoesNotExist``; this one also where the change
-        was decided and purged before it was looked at. `ChangeFailed` where the database refused to write it.
+        Raises `StillQueued` after ``timeout`` (timedelta or seconds), and the error that refused the change:
+        `InsufficientFunds`, `InvalidAmount`, `IdempotencyKeyReused`, ``DoesNotExist`` (also where the change was purged
+        in the meantime). Raises `ChangeFailed` where the database refused to write it.
         """
         bound, using = (
             time.monotonic() + seconds(timeout, name="timeout"),
             self._state.db or router.db_for_write(type(self)),
         )
         if self._is_pending(using):
-            with pausing(self, using=using) as pause:
-                # Looked at once more, as it may have been decided before this session listened.
+            with listening(self, using=using) as pause:
+                # Read again first: it may have been decided before LISTEN took effect.
                 while self._is_pending(using):
                     left = bound - time.monotonic()
                     if left <= 0:
                         raise StillQueued(f"{self._meta.verbose_name} {self.pk} is still pending", pk=self.pk)
                     pause(left)
         if self.state != State.APPLIED:
-            raise as_error(self.account_model(), self.refusal or {})
+            raise refusal_from_data(self.account_model(), self.refusal or {})
         return self
 
     def _is_pending(self, using: str) -> bool:
@@ -172,11 +172,11 @@ class AbstractQueuedChange(models.Model):
             self.refresh_from_db(using=using)
         return self.state == State.PENDING
 
-    def changes(self) -> list[Change]:
-        """Return what it is made of, for `AbstractAccount.apply_many`."""
+    def changes(self) -> list[BalanceChange]:
+        """Return the balance changes of which it consists, for `AbstractAccount.apply_many`."""
         account, target = self.account_id, self.target_id  # type: ignore[attr-defined]
         if target is None:
-            return [Change(account, self.amount, self.idempotency_key)]
+            return [BalanceChange(account, self.amount, self.idempotency_key)]
         transfer = uuid.uuid4()
-        leaves = Change(account, -self.amount, self.idempotency_key, transfer)
-        return [leaves, Change(target, self.amount, None, transfer)]
+        leaves = BalanceChange(account, -self.amount, self.idempotency_key, transfer)
+        return [leaves, BalanceChange(target, self.amount, None, transfer)]

@@ -12,7 +12,7 @@ __all__ = ["QueuedChangeAdmin"]
 
 @admin.register(QueuedChange)
 class QueuedChangeAdmin(AnyQueuedChangeAdmin):
-    """What waits for a consumer, and what the rest came to."""
+    """The pending changes of `Account`, and the results of the others; read-only."""
 
     class Media:
         css = {"all": ("accounts/admin.css",)}

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connections, models
 from django.db.models.signals import post_save, pre_save
 
-from accounts.contrib.queued.marking import COLUMNS, Outcome, values_of
+from accounts.contrib.queued.outcomes import COLUMNS, Outcome, columns_of
 from django_lockstep.locking.compiled import (
     Compiled,
     array_literal,
@@ -22,10 +22,10 @@ from django_lockstep.locking.compiled import (
 from django_lockstep.locking.memory import is_expression
 from django_lockstep.locking.writes import place_type
 
-__all__ = ["append", "mark"]
+__all__ = ["append", "write_outcomes"]
 
-# Whether the accounts are there is read, not locked: an account with changes in the queue is protected by Django alone,
-# and whoever deletes it in SQL, or while a change is being appended, gets changes that are refused.
+# The accounts are looked up without a lock: only Django protects an account that has queued changes, and if it is
+# deleted by SQL, or while a change is being appended, the change is refused later.
 _INSERT = """\
 INSERT INTO {table} ({columns})
 SELECT {values} WHERE {are_there}
@@ -35,16 +35,16 @@ _SAVED_BY = ("save", "save_base")
 _SIGNALS = (pre_save, post_save)
 
 
-# One parameter a column, so that batches of every length share one prepared statement.
+# One array parameter for each column, so that batches of every length share one prepared statement.
 _UPDATE = """\
 UPDATE {table} SET {assignments}, {decided_at} = statement_timestamp()
 FROM unnest({arrays}) AS given ({names}) WHERE {table}.{id} = given.pk"""
 
 
 def append(change: Any, *, using: str) -> Any:
-    """Do as `accounts.contrib.queued.appending.append`, in one INSERT that also looks for the accounts."""
+    """`accounts.contrib.queued.appending.append` in one INSERT, which also checks that the accounts exist."""
     model: Any = type(change)
-    # One statement would not do what a project made of saving, nor tell those who listen.
+    # The INSERT would skip an overridden save() and the receivers of signals.
     changed = _overrides_saving(model) or any(signal.has_listeners(model) for signal in _SIGNALS)
     return change if not changed and is_psycopg(using) and _inserted(change, using) else NotImplemented
 
@@ -55,7 +55,7 @@ def _overrides_saving(model: type[models.Model]) -> bool:
 
 
 def _inserted(change: Any, using: str) -> bool:
-    """Insert the change in one statement; False, with nothing written, where there is more to do or to say."""
+    """Insert the change in one statement; return False, with nothing written, where the plain function must decide."""
     model: Any = type(change)
     values = _values(change)
     if any(map(is_expression, values.values())):
@@ -68,7 +68,7 @@ def _inserted(change: Any, using: str) -> bool:
 
 
 def _values(change: Any) -> dict[str, Any]:
-    """Return, by field, what saving the change would write, but for NULL and for what the database fills in."""
+    """Return the values that ``save()`` would write, by field, without NULL and without database defaults."""
     fields = [field for field in change._meta.concrete_fields if not field.generated]
     values = {field: field.pre_save(change, add=True) for field in fields}
     return {
@@ -78,9 +78,9 @@ def _values(change: Any) -> dict[str, Any]:
     }
 
 
-@functools.lru_cache(maxsize=256)  # which fields have values is the callers' choice
+@functools.lru_cache(maxsize=256)  # bounded, because callers choose which fields have values
 def _insert(model: Any, using: str, names: tuple[str, ...]) -> Compiled:
-    """Return the statement that gives a value to the fields with these names."""
+    """Return the INSERT for the fields with these names."""
     quote = connections[using].ops.quote_name
     accounts = model.account_model()
     is_there = _IS_THERE.format(accounts=quote(accounts._meta.db_table), pk=quote(accounts._meta.pk.column))
@@ -95,11 +95,11 @@ def _insert(model: Any, using: str, names: tuple[str, ...]) -> Compiled:
     return Compiled(statement, tuple(parameter(model, name) for name in (*names, *mentioned)))
 
 
-def mark(model: Any, outcomes: list[tuple[Any, Outcome]], *, using: str) -> Any:
-    """Do as `accounts.contrib.queued.marking.mark`, in one UPDATE however many changes there are."""
+def write_outcomes(model: Any, outcomes: list[tuple[Any, Outcome]], *, using: str) -> Any:
+    """`accounts.contrib.queued.outcomes.write_outcomes` in one UPDATE for all changes."""
     if not outcomes or not is_psycopg(using):
         return NotImplemented
-    rows = [(pk, *values_of(model, outcome)) for pk, outcome in outcomes]
+    rows = [(pk, *columns_of(model, outcome)) for pk, outcome in outcomes]
     columns = zip(("pk", *COLUMNS), zip(*rows, strict=True), strict=True)
     return write(connections[using], _update(model, using), {name: array_literal(column) for name, column in columns})
 

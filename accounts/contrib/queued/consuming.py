@@ -1,7 +1,7 @@
-"""Consumers: batches of queued changes, applied in one transaction each, by as many processes as one likes.
+"""Consumers: apply batches of queued changes, each in one transaction, in any number of processes.
 
-A consumer holds the rows of the accounts whose changes it applies, and reads these changes only then: so the changes of
-an account are applied in order, whatever other consumers do. Rows that another consumer holds are skipped.
+A consumer first locks the rows of the accounts, then reads their changes: so the changes of an account are applied in
+order, whatever other consumers do. Accounts that another consumer has locked are skipped.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from django.db import Error, connections, models, router, transaction
 
-from accounts.contrib.queued.deciding import REFUSALS, decide, decide_apart
-from accounts.contrib.queued.errors import ChangeFailed, may_pass
-from accounts.contrib.queued.marking import mark
-from accounts.contrib.queued.waiting import announce
+from accounts.contrib.queued.deciding import REFUSALS, decide, decide_in_halves
+from accounts.contrib.queued.errors import ChangeFailed, is_transient
+from accounts.contrib.queued.outcomes import write_outcomes
+from accounts.contrib.queued.waiting import notify_decided
 from django_lockstep.errors import ConcurrencyError, translated_errors
 
 __all__ = ["apply_batch", "drain", "run"]
@@ -24,38 +24,40 @@ __all__ = ["apply_batch", "drain", "run"]
 logger = logging.getLogger("accounts.queued")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
-"""Seconds to wait after an error that may pass; doubled with each one that follows."""
+"""Seconds to wait after a transient error; doubled with each one that follows."""
 
 
 def apply_batch(model: type[Any], *, size: int = 500, wait: bool = False, using: str | None = None) -> int:
-    """Decide about so many changes at most, in one transaction; return about how many.
+    """Decide about at most ``size`` changes in one transaction; return the number of decided changes.
 
-    The accounts are locked ``FOR NO KEY UPDATE`` in primary-key order: without ``wait`` those that somebody else holds
-    are skipped. Changes that an account does not allow, or whose account is gone, are refused, the others applied by
-    one `apply_many`; what each came to is written in the same transaction, so that a crash leaves all of it done or
-    nothing. Where the database refuses to write one, all is taken back and decided again in a second transaction, in
-    which the change that it refuses has failed and the others are decided without it.
+    The accounts are locked ``FOR NO KEY UPDATE`` in primary-key order; without ``wait``, accounts that another session
+    has locked are skipped. Changes that an account does not allow, or whose account does not exist, are refused; the
+    others are applied by one `apply_many`. The results are written in the same transaction, so that a crash leaves
+    either all of it or nothing. If the database refuses to write a change, the transaction is rolled back, and a second
+    one decides in halves: the change that is refused has failed, and the others are decided without it.
 
-    Right at READ COMMITTED. Raises `DeadlockDetected`, and above READ COMMITTED `SerializationFailure`, and what else
-    `may_pass`.
+    Correct at READ COMMITTED. Raises `DeadlockDetected`, above READ COMMITTED `SerializationFailure`, and other errors
+    that are transient (see `is_transient`).
     """
     using = using or router.db_for_write(model)
     with translated_errors(model=model):
         try:
-            return _apply(model, size, wait=wait, apart=False, using=using)
+            return _apply(model, size, wait=wait, in_halves=False, using=using)
         except REFUSALS as error:
-            if may_pass(error):
+            if is_transient(error):
                 raise
-        return _apply(model, size, wait=wait, apart=True, using=using)
+        return _apply(model, size, wait=wait, in_halves=True, using=using)
 
 
-def _apply(model: type[Any], size: int, *, wait: bool, apart: bool, using: str) -> int:
+def _apply(model: type[Any], size: int, *, wait: bool, in_halves: bool, using: str) -> int:
     with transaction.atomic(using=using):
-        accounts, gone = _held(model, size, wait=wait, using=using)
-        rows = list(_taken(_pending(model, using), accounts, gone, size))
-        decided = (decide_apart if apart else decide)(model, rows, accounts, using=using)
-        mark(model, decided, using=using)
-        announce(model, [pk for pk, _ in decided], using=using)
+        # Accounts before changes: a consumer that has an account has all its pending changes, in their order.
+        accounts, gone = _lock_accounts(model, size, wait=wait, using=using)
+        rows = list(_lock_changes(_pending(model, using), accounts, gone, size))
+        decided = (decide_in_halves if in_halves else decide)(model, rows, accounts, using=using)
+        write_outcomes(model, decided, using=using)
+        notify_decided(model, [pk for pk, _ in decided], using=using)
+    # Logged after COMMIT, because a rollback would undo the decision.
     for pk, outcome in decided:
         if isinstance(outcome, ChangeFailed):
             logger.error("%s %s has failed: %s", model._meta.label, pk, outcome)
@@ -63,8 +65,9 @@ def _apply(model: type[Any], size: int, *, wait: bool, apart: bool, using: str) 
 
 
 def drain(model: type[Any], *, size: int = 500, using: str | None = None) -> int:
-    """Decide about everything that is in the queue, waiting for accounts that others hold; return about how many."""
+    """Decide about all changes in the queue, waiting for locked accounts; return the number of decided changes."""
     done = 0
+    # Unlocked accounts first; wait only when nothing else is left.
     while now := apply_batch(model, size=size, using=using) or apply_batch(model, size=size, wait=True, using=using):
         done += now
     return done
@@ -73,11 +76,11 @@ def drain(model: type[Any], *, size: int = 500, using: str | None = None) -> int
 def run(
     model: type[Any], stop: Event, *, size: int = 500, linger: float = 0.0, poll: float = 0.05, using: str | None = None
 ) -> int:
-    """Apply batches until ``stop`` is set; return about how many changes it decided.
+    """Apply batches until ``stop`` is set; return the number of decided changes.
 
-    Looks every ``poll`` seconds where nothing is to be done, and waits ``linger`` seconds for a batch to fill: larger
-    batches cost less, and each change waits longer. A batch that has begun is ended before it stops. Where the
-    connection is lost, the server is away, or a batch meets a deadlock, it tries again, after pauses that grow from 50
+    An empty queue is read every ``poll`` seconds. ``linger`` is how many seconds to wait for a batch to fill: larger
+    batches cost less, and each change waits longer. A batch that has begun is completed before it stops. After a
+    transient error (a lost connection, a server that restarts, a deadlock) it retries, with pauses that grow from 50
     milliseconds to 5 seconds.
     """
     using = using or router.db_for_write(model)
@@ -88,9 +91,12 @@ def run(
                 stop.wait(linger)
             now = apply_batch(model, size=size, using=using)
         except (Error, ConcurrencyError) as error:
-            if not may_pass(error):
+            if not is_transient(error):
                 raise
-            logger.warning("Queued changes are tried again in %.2f s: %s", pause, str(error).partition("\n")[0])
+            logger.warning(
+                "Applying queued changes failed; retrying in %.2f s: %s", pause, str(error).partition("\n")[0]
+            )
+            # Otherwise the next attempt would use the broken connection again.
             connections[using].close_if_unusable_or_obsolete()
             stop.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -106,8 +112,8 @@ def _pending(model: type[Any], using: str) -> models.QuerySet[Any]:
     return rows.filter(state=model.State.PENDING).order_by("pk")
 
 
-def _held(model: type[Any], size: int, *, wait: bool, using: str) -> tuple[dict[Any, Any], set[Any]]:
-    """Lock the accounts of the next changes; return those that it got, and the keys of those that are gone."""
+def _lock_accounts(model: type[Any], size: int, *, wait: bool, using: str) -> tuple[dict[Any, Any], set[Any]]:
+    """Lock the accounts of the next changes; return those that were locked, and the keys of those that do not exist."""
     rows = _pending(model, using).values_list("account_id", "target_id")[:size]
     wanted = {pk for pair in rows for pk in pair if pk is not None}
     accounts = model.account_model()._base_manager.using(using)
@@ -117,13 +123,14 @@ def _held(model: type[Any], size: int, *, wait: bool, using: str) -> tuple[dict[
     held = {account.pk: account for account in locked.filter(pk__in=wanted).order_by("pk")}
     missing = wanted - held.keys()
     if skips and missing:
-        # Rows that somebody holds can be read, even while he deletes them.
+        # A row that another session has locked is still readable, even while that session deletes it.
         missing.difference_update(accounts.filter(pk__in=missing).values_list("pk", flat=True))
     return held, missing
 
 
-def _taken(pending: models.QuerySet[Any], accounts: dict[Any, Any], gone: set[Any], size: int) -> Iterator[Any]:
-    """Yield the changes whose accounts are held, or gone, and that no earlier change of these is left behind."""
+def _lock_changes(pending: models.QuerySet[Any], accounts: dict[Any, Any], gone: set[Any], size: int) -> Iterator[Any]:
+    """Lock and yield the changes whose accounts are all locked or gone, and that overtake no change that is left."""
+    # Read again under the accounts' locks: another consumer may have decided about the changes seen before.
     rows = pending.filter(account_id__in=[*accounts, *gone])[:size].select_for_update()
     known, behind = accounts.keys() | gone, set[Any]()
     for change in rows:

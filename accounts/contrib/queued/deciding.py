@@ -1,4 +1,4 @@
-"""Deciding about queued changes whose accounts are held: what each comes to, applied."""
+"""Decides about queued changes whose accounts are locked, and applies those that are allowed."""
 
 from __future__ import annotations
 
@@ -9,59 +9,58 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, connections, transaction
 
-from accounts.abstract import reused
-from accounts.contrib.queued.errors import ChangeFailed, may_pass
-from accounts.contrib.queued.marking import Outcome
-from accounts.engine.batches import Plan
-from accounts.engine.changes import Applied, Change
+from accounts.abstract import key_reused_error
+from accounts.contrib.queued.errors import ChangeFailed, is_transient
+from accounts.contrib.queued.outcomes import Outcome
+from accounts.engine.batches import AppliedChange, BalanceChange, Projection
 from accounts.errors import AccountError
 
-__all__ = ["REFUSALS", "Decided", "decide", "decide_apart"]
+__all__ = ["REFUSALS", "Decided", "decide", "decide_in_halves"]
 
 REFUSALS = (DatabaseError, ValidationError)
-"""What writing a change may be refused with: by the database, or by code of the project's that saves it."""
+"""Errors by which the database, or the project's own code that saves it, refuses to write a change."""
 
 Decided = list[tuple[Any, Outcome]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What is to become of one queued change."""
+    """The decision about one queued change."""
 
     row: Any
     """The queued change."""
-    parts: list[Change]
-    """What it does to accounts."""
+    parts: list[BalanceChange]
+    """Its changes of accounts: one, or two of a transfer."""
     outcome: Outcome
-    """What its first part comes to, or what refuses the whole; None: an account is gone."""
+    """The result of its first part, or the error that refuses the whole; None if an account does not exist."""
 
     @property
-    def new(self) -> list[Change]:
-        """What is still to be applied."""
-        return self.parts if isinstance(self.outcome, Applied) and not self.outcome.replayed else []
+    def new(self) -> list[BalanceChange]:
+        """The parts to apply: none if it is refused, or was applied before."""
+        return self.parts if isinstance(self.outcome, AppliedChange) and not self.outcome.replayed else []
 
 
 def decide(model: type[Any], rows: list[Any], accounts: Mapping[Any, Any], *, using: str) -> Decided:
-    """Apply what the accounts allow of these changes, by one `apply_many`; return what each came to, by its key."""
-    decisions = list(_planned(rows, accounts, using))
-    # As planned: the accounts are locked.
+    """Apply those of these changes that the accounts allow, by one `apply_many`; return (key, outcome) of each."""
+    decisions = list(_project(rows, accounts, using))
+    # The results are those projected, because the accounts are locked.
     model.account_model().apply_many([part for decision in decisions for part in decision.new], using=using)
     return [(decision.row.pk, decision.outcome) for decision in decisions]
 
 
-def decide_apart(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using: str) -> Decided:
-    """Do as `decide`, though some change is refused by the database: it is searched by halves, and has failed.
+def decide_in_halves(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using: str) -> Decided:
+    """Do the same as `decide` where the database refuses some change: find it by bisection, and let it fail alone.
 
-    Needs a transaction that holds the accounts with these keys. The order is kept, and what a later change comes to
-    does not count on those that failed.
+    Requires a transaction that has the accounts with these keys locked. The order is kept, and later changes are
+    decided without those that failed.
     """
     half = len(rows) // 2
     parts = filter(None, (rows[:half], rows[half:]))
-    return [each for part in parts for each in _decide_part(model, part, pks, using=using)]
+    return [each for part in parts for each in _decide_half(model, part, pks, using=using)]
 
 
-def _decide_part(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using: str) -> Decided:
-    """Decide about these together if the database takes them, otherwise apart."""
+def _decide_half(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using: str) -> Decided:
+    """Decide about these together in a savepoint; in halves again if the database refuses."""
     # Read again: an earlier part may have changed the same accounts.
     accounts = {account.pk: account for account in model.account_model()._base_manager.using(using).filter(pk__in=pks)}
     try:
@@ -72,33 +71,33 @@ def _decide_part(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using
                 connections[using].check_constraints()
             return decided
     except REFUSALS as error:
-        if may_pass(error):
+        if is_transient(error):
             raise
         if len(rows) == 1:
-            return [(rows[0].pk, ChangeFailed.because(error))]
-    return decide_apart(model, rows, pks, using=using)
+            return [(rows[0].pk, ChangeFailed.from_error(error))]
+    return decide_in_halves(model, rows, pks, using=using)
 
 
-def _planned(rows: list[Any], accounts: Mapping[Any, Any], using: str) -> Iterator[Decision]:
+def _project(rows: list[Any], accounts: Mapping[Any, Any], using: str) -> Iterator[Decision]:
     changes = [(row, row.changes()) for row in rows]
-    plan = Plan(accounts, [part for _, parts in changes for part in parts], using=using)
+    plan = Projection(accounts, [part for _, parts in changes for part in parts], using=using)
     for row, parts in changes:
         is_gone = any(part.account not in accounts for part in parts)
         yield Decision(row=row, parts=parts, outcome=None if is_gone else _outcome(plan, parts))
 
 
-def _outcome(plan: Plan, parts: list[Change]) -> Applied | AccountError:
-    """Return what the first part comes to if all can be applied, otherwise what refuses them."""
+def _outcome(plan: Projection, parts: list[BalanceChange]) -> AppliedChange | AccountError:
+    """Return the result of the first part if all parts can be applied, otherwise the error that refuses one."""
     first = plan.decide(0, parts[0])
     if isinstance(first, AccountError) or len(parts) == 1:
         return first
     if first.replayed:
-        # The key's entry says that it was a transfer, and not where it went.
-        if plan.went_to(parts[0], parts[1].account):
+        # `decide` compared amount and kind; the target of the earlier transfer is only in its other entry.
+        if plan.was_sent_to(parts[0], parts[1].account):
             return first
-        return reused(first.account, parts[0].idempotency_key, amount=first.amount)
+        return key_reused_error(first.account, parts[0].idempotency_key, amount=first.amount)
     second = plan.decide(1, parts[1])
     if isinstance(second, AccountError):
-        plan.take_back(first)
+        plan.undo(first)
         return second
     return first

@@ -1,4 +1,4 @@
-"""The admin of any queue: what waits, since when, and what the rest came to."""
+"""The admin of any queue: pending changes with their age, and the results of the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from accounts.contrib.queued.refusals import in_words
+from accounts.contrib.queued.refusals import describe_refusal
 from django_lockstep.admin.read_only import ReadOnly
 from django_lockstep.locking.durations import in_seconds
 
@@ -26,14 +26,11 @@ __all__ = ["AnyQueuedChangeAdmin"]
 
 
 class AnyQueuedChangeAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
-    """Shows a queue, the newest change first; changes are appended and decided by the app's operations alone.
+    """Shows a queue, the newest change first, read-only. ``manage.py purge_queued`` deletes old changes."""
 
-    For old ones see ``manage.py purge_queued``.
-    """
-
-    list_display = ("pk", "source", "goal", "signed_amount", "state", "came_to", "age", "queued_at", "decided_at")
+    list_display = ("pk", "source", "goal", "signed_amount", "state", "outcome", "age", "queued_at", "decided_at")
     list_filter = ("state", "queued_at")
-    # What the list counts besides the rows that it found would be the whole table.
+    # Without this, each search would also count the whole table.
     show_full_result_count = False
     ordering = ("-pk",)
     search_fields = ("=account__pk", "idempotency_key__exact")
@@ -43,7 +40,7 @@ class AnyQueuedChangeAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg
         "signed_amount",
         "idempotency_key",
         "state",
-        "came_to",
+        "outcome",
         "version_after",
         "queued_at",
         "decided_at",
@@ -54,7 +51,6 @@ class AnyQueuedChangeAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Search Django's way, and by the beginning of the account's user name."""
         found, may_repeat = super().get_search_results(request, queryset, search_term)
         term = search_term.strip()
         if not term:
@@ -64,7 +60,7 @@ class AnyQueuedChangeAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg
         return found | queryset.filter(account__in=self.model.account_model()._base_manager.filter(**name)), may_repeat
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Add how long each has been there, by the database's clock, and the accounts that there still are."""
+        """Add each change's age, by the database's clock, and fetch the accounts that still exist."""
         # Not by a join: that of a foreign key without a constraint would leave out changes of accounts that are gone.
         rows: QuerySet[Any] = super().get_queryset(request).prefetch_related("account", "target")
         timed: QuerySet[Any] = rows.annotate(waited=ExpressionWrapper(Now() - F("queued_at"), DurationField()))
@@ -72,42 +68,40 @@ class AnyQueuedChangeAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg
 
     @admin.display(description=gettext_lazy("account"))
     def source(self, change: Any) -> str:
-        """Return whose change it is."""
         return self._shown(change, "account")
 
     @admin.display(description=gettext_lazy("target"))
     def goal(self, change: Any) -> str:
-        """Return where a transfer goes to."""
         return self._shown(change, "target")
 
     @admin.display(description=gettext_lazy("amount"))
     def signed_amount(self, change: Any) -> Decimal:
-        """Return what it does to the account: below zero is what is taken off, or leaves it."""
+        """Return the change of the account's own balance, negative for a withdrawal and a transfer."""
         amount: Decimal = change.changes()[0].amount
         return amount
 
-    @admin.display(description=gettext_lazy("came to"))
-    def came_to(self, change: Any) -> str:
-        """Return the balance that it led to, or why it was refused."""
+    @admin.display(description=gettext_lazy("outcome"))
+    def outcome(self, change: Any) -> str:
+        """Return the balance after it, or why it was refused."""
         if change.state == change.State.APPLIED:
             balance = number_format(change.balance_after)
-            return (_("balance %s, done before") if change.replayed else _("balance %s")) % balance
-        return in_words(change.refusal) if change.refusal else ""
+            return (_("balance %s, applied before") if change.replayed else _("balance %s")) % balance
+        return describe_refusal(change.refusal) if change.refusal else ""
 
     @admin.display(description=gettext_lazy("age"), ordering="-queued_at")
     def age(self, change: Any) -> str:
-        """Return for how long it has been waiting, if it still is."""
+        """Return how long a pending change has been waiting; empty for others."""
         return in_seconds(change.waited) if change.state == change.State.PENDING else ""
 
     def _shown(self, change: Any, name: str) -> str:
-        """Return the account, with a link where it has a page; of one that is gone the key."""
+        """Return the account, with a link where it has an admin page; if it no longer exists, its key."""
         pk = getattr(change, f"{name}_id")
         try:
             account = getattr(change, name)
         except ObjectDoesNotExist:
             account = None
         if account is None:
-            return "" if pk is None else _("%s (gone)") % pk
+            return "" if pk is None else _("%s (deleted)") % pk
         page = f"admin:{account._meta.app_label}_{account._meta.model_name}_change"
         try:
             address = reverse(page, args=[quote(pk)], current_app=self.admin_site.name)

@@ -12,10 +12,10 @@ __all__ = ["QueuedChange"]
 
 
 class QueuedChange(AbstractQueuedChange):
-    """A change of an `Account` that waits to be applied, or what it came to."""
+    """A change of an `Account` that is pending, or has a result."""
 
-    # Without a constraint: checking it would lock the account's row, which is what the queue keeps writers away from.
-    # Without indexes: consumers find what is pending by another one, and every change would pay for them.
+    # No constraint: checking it would take a lock on the account's row, which the queue exists to avoid.
+    # No indexes: consumers use the index of pending changes, and every INSERT would pay for more.
     account = models.ForeignKey(
         Account,
         on_delete=models.PROTECT,
@@ -33,7 +33,7 @@ class QueuedChange(AbstractQueuedChange):
         null=True,
         blank=True,
         verbose_name=_("target"),
-        help_text=_("Where a transfer goes to."),
+        help_text=_("The account that receives a transfer."),
     )
 
     class Meta(AbstractQueuedChange.Meta):

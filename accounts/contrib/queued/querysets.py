@@ -1,4 +1,4 @@
-"""Queued changes by the set: what is decided, and clearing it away."""
+"""Query sets of queued changes: those that are decided, deleting them, and retrying failed ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_lockstep.locking.durations import Duration, seconds
 __all__ = ["PURGED_AT_ONCE", "QueuedQuerySet"]
 
 PURGED_AT_ONCE = 1000
-"""Changes that a purge deletes in one transaction unless told otherwise."""
+"""Changes that a purge deletes in one transaction by default."""
 
 
 class QueuedQuerySet(models.QuerySet[Any]):
@@ -23,18 +23,17 @@ class QueuedQuerySet(models.QuerySet[Any]):
     def decided(self, older_than: Duration) -> QueuedQuerySet:
         """Return those that were applied or refused longer ago than this, by the database's clock.
 
-        None is pending, and none has failed, which somebody has to look at.
-
-        Raises ``TypeError`` and ``ValueError`` for what is no duration above zero.
+        Pending changes are not among them, nor failed ones, which need attention. Raises ``TypeError`` or
+        ``ValueError`` unless ``older_than`` is a positive duration.
         """
         ago = timedelta(seconds=seconds(older_than, name="older_than"))
         state = self.model.State
         return self.filter(state__in=[state.APPLIED, state.REFUSED], decided_at__lt=Now() - ago)
 
     def retry_failed(self) -> int:
-        """Let consumers decide once more about those of these changes that failed; return how many there are.
+        """Make the failed ones of these changes pending again; return how many there are.
 
-        For the time when what refused them is mended. They come before the changes that were queued after them.
+        Call it after the cause is fixed. They are applied before changes that were queued later.
         """
         state = self.model.State
         return self.filter(state=state.FAILED).update(state=state.PENDING, refusal=None, decided_at=None)
@@ -42,21 +41,21 @@ class QueuedQuerySet(models.QuerySet[Any]):
     def purge(self, older_than: Duration, *, size: int = PURGED_AT_ONCE) -> int:
         """Delete those that were decided longer ago than this; return how many.
 
-        Each transaction locks and deletes ``size`` rows at most, in primary-key order; rows that somebody else holds
-        are left for the next time. In a transaction of the caller's all of it is one. What a deleted change was applied
-        with is still known by the account's entry and its idempotency key; the key of a refused one may be used again.
+        Each transaction locks and deletes at most ``size`` rows, in primary-key order; rows that another session has
+        locked are skipped. Inside a caller's transaction all batches belong to that one. The account's entry still has
+        the idempotency key of a deleted change that was applied; the key of a refused one can be used again.
 
-        Raises ``TypeError`` and ``ValueError`` for what is no duration above zero, ``ValueError`` for a size below 1,
-        and ``ProtectedError`` where a model of the project's own protects a change.
+        Raises ``TypeError`` or ``ValueError`` unless ``older_than`` is a positive duration, ``ValueError`` unless
+        ``size`` is a positive integer, and ``ProtectedError`` where another model protects a change.
         """
         if size < 1:
-            raise ValueError(f"size must be at least 1, not {size!r}")
+            raise ValueError(f"size must be a positive integer, not {size!r}")
         using: str = self._db or router.db_for_write(self.model)  # type: ignore[attr-defined]
         rows = self.using(using).decided(older_than).order_by("pk").only("pk")
         deleted = 0
         while pks := _delete_first(rows, size):
             deleted += len(pks)
-            # Not from the beginning again, where the index still leads to what was just deleted.
+            # Continue after the last key: from the beginning, the index scan would pass the rows just deleted.
             rows = rows.filter(pk__gt=pks[-1])
         return deleted
 
@@ -66,6 +65,7 @@ def _delete_first(rows: models.QuerySet[Any], size: int) -> list[Any]:
     skips = connections[rows.db].features.has_select_for_update_skip_locked
     of = ("self",) if connections[rows.db].features.has_select_for_update_of else ()
     with translated_errors(model=rows.model), transaction.atomic(using=rows.db):
+        # SKIP LOCKED, so that a purge never waits for a consumer or for another purge.
         pks = [row.pk for row in rows.select_for_update(skip_locked=skips, of=of)[:size]]
         rows.model._base_manager.using(rows.db).filter(pk__in=pks).delete()
     return pks

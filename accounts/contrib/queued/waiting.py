@@ -1,4 +1,4 @@
-"""Waiting for what changes come to: on PostgreSQL consumers notify, and those who wait listen."""
+"""Waiting for the results of changes: on PostgreSQL by LISTEN and NOTIFY, elsewhere by polling."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ from django.db.backends.utils import truncate_name
 
 from django_lockstep.locking.transactions import commits_each_statement
 
-__all__ = ["announce", "pausing"]
+__all__ = ["listening", "notify_decided"]
 
 _AT_ONCE = 100
-"""Changes in one notification, which holds 8,000 bytes."""
+"""Changes in one notification, whose payload is at most 8,000 bytes."""
 _LONGEST_SILENCE = 1.0
-"""Seconds after which a listener looks all the same: a pooler may have given LISTEN to another session."""
+"""Seconds after which a listener polls anyway: behind a pooler, LISTEN may have run in another session."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
-"""Seconds between two looks of those who cannot listen; doubled with each one."""
+"""Seconds between two reads where LISTEN is not possible; doubled each time."""
 
 Pause = Callable[[float], None]
 
 
-def announce(model: type[Any], pks: list[Any], *, using: str) -> None:
-    """Tell those who wait for these changes that they are decided, as soon as the transaction commits."""
+def notify_decided(model: type[Any], pks: list[Any], *, using: str) -> None:
+    """Notify waiting sessions that these changes are decided; PostgreSQL delivers it when the transaction commits."""
     if connections[using].vendor != "postgresql":
         return
     with connections[using].cursor() as cursor:
         for start in range(0, len(pks), _AT_ONCE):
+            # In the transaction: PostgreSQL sends notifications only after COMMIT, when the results are visible.
             payload = json.dumps([str(pk) for pk in pks[start : start + _AT_ONCE]])
             cursor.execute("SELECT pg_notify(%s, %s)", [_channel(model), payload])
 
 
 @contextlib.contextmanager
-def pausing(change: Any, *, using: str) -> Iterator[Pause]:
-    """Return a function that pauses for so many seconds at most, or until it is worth looking at the change.
+def listening(change: Any, *, using: str) -> Iterator[Pause]:
+    """Yield a function that pauses for at most a number of seconds, or until the change may have been decided.
 
-    Listens on the connection of the calling thread. In a transaction, where no notification would arrive before its
-    end, and on other databases than PostgreSQL it sleeps.
+    It listens on the connection of the calling thread. It sleeps in a transaction, where notifications arrive only
+    after the end, and on other databases than PostgreSQL.
     """
     connection = connections[using]
     if connection.vendor != "postgresql" or not commits_each_statement(connection):
@@ -52,7 +53,7 @@ def pausing(change: Any, *, using: str) -> Iterator[Pause]:
     try:
         yield lambda left: _listen(connection, str(change.pk), min(left, _LONGEST_SILENCE))
     finally:
-        # A connection that broke listens to nothing any more.
+        # Not on a broken connection, which no longer listens anyway.
         if connection.connection is not None and not connection.connection.closed:
             _execute(connection, f"UNLISTEN {channel}")
 
@@ -81,5 +82,5 @@ def _execute(connection: BaseDatabaseWrapper, sql: str) -> None:
 
 
 def _channel(model: type[Any]) -> str:
-    """Return the channel of the queue's table; those that share one only look more often."""
+    """Return the channel of the queue's table; tables with the same truncated name only read more often than needed."""
     return truncate_name(f"queued_{model._meta.db_table}".replace('"', ""), 63)

@@ -1,4 +1,4 @@
-"""Accounts whose balance lies in many slots, so that many can write at the same time.
+"""Accounts whose balance is split into many rows, so that many sessions can write at the same time.
 
-The model is `accounts.contrib.slotted.models.SlottedAccount`; the modules behind it may move.
+The model is `accounts.contrib.slotted.models.SlottedAccount`; the other modules are private.
 """

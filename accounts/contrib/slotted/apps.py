@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class SlottedConfig(AppConfig):
-    """Slotted accounts: three tables of their own; ``accounts`` itself need not be installed."""
+    """Slotted accounts: four tables; ``accounts`` itself need not be installed."""
 
     name = "accounts.contrib.slotted"
     label = "accounts_slotted"

@@ -1,1 +1,1 @@
-"""The compiled engine: the few statements that every change of a balance comes down to, one round trip each."""
+"""The compiled engine: one prepared statement, and one round trip, for each kind of change."""

@@ -11,18 +11,18 @@ from typing import Any
 from django.db import IntegrityError, connections, models, transaction
 
 from accounts.amounts import TOO_LARGE
-from accounts.engine.changes import Applied, Change
-from accounts.engine.compiled.ledger import Ledger, ledger_of
+from accounts.engine.batches import AppliedChange, BalanceChange
+from accounts.engine.compiled.runner import StatementRunner, runner_for
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.compiled import Compiled, array_literal, fetch, fill_template, parameter, plain
 from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.writes import auto_now_values, place_type
 
-__all__ = ["Batches", "apply_new", "batches_of"]
+__all__ = ["BatchStatements", "apply_new", "batch_statements_for"]
 
-# The arrays have one parameter each, so that batches of every length share one prepared statement. ``held`` is read
-# after any wait, unlike the statement's snapshot: balances are computed from it alone. Where an account is missing or
-# a balance along the way is not allowed, nothing is written and nothing returned.
+# Arrays are one parameter each, so that batches of every length share one prepared statement. ``held`` has the rows as
+# they are after the wait for their locks, newer than the statement's snapshot: balances are computed only from it.
+# Where an account is missing or a balance would break its limit, nothing is written and no row is returned.
 _STATEMENT = """\
 WITH given AS MATERIALIZED (
 SELECT *, sum(amount) OVER so_far AS moved, row_number() OVER so_far AS place,
@@ -40,7 +40,7 @@ FROM given JOIN held ON held.account = given.account
 SELECT count(*) = (SELECT count(*) FROM given) AND NOT bool_or(is_refused) AS is_allowed FROM planned
 ), changed AS (
 UPDATE {table} SET {balance} = planned.balance_after, {version} = planned.version_after,
-{entry_count} = {table}.{entry_count} + planned.place{touches}
+{entry_count} = {table}.{entry_count} + planned.place{auto_now}
 FROM planned WHERE {table}.{pk} = planned.account AND planned.is_last AND (SELECT is_allowed FROM verdict)
 )
 INSERT INTO {entries} ({columns})
@@ -53,46 +53,48 @@ _INTEGERS = (models.IntegerField, models.AutoField)
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
-class Batches:
-    """The statements for one account model on one database; `batches_of` returns it where they may be used."""
+class BatchStatements:
+    """The batch statements of one account model on one database; see `batch_statements_for`."""
 
-    def __init__(self, ledger: Ledger[Any]) -> None:
-        self.ledger = ledger
-        self.statements = ledger.statements
-        self.using = ledger.using
+    def __init__(self, runner: StatementRunner[Any]) -> None:
+        self.runner = runner
+        self.statements = runner.statements
+        self.using = runner.using
 
-    def apply(self, changes: Sequence[Change], pks: list[Any]) -> list[tuple[Any, Decimal, int]]:
-        """Write all changes in the order given; return key, balance and version of each one's entry.
+    def apply(self, changes: Sequence[BalanceChange], pks: list[Any]) -> list[tuple[Any, Decimal, int]]:
+        """Write all changes in the order given; return primary key, balance and version of each entry.
 
-        ``pks`` are the accounts' keys, each once. Empty, with nothing written, where an account is missing or a change
-        is not allowed. Raises ``IntegrityError`` for an idempotency key that was used before, and Django's other
-        database errors.
+        ``pks`` are the accounts' primary keys without duplicates. Returns an empty list, with nothing written, where an
+        account is missing or a change is not allowed. Raises ``IntegrityError`` for an idempotency key that was used
+        before, and Django's other database errors.
         """
-        columns = dict(zip(Change._fields, zip(*changes, strict=True), strict=True))
+        columns = dict(zip(BalanceChange._fields, zip(*changes, strict=True), strict=True))
+        # Four variants of the statement: most batches have neither keys nor transfers, and save two arrays.
         details = tuple(name for name in _DETAILS if any(columns[name]))
+        # Such a key would make the cast to bigint fail; no account can have it, so the method raises DoesNotExist.
         if isinstance(pks[0], int) and (pks[0] < _LEAST or pks[-1] > _MOST):
             return []
         arrays = {name: array_literal(columns[name]) for name in ("account", "amount", *details)}
-        values = {**auto_now_values(self.ledger.model), **arrays, "accounts": array_literal(pks)}
+        values = {**auto_now_values(self.runner.model), **arrays, "accounts": array_literal(pks)}
         return fetch(connections[self.using], self.compiled[details], values)
 
     @functools.cached_property
     def compiled(self) -> dict[tuple[str, ...], Compiled]:
-        """The statement, by what the changes have beside an amount."""
-        return {details: self._compiled(details) for details in ((), *((name,) for name in _DETAILS), _DETAILS)}
+        """The statement, by the optional fields that at least one change has."""
+        return {details: self._compile(details) for details in ((), *((name,) for name in _DETAILS), _DETAILS)}
 
-    def _compiled(self, details: tuple[str, ...]) -> Compiled:
+    def _compile(self, details: tuple[str, ...]) -> Compiled:
         names = ("account", "amount", *details)
         into = {"account": "target", "amount": "amount", **dict.fromkeys(details), **dict.fromkeys(_AFTER)}
         columns = [self._column(self.statements.entry, name) for name in into]
         return fill_template(
             _STATEMENT,
-            arrays=_joined([self._place(name, name) for name in names]),
+            arrays=_join([self._parameter(name, name) for name in names]),
             names=", ".join(names),
-            accounts=self._place("account", "accounts"),
+            accounts=self._parameter("account", "accounts"),
             bound=str(int(TOO_LARGE)),
-            table=self._quote(self.ledger.model._meta.db_table),
-            touches=_joined(["", *(self._touch(field) for field in self.statements.touched)]),
+            table=self._quote(self.runner.model._meta.db_table),
+            auto_now=_join(["", *(self._auto_now_assignment(field) for field in self.statements.auto_now)]),
             entries=self._quote(self.statements.entry._meta.db_table),
             columns=", ".join(columns),
             values=", ".join(value or name for name, value in into.items()),
@@ -100,9 +102,9 @@ class Batches:
             **self._account_columns(),
         )
 
-    def _place(self, part: str, name: str) -> Compiled:
-        """Return the place of an array."""
-        key = self.ledger.model._meta.pk
+    def _parameter(self, part: str, name: str) -> Compiled:
+        """Return the placeholder of an array, with its type."""
+        key = self.runner.model._meta.pk
         types = {
             "account": "bigint" if isinstance(key, _INTEGERS) else place_type(key, connections[self.using]),
             "amount": "numeric",
@@ -112,15 +114,15 @@ class Batches:
         return plain(name) + f"::{types[part]}[]"
 
     def _account_columns(self) -> dict[str, str]:
-        model = self.ledger.model
+        model = self.runner.model
         account: Any = self.statements.entry._meta.get_field("account")
         names = {name: name for name in ("pk", "balance", "overdraft_limit", "entry_count")}
         names["version"] = self.statements.version
         columns = {called: self._column(model, name) for called, name in names.items()}
         return {**columns, "target": self._quote(account.target_field.column)}
 
-    def _touch(self, field: Any) -> Compiled:
-        return f"{self._quote(field.column)} = " + Compiled("%s", (parameter(self.ledger.model, field.attname),))
+    def _auto_now_assignment(self, field: Any) -> Compiled:
+        return f"{self._quote(field.column)} = " + Compiled("%s", (parameter(self.runner.model, field.attname),))
 
     def _column(self, model: type[models.Model], name: str) -> str:
         field: Any = model._meta.pk if name == "pk" else model._meta.get_field(name)
@@ -130,25 +132,25 @@ class Batches:
         return self.statements.ops.quote_name(name)
 
 
-def apply_new(model: type[Any], changes: dict[int, Change], *, using: str) -> Any:
-    """Do as `accounts.engine.batches` does in steps; ``NotImplemented``, with nothing written, where it cannot."""
-    batches = batches_of(ledger_of(model, using))
+def apply_new(model: type[Any], changes: dict[int, BalanceChange], *, using: str) -> Any:
+    """Apply the changes in one statement; return ``NotImplemented`` where nothing was written."""
+    batches = batch_statements_for(runner_for(model, using))
     if batches is None:
         return NotImplemented
     pks = sorted({change.account for change in changes.values()})
     with translated_errors(model=model, pk=pks):
-        rows = _sent(batches, list(changes.values()), pks)
+        rows = _send(batches, list(changes.values()), pks)
     if not rows:
         return NotImplemented
     return {
-        index: Applied(change[0], change[1], balance, version, entry)
+        index: AppliedChange(change[0], change[1], balance, version, entry)
         for (index, change), (entry, balance, version) in zip(changes.items(), rows, strict=True)
     }
 
 
-def _sent(batches: Batches, changes: list[Change], pks: list[Any]) -> list[Any]:
-    """Send the statement; return no rows where one of the keys was used before."""
-    # Only a key that was used makes the statement fail, and only a transaction around it would be lost with it.
+def _send(batches: BatchStatements, changes: list[BalanceChange], pks: list[Any]) -> list[Any]:
+    """Send the statement; return no rows where one of the idempotency keys was used before."""
+    # Only a used key makes the statement fail. A savepoint is needed only inside a transaction, which would be aborted.
     keyed = any(change.idempotency_key for change in changes)
     joins = keyed and not commits_each_statement(connections[batches.using])
     block: AbstractContextManager[None] = transaction.atomic(using=batches.using) if joins else nullcontext()
@@ -161,17 +163,17 @@ def _sent(batches: Batches, changes: list[Change], pks: list[Any]) -> list[Any]:
         return []
 
 
-def batches_of(ledger: Ledger[Any] | None) -> Batches | None:
-    """Return the statements of the ledger; None where an entry has fields that each one has to be asked for."""
-    return None if ledger is None or ledger.statements.extras else _batches(ledger)
+def batch_statements_for(runner: StatementRunner[Any] | None) -> BatchStatements | None:
+    """Return the batch statements; None without a runner, or where entries have fields that Django computes."""
+    return None if runner is None or runner.statements.extras else _batches(runner)
 
 
 @functools.cache
-def _batches(ledger: Ledger[Any]) -> Batches:
-    return Batches(ledger)
+def _batches(runner: StatementRunner[Any]) -> BatchStatements:
+    return BatchStatements(runner)
 
 
-def _joined(parts: Sequence[Compiled | str]) -> Compiled:
+def _join(parts: Sequence[Compiled | str]) -> Compiled:
     whole = Compiled("", ()) + parts[0]
     for part in parts[1:]:
         whole = whole + ", " + part

@@ -1,4 +1,4 @@
-"""The statements themselves: what `Ledger` sends, as the query set API compiles it, with the entries' INSERT behind."""
+"""The statements that `StatementRunner` sends: SQL of the query set API, with the INSERT of the entry added."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_lockstep.locking.compiled import Compiled, Parameter, compile_select
 from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.writes import auto_now_fields
 
-__all__ = ["GIVEN", "Sign", "Statements", "Wait"]
+__all__ = ["ENTRY_PARAMETERS", "Sign", "Statements", "Wait"]
 
 Sign = Literal["minus", "plus"]
 Wait = Literal["wait", "queue", "nowait"]
@@ -21,12 +21,12 @@ SIGNS: tuple[Sign, ...] = ("minus", "plus")
 
 
 class Statements:
-    """Every statement for one account model on one database, compiled when it is first needed.
+    """Every statement for one account model on one database, compiled on first use.
 
-    ``wait`` says what to do where somebody has the row: wait for it, wait in an advisory lock's queue before it, or
-    raise at once. The places are called: ``pk``, ``seen`` and ``next`` (versions), ``balance``, ``amount``, ``least``
-    (the balance plus the overdraft limit must not be below it) or ``bound`` (the balance must be below it), ``queue``
-    (the key of an advisory lock), ``idempotency_key``, ``transfer``, and the fields with ``auto_now`` by their names.
+    `Wait` says what to do where another session has the row locked: wait for it, first wait in an advisory lock's
+    queue, or raise at once. Names of parameters: ``pk``, ``seen`` and ``next`` (versions), ``balance``, ``amount``,
+    ``least`` (the lowest balance plus overdraft limit) or ``bound`` (the balance must be below it), ``queue`` (the key
+    of an advisory lock), ``idempotency_key``, ``transfer``, and the names of the fields with ``auto_now``.
     """
 
     def __init__(self, model: type[models.Model], using: str) -> None:
@@ -36,7 +36,7 @@ class Statements:
         self.version = version_field(model).attname
         self.entry: type[models.Model] = model._meta.get_field("entries").related_model  # type: ignore[assignment]
         self.extras = [field for field in self.entry._meta.concrete_fields if _is_extra(field)]
-        self.touched = auto_now_fields(model)
+        self.auto_now = auto_now_fields(model)
         self.rows: models.QuerySet[Any] = model._base_manager.using(using)
         self.row = self.rows.filter(pk=parameter(model, "pk"))
 
@@ -57,19 +57,20 @@ class Statements:
 
     @functools.cached_property
     def write(self) -> dict[bool, Compiled]:
-        """UPDATE the row to a balance and INSERT the entry, answering with nothing; by whether to compare versions."""
-        guarded = self.row.filter(**{self.version: self._place(self.version, "seen")})
+        """UPDATE the row to a balance and INSERT the entry, returning no rows; by whether to compare versions."""
+        # compile_update() keeps the WHERE of the query set: the same guard as in the plain methods.
+        guarded = self.row.filter(**{self.version: self._parameter(self.version, "seen")})
         changes = {
-            "balance": self._place("balance"),
-            self.version: self._place(self.version, "next"),
+            "balance": self._parameter("balance"),
+            self.version: self._parameter(self.version, "next"),
             "entry_count": F("entry_count") + 1,
-            **self._touches,
+            **self._auto_now_parameters,
         }
         return {
             compares: "WITH changed AS ("
-            + self._returning(compile_update(rows, changes), *self._read.values())
+            + self._returning(compile_update(rows, changes), *self._copied_fields.values())
             + ") "
-            + self._booking
+            + self._entry_insert
             for compares, rows in ((True, guarded), (False, self.row))
         }
 
@@ -78,67 +79,73 @@ class Statements:
         """UPDATE the balance by an amount and INSERT the entry."""
         ways: tuple[tuple[Wait, Compiled | str], ...] = (("wait", ""), ("queue", self._queue))
         return {
-            (sign, wait): "WITH " + self._sum(self.row, sign=sign, also=queue) for sign in SIGNS for wait, queue in ways
+            (sign, wait): "WITH " + self._add_statement(self.row, sign=sign, also=queue)
+            for sign in SIGNS
+            for wait, queue in ways
         }
 
     @functools.cached_property
     def lock_and_add(self) -> dict[tuple[Sign, Wait], Compiled]:
-        """Lock the row and do as `add`."""
+        """Lock the row, then do the same as `add`."""
         (key,) = self._columns([self.model._meta.pk])
         table = self.ops.quote_name(self.model._meta.db_table)
+        # The UPDATE depends on the locking CTE, which therefore runs first; MATERIALIZED keeps it from being inlined.
         mine = f" AND {table}.{key} = (SELECT {key} FROM locked)"
         return {
-            (sign, wait): "WITH locked AS MATERIALIZED (" + lock + "), " + self._sum(self.rows, sign=sign, also=mine)
+            (sign, wait): "WITH locked AS MATERIALIZED ("
+            + lock
+            + "), "
+            + self._add_statement(self.rows, sign=sign, also=mine)
             for sign in SIGNS
             for wait, lock in self.lock.items()
         }
 
     @functools.cached_property
     def _queue(self) -> Compiled:
-        """Condition that takes the advisory lock, once, before the rows are looked for."""
+        """A condition that takes the advisory lock: an uncorrelated subquery, run once, before the row is locked."""
         place = Compiled("%s", (Parameter("queue", models.BigIntegerField()),))
         return " AND (SELECT pg_advisory_xact_lock(" + place + ")) IS NOT NULL"
 
-    def _sum(self, rows: models.QuerySet[Any], *, sign: Sign, also: Compiled | str) -> Compiled:
-        """Return the tables ``changed`` and ``booked`` of a WITH, and the SELECT of what was changed."""
-        changed = self._returning(self._added(rows, sign) + also, *self.model._meta.concrete_fields)
-        return "changed AS (" + changed + "), booked AS (" + self._booking + ") SELECT * FROM changed"
+    def _add_statement(self, rows: models.QuerySet[Any], *, sign: Sign, also: Compiled | str) -> Compiled:
+        """Return the parts ``changed`` and ``booked`` of a WITH, and the SELECT of the changed row."""
+        changed = self._returning(self._balance_update(rows, sign) + also, *self.model._meta.concrete_fields)
+        return "changed AS (" + changed + "), booked AS (" + self._entry_insert + ") SELECT * FROM changed"
 
-    def _book(self, rows: models.QuerySet[Any], *, sign: Sign) -> Compiled:
-        """Return the statement that adds to the row and answers with the entry: key, account, balance and version."""
-        changed = self._returning(self._added(rows, sign), *self._read.values())
-        returned = ", ".join(self._columns((self.entry._meta.pk, *self._read)))
-        return "WITH changed AS (" + changed + ") " + self._booking + f" RETURNING {returned}"
+    def _book_statement(self, rows: models.QuerySet[Any], *, sign: Sign) -> Compiled:
+        """Return the statement that adds to the row and returns the entry: key, account, balance and version."""
+        changed = self._returning(self._balance_update(rows, sign), *self._copied_fields.values())
+        returned = ", ".join(self._columns((self.entry._meta.pk, *self._copied_fields)))
+        return "WITH changed AS (" + changed + ") " + self._entry_insert + f" RETURNING {returned}"
 
-    def _added(self, rows: models.QuerySet[Any], sign: Sign) -> Compiled:
-        """Return the UPDATE of the balance by an amount, where limit and size allow it."""
+    def _balance_update(self, rows: models.QuerySet[Any], sign: Sign) -> Compiled:
+        """Return the UPDATE that adds an amount where overdraft limit and size allow it."""
         allowed = (
-            {"balance__gte": self._place("balance", "least") - F("overdraft_limit")}
+            {"balance__gte": self._parameter("balance", "least") - F("overdraft_limit")}
             if sign == "minus"
-            else {"balance__lt": self._place("balance", "bound")}
+            else {"balance__lt": self._parameter("balance", "bound")}
         )
         changes = {
-            "balance": F("balance") + self._place("balance", "amount"),
+            "balance": F("balance") + self._parameter("balance", "amount"),
             self.version: F(self.version) + 1,
             "entry_count": F("entry_count") + 1,
-            **self._touches,
+            **self._auto_now_parameters,
         }
         return compile_update(rows.filter(**allowed), changes)
 
-    def _place(self, name: str, called: str | None = None) -> Parameter:
+    def _parameter(self, name: str, called: str | None = None) -> Parameter:
         return parameter(self.model, name, called=called)
 
     @functools.cached_property
-    def _touches(self) -> dict[str, Parameter]:
-        return {field.attname: self._place(field.attname) for field in self.touched}
+    def _auto_now_parameters(self) -> dict[str, Parameter]:
+        return {field.attname: self._parameter(field.attname) for field in self.auto_now}
 
     def _returning(self, update: Compiled, *fields: models.Field[Any, Any]) -> Compiled:
         table = self.ops.quote_name(self.model._meta.db_table)
         return update + f" RETURNING {', '.join(f'{table}.{column}' for column in self._columns(fields))}"
 
     @functools.cached_property
-    def _read(self) -> dict[Any, Any]:
-        """What an entry takes over from the changed row: its fields, and the account's that they are read from."""
+    def _copied_fields(self) -> dict[Any, Any]:
+        """The entry's fields that are copied from the changed row, each with its field of the account."""
         of_entry, of_account = self.entry._meta.get_field, self.model._meta.get_field
         account: Any = of_entry("account")
         return {
@@ -148,12 +155,12 @@ class Statements:
         }
 
     @functools.cached_property
-    def _booking(self) -> Compiled:
-        """INSERT the entry of what is in ``changed``."""
-        names = (*GIVEN, *(field.attname for field in self.extras))
+    def _entry_insert(self) -> Compiled:
+        """INSERT the entry of the row in ``changed``."""
+        names = (*ENTRY_PARAMETERS, *(field.attname for field in self.extras))
         given = {self.entry._meta.get_field(name): parameter(self.entry, name) for name in names}
-        columns = ", ".join(self._columns((*self._read, *given)))
-        values = ", ".join([*self._columns(self._read.values()), *["%s"] * len(given)])
+        columns = ", ".join(self._columns((*self._copied_fields, *given)))
+        values = ", ".join([*self._columns(self._copied_fields.values()), *["%s"] * len(given)])
         table = self.ops.quote_name(self.entry._meta.db_table)
         return Compiled(f"INSERT INTO {table} ({columns}) SELECT {values} FROM changed", tuple(given.values()))
 
@@ -161,12 +168,12 @@ class Statements:
         return [self.ops.quote_name(field.column) for field in fields]
 
 
-GIVEN = ("amount", "idempotency_key", "transfer")
-"""What an entry is given with each call; the rest of it is read from the changed row."""
+ENTRY_PARAMETERS = ("amount", "idempotency_key", "transfer")
+"""The entry's fields that are parameters of each call; the others are copied from the changed row."""
 _READ = ("account", "balance_after", "version_after")
 
 
 def _is_extra(field: models.Field[Any, Any]) -> bool:
-    """Whether an INSERT has to give the field a value that only Django knows."""
+    """Whether the INSERT needs a value for the field that only Django can compute."""
     left_out = field.generated or field.has_db_default() or isinstance(field, models.AutoField)
-    return not left_out and field.name not in (*GIVEN, *_READ)
+    return not left_out and field.name not in (*ENTRY_PARAMETERS, *_READ)

@@ -1,8 +1,8 @@
-"""The compiled counterparts of the strategies: one attempt each, with the lock and the guard of the class.
+"""The compiled counterparts of the strategies: one attempt each, with the same lock and the same version check.
 
-Each takes what the method of its class takes. ``NotImplemented`` leaves the change to the method: in an open
-transaction, where the statements are not available, and where nothing was written, so that the method says why.
-Retries stand around both, at the method.
+Each takes the arguments of its method, and returns ``NotImplemented`` inside a transaction, where the statements are
+not available, and where nothing was written, so that the method raises the right error. The method's decorator retries
+both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from accounts.contention import contention
-from accounts.engine.compiled.ledger import Ledger, ledger_alone
+from accounts.engine.compiled.runner import StatementRunner, autocommit_runner
 from django_lockstep.errors import StaleVersionError
 from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.retry import report_conflict
@@ -29,91 +29,91 @@ __all__ = [
     "serializable",
 ]
 
-Accounts = Ledger[Any]
+Accounts = StatementRunner[Any]
 
 
 def pessimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
     """BEGIN, SELECT FOR NO KEY UPDATE in the order of arrival, UPDATE with the entry, COMMIT."""
-    if (ledger := _alone(strategy)) is None:
+    if (runner := _runner_of(strategy)) is None:
         return NotImplemented
-    with transaction.atomic(using=ledger.using):
-        return _overwritten(ledger, ledger.lock(pk, wait="queue"), amount)
+    with transaction.atomic(using=runner.using):
+        return _write_balance(runner, runner.lock(pk, wait="queue"), amount)
 
 
 def pessimistic_nowait(strategy: Any, pk: Any, amount: Decimal) -> Any:
-    """Do the same with NOWAIT."""
-    if (ledger := _alone(strategy)) is None:
+    """BEGIN, SELECT FOR NO KEY UPDATE NOWAIT, UPDATE with the entry, COMMIT."""
+    if (runner := _runner_of(strategy)) is None:
         return NotImplemented
-    with transaction.atomic(using=ledger.using):
-        return _overwritten(ledger, ledger.lock(pk, wait="nowait"), amount)
+    with transaction.atomic(using=runner.using):
+        return _write_balance(runner, runner.lock(pk, wait="nowait"), amount)
 
 
 def optimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
     """SELECT, UPDATE with the entry where the version is the same."""
-    if (ledger := _alone(strategy)) is None or (account := ledger.read(pk)) is None:
+    if (runner := _runner_of(strategy)) is None or (account := runner.read(pk)) is None:
         return NotImplemented
-    if not _write(ledger, account, amount):
-        raise StaleVersionError(model=ledger.model, pk=pk, expected=account.version)
+    if not _write(runner, account, amount):
+        raise StaleVersionError(model=runner.model, pk=pk, expected=account.version)
     return account
 
 
 def adaptive(strategy: Any, pk: Any, amount: Decimal) -> Any:
-    """As `optimistic` on a calm row; where guesses were lost lately, lock, UPDATE and book in one statement."""
-    if (ledger := _alone(strategy)) is None:
+    """As `optimistic` on a row without recent conflicts; otherwise lock, UPDATE and entry in one statement."""
+    if (runner := _runner_of(strategy)) is None:
         return NotImplemented
-    row = (ledger.model, ledger.using, pk)
-    if not contention.expected(row):
-        account = ledger.read(pk)
+    row = (runner.model, runner.using, pk)
+    if not contention.prefers_lock(row):
+        account = runner.read(pk)
         if account is None:
             return NotImplemented
-        written = _write(ledger, account, amount)
-        contention.note(row, conflict=not written)
+        written = _write(runner, account, amount)
+        contention.record(row, conflict=not written)
         if written:
             return account
-        report_conflict(StaleVersionError(model=ledger.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
-    changed = ledger.lock_and_add(pk, amount)
+        report_conflict(StaleVersionError(model=runner.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
+    changed = runner.lock_and_add(pk, amount)
     return NotImplemented if changed is None else changed
 
 
 def conditional_update(strategy: Any, pk: Any, amount: Decimal) -> Any:
-    """UPDATE with the entry, in the order of arrival."""
-    ledger = _alone(strategy)
-    changed = ledger and ledger.add(pk, amount, wait="queue")
+    """UPDATE with the entry, behind an advisory lock that is granted in order of arrival."""
+    runner = _runner_of(strategy)
+    changed = runner and runner.add(pk, amount, wait="queue")
     return NotImplemented if changed is None else changed
 
 
 def serializable(strategy: Any, pk: Any, amount: Decimal) -> Any:
     """BEGIN, SET TRANSACTION, SELECT, UPDATE with the entry, COMMIT."""
-    if (ledger := _alone(strategy)) is None:
+    if (runner := _runner_of(strategy)) is None:
         return NotImplemented
-    with isolated_transaction(isolation_level="serializable", using=ledger.using):
-        return _overwritten(ledger, ledger.read(pk), amount)
+    with isolated_transaction(isolation_level="serializable", using=runner.using):
+        return _write_balance(runner, runner.read(pk), amount)
 
 
 def advisory(strategy: Any, pk: Any, amount: Decimal) -> Any:
     """BEGIN, the strategy's advisory lock, SELECT, UPDATE with the entry, COMMIT."""
-    if (ledger := _alone(strategy)) is None:
+    if (runner := _runner_of(strategy)) is None:
         return NotImplemented
-    with transaction.atomic(using=ledger.using):
+    with transaction.atomic(using=runner.using):
         strategy.lock_key(pk)
-        return _overwritten(ledger, ledger.read(pk), amount)
+        return _write_balance(runner, runner.read(pk), amount)
 
 
-def _alone(strategy: Any) -> Accounts | None:
-    return ledger_alone(strategy.model, strategy.alias)
+def _runner_of(strategy: Any) -> Accounts | None:
+    return autocommit_runner(strategy.model, strategy.alias)
 
 
-def _overwritten(ledger: Accounts, account: Any, amount: Decimal) -> Any:
-    """Write the balance computed from what was read, whatever version the row has, with its entry."""
+def _write_balance(runner: Accounts, account: Any, amount: Decimal) -> Any:
+    """Write the balance computed from what was read, with its entry, without comparing versions."""
     if account is None:
         return NotImplemented
-    _write(ledger, account, amount, compare=False)
+    _write(runner, account, amount, compare=False)
     return account
 
 
-def _write(ledger: Accounts, account: Any, amount: Decimal, *, compare: bool = True) -> bool:
-    """Write the balance computed from what was read, with its entry; see `Ledger.write`."""
+def _write(runner: Accounts, account: Any, amount: Decimal, *, compare: bool = True) -> bool:
+    """Write the balance computed from what was read, with its entry; see `StatementRunner.write`."""
     balance = account.balance_after(amount)
-    written = ledger.write(account, balance, seen=account.version, entry={"amount": amount}, compare=compare)
+    written = runner.write(account, balance, seen=account.version, entry={"amount": amount}, compare=compare)
     apply_written(account, written)
     return bool(written)

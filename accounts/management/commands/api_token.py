@@ -12,30 +12,30 @@ from django_lockstep.contrib.options import count, duration
 
 
 class Command(BaseCommand):
-    """Exit 1 where there is nothing to revoke; 2 where there is no such active user."""
+    """Exit 1 where there is no valid token to revoke; 2 where there is no such active user."""
 
-    help = "Makes, lists and revokes tokens for the accounts' API."
+    help = "Creates, lists and revokes tokens of the accounts' API."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare create, list and revoke."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="{create,list,revoke}")
-        create = actions.add_parser("create", help="print a new token, which is void once the user's password changes")
-        create.add_argument("username", help="what the user logs in with")
+        create = actions.add_parser("create", help="print a new token, valid until the user's password changes")
+        create.add_argument("username", help="the name with which the user logs in")
         create.add_argument(
             "--scope",
             action="append",
             choices=SCOPES,
-            help="what it is good for (default: all that the user may do); may be given more than once",
+            help="a scope of the token (default: all scopes); may be given more than once",
         )
-        create.add_argument("--name", default="", help="what it is for, at most 100 characters")
-        create.add_argument("--age", type=duration, help="such as 12h or 90d (default: ACCOUNTS_API_TOKEN_AGE)")
-        listing = actions.add_parser("list", help="list tokens, the latest last")
-        listing.add_argument("username", nargs="?", help="those of this user alone")
-        revoke = actions.add_parser("revoke", help="let nobody in with a token from now on")
-        revoke.add_argument("id", type=count, help="its number: what stands before the point, and in the list")
+        create.add_argument("--name", default="", help="what the token is used for, at most 100 characters")
+        create.add_argument(
+            "--age", type=duration, help="time until it expires, such as 12h or 90d (default: ACCOUNTS_API_TOKEN_AGE)"
+        )
+        listing = actions.add_parser("list", help="list tokens, the newest last")
+        listing.add_argument("username", nargs="?", help="list only this user's tokens")
+        revoke = actions.add_parser("revoke", help="make a token invalid")
+        revoke.add_argument("id", type=count, help="the number before the point of the token, also shown by list")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it."""
         getattr(self, f"_{options['action']}")(options)
 
     def _create(self, options: Any) -> None:
@@ -43,9 +43,10 @@ class Command(BaseCommand):
         if not user.is_active:
             raise CommandError(f"User {options['username']!r} is not active", returncode=2)
         if len(options["name"]) > 100:
-            raise CommandError("--name has at most 100 characters", returncode=2)
+            raise CommandError("--name must have at most 100 characters", returncode=2)
         token, text = ApiToken.issue(user, scopes=options["scope"] or SCOPES, name=options["name"], age=options["age"])
-        self.stderr.write(f"Token {token.pk}, good until {_time(token.expires_at)}, for: {token.scopes}")
+        expires = "without expiry" if token.expires_at is None else f"valid until {_time(token.expires_at)}"
+        self.stderr.write(f"Token {token.pk}, {expires}, scopes: {token.scopes}")
         self.stdout.write(text)
 
     def _list(self, options: Any) -> None:
@@ -60,7 +61,7 @@ class Command(BaseCommand):
 
     def _revoke(self, options: Any) -> None:
         if not ApiToken(pk=options["id"]).revoke():
-            raise CommandError(f"There is no token {options['id']}, or it was revoked before")
+            raise CommandError(f"There is no token {options['id']}, or it was already revoked")
         self.stdout.write(f"Token {options['id']} was revoked.")
 
 

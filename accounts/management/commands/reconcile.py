@@ -1,4 +1,4 @@
-"""``manage.py reconcile``: walks the chains of entries and prints every break."""
+"""``manage.py reconcile``: compares balances with their entries and prints every break."""
 
 import json
 import sys
@@ -13,19 +13,17 @@ from accounts.reconciliation import chain_breaks
 
 
 class Command(BaseCommand):
-    """Exit 0 if all books are right, 1 if a chain breaks, 2 on wrong usage."""
+    """Exit 0 if all balances match their entries, 1 if one does not, 2 on wrong usage."""
 
     help = "Compares every account's balance with its entries and prints every break; exits 1 if there is one."
     requires_migrations_checks = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare --model, --database and --format."""
         parser.add_argument("--model", default="accounts.Account", help="account model (default: accounts.Account)")
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
-        parser.add_argument("--format", choices=["text", "json"], default="text", help="json: one break a line")
+        parser.add_argument("--format", choices=["text", "json"], default="text", help="json: one break per line")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the breaks as they are found."""
         try:
             model = account_model(options["model"])
         except ValueError as error:
@@ -36,4 +34,4 @@ class Command(BaseCommand):
         if found:
             self.stderr.write(self.style.ERROR(f"{found} break{'s' if found > 1 else ''} found."))
             sys.exit(1)
-        self.stderr.write(self.style.SUCCESS(f"Every balance of {model._meta.label} is what its entries say."))
+        self.stderr.write(self.style.SUCCESS(f"Every balance of {model._meta.label} matches its entries."))

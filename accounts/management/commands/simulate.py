@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import InterfaceError, OperationalError
 
-from accounts.management.simulation import add_arguments, build_config, run_of
+from accounts.management.simulation import add_arguments, build_config, build_run
 from accounts.races.fixture import PurgeError
 from accounts.races.leftovers import Leftovers
 from django_lockstep.lab.management.output import require_writable, write_atomically
@@ -43,7 +43,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the options; `run_of` and what it builds check their values."""
+        """Declare the options; `build_run` and what it builds check their values."""
         add_arguments(parser)
         add = parser.add_argument
         add("--model", default="accounts.Account", metavar="APP.MODEL", help="account model (default: %(default)s)")
@@ -66,7 +66,7 @@ class Command(BaseCommand):
         with _wrong_usage():
             if options["output"]:
                 require_writable(Path(options["output"]))
-            run = run_of(options)
+            run = build_run(options)
         with _report_errors():
             _require_renderers(options)
             if run.announcement:

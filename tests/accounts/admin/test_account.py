@@ -69,7 +69,7 @@ def test_a_limit_that_the_balance_is_beyond_is_refused(staff: Client) -> None:
     account = AccountFactory.create(balance=-7, overdraft_limit=10)
     response = staff.post(url(account), fill(staff.get(url(account)), overdraft_limit="5"))
     assert response.status_code == 200
-    assert "The balance is -7.00 already." in text_of(response)
+    assert "The balance is already -7.00." in text_of(response)
 
 
 def test_entries_are_shown_in_pages_the_newest_first(staff: Client, account: Account) -> None:

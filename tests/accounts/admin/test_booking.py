@@ -44,7 +44,7 @@ class TestBooking:
         assert (response.status_code, balance_of(account)) == (302, balance)
         assert messages_of(admin_client, response) == [f"Done: the balance is {balance}.00."]
         entry = Entry.objects.get()
-        assert logged() == [f"{operation.title()} ({locking}) as entry {entry.pk}: {entry}"]
+        assert logged() == [f"{operation.title()} ({locking}), entry {entry.pk}: {entry}"]
 
     def test_moves_money_between_two(
         self, admin_client: Client, account: Account, target: Account, locking: str
@@ -117,7 +117,7 @@ class TestMeanwhile:
         assert (again["amount"], admin_client.post(address, again).status_code) == (["5"], 302)
 
     @pytest.mark.django_db(transaction=True)
-    def test_an_account_that_is_held_too_long_is_told(
+    def test_a_lock_timeout_is_reported(
         self, admin_client: Client, account: Account, other: Session, monkeypatch: Any
     ) -> None:
         monkeypatch.setattr("accounts.admin.booking.WAIT", 0.05)
@@ -127,7 +127,7 @@ class TestMeanwhile:
         response = admin_client.post(address, fill(admin_client.get(address), amount="5", locking="pessimistic"))
         other.end()
         assert (response.status_code, balance_of(account)) == (409, 107)
-        assert "held by somebody else" in text_of(response)
+        assert "locked by someone else" in text_of(response)
 
 
 class TestRefused:
@@ -146,7 +146,7 @@ class TestRefused:
     def test_a_transfer_to_oneself(self, admin_client: Client, account: Account) -> None:
         address = url(account, "transfer")
         data = fill(admin_client.get(address), amount="5", locking="optimistic", target=account.pk)
-        assert "A transfer needs two accounts." in text_of(admin_client.post(address, data))
+        assert "The target must be another account." in text_of(admin_client.post(address, data))
 
     def test_another_amount_with_a_form_that_was_booked(self, admin_client: Client, account: Account) -> None:
         address = url(account, "deposit")
@@ -181,7 +181,7 @@ class TestPermissions:
         clerk.user_permissions.set(Permission.objects.filter(codename__in=["view_account", "change_account"]))
         assert client.post(url(account, "deposit"), {"amount": "5"}).status_code == 403
 
-    def test_whoever_may_only_deposit_can(self, client: Client, clerk: Any, account: Account) -> None:
+    def test_the_deposit_permission_is_enough_to_deposit(self, client: Client, clerk: Any, account: Account) -> None:
         clerk.user_permissions.set(Permission.objects.filter(codename="deposit_account"))
         address = url(account, "deposit")
         response = client.post(address, fill(client.get(address), amount="5", locking="pessimistic"))

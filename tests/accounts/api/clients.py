@@ -9,7 +9,7 @@ from accounts.api import make_token
 
 
 class Api:
-    """A program that acts as a user, with his token."""
+    """A program that acts as a user, with their token."""
 
     def __init__(self, user: Any = None) -> None:
         self._headers = {} if user is None else {"Authorization": f"Bearer {make_token(user)}"}

@@ -32,7 +32,7 @@ def staff(*permissions: str) -> Any:
 
 
 class TestWhoIsLetIn:
-    def test_nobody_without_a_token_or_a_session(self, account: Account) -> None:
+    def test_without_a_token_or_a_session_it_is_401(self, account: Account) -> None:
         for method, path in every_operation():
             response = getattr(Client(), method)(f"/api{path.format(pk=account.pk)}")
             assert (path, response.status_code) == (path, 401)
@@ -44,7 +44,7 @@ class TestWhoIsLetIn:
         assert api.get("/accounts").status_code == 401
 
     @pytest.mark.parametrize("token", ["", "x", "a:b:c", "WyIxIl0:x:y"])
-    def test_what_is_no_token_is_refused(self, token: str) -> None:
+    def test_an_invalid_token_is_refused(self, token: str) -> None:
         assert Client().get("/api/accounts", headers={"Authorization": f"Bearer {token}"}).status_code == 401
 
     def test_an_inactive_user_is_refused(self, account: Account, api: Api) -> None:
@@ -60,7 +60,7 @@ class TestWhoIsLetIn:
         refused = client.post(f"/api/accounts/{account.pk}/deposit", body, content_type="application/json")
         assert (refused.status_code, Entry.objects.count()) == (403, 0)
 
-    def test_a_session_that_has_ended_is_nobodys(self, account: Account) -> None:
+    def test_an_ended_session_is_401(self, account: Account) -> None:
         client = Client(enforce_csrf_checks=True)
         client.force_login(account.user)
         client.session.delete()
@@ -76,7 +76,7 @@ class TestWhatIsSeen:
         AccountFactory.create()
         assert [each["id"] for each in api.get("/accounts").json()["results"]] == [str(account.pk)]
 
-    def test_somebody_elses_is_not_there(self, api: Api) -> None:
+    def test_other_users_accounts_are_404(self, api: Api) -> None:
         other = AccountFactory.create()
         assert api.get(f"/accounts/{other.pk}").status_code == 404
         assert api.get(f"/accounts/{other.pk}/entries").status_code == 404
@@ -119,7 +119,7 @@ class TestMoving:
         assert (response.status_code, response.json()["balance"]) == (409, "100.00")
 
     @pytest.mark.parametrize("amount", ["0", "-1", "1.001", "1e3", "NaN", "", "1" * 18, 1, 1.5, None, "\u0661"])
-    def test_what_is_no_amount_is_422(self, amount: Any, account: Account, api: Api) -> None:
+    def test_an_invalid_amount_is_422(self, amount: Any, account: Account, api: Api) -> None:
         assert api.post(f"/accounts/{account.pk}/deposit", {"amount": amount}).status_code == 422
         assert not Entry.objects.exists()
 
@@ -136,7 +136,7 @@ class TestMoving:
         target.refresh_from_db()
         assert (told["source"]["balance"], told["target"], target.balance) == ("70.00", str(target.pk), 35)
 
-    def test_nothing_is_taken_from_somebody_elses_account(self, account: Account, api: Api) -> None:
+    def test_withdrawing_from_another_users_account_is_404(self, account: Account, api: Api) -> None:
         other = AccountFactory.create(balance=100)
         body = {"source": str(other.pk), "target": str(account.pk), "amount": "30"}
         assert api.post("/transfers", body).status_code == 404
@@ -195,7 +195,7 @@ class TestPut:
         assert response.headers["ETag"] == etag(Account.objects.get())
 
     @pytest.mark.parametrize("limit", ["\u0661\u0662", "1e2", "1_0", "-1", "0.001", "1" * 18, 5, None, ""])
-    def test_what_is_no_limit_is_422(self, limit: Any, account: Account) -> None:
+    def test_an_invalid_limit_is_422(self, limit: Any, account: Account) -> None:
         client = Api(staff("view", "change"))
         response = client.put(f"/accounts/{account.pk}", {"overdraft_limit": limit}, **{"If-Match": etag(account)})
         account.refresh_from_db()
@@ -281,7 +281,7 @@ class TestIdempotencyKey:
             r'"k1\"',
         ],
     )
-    def test_what_is_no_key_is_400(self, key: str, account: Account, api: Api) -> None:
+    def test_an_invalid_key_is_400(self, key: str, account: Account, api: Api) -> None:
         response = api.post(f"/accounts/{account.pk}/deposit", {"amount": "1"}, **{"Idempotency-Key": key})
         assert response.status_code == 400
 

@@ -51,7 +51,7 @@ def test_the_session_goes_as_it_stands_there(live_server: Any, capsys: pytest.Ca
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ["nobody", "gone"])
-def test_there_is_no_token_for_somebody_who_cannot_log_in(name: str) -> None:
+def test_there_is_no_token_for_a_user_who_cannot_log_in(name: str) -> None:
     UserFactory.create(username="gone", is_active=False)
     with pytest.raises(CommandError, match=name):
         call_command("api_token", "create", name)

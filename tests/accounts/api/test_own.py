@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 def by_name(request: Any) -> Any:
-    """Let in whoever says who he is; for a test."""
+    """Authenticate by a header with the user name; for tests."""
     request.user = Account.objects.get(user__username=request.headers["X-Name"]).user
     return request.user
 
@@ -32,7 +32,7 @@ def _urls(settings: Any) -> None:
     cache.clear()
 
 
-def test_who_asks_too_often_is_told_when_to_come_back(account: Account) -> None:
+def test_too_many_requests_are_429_with_retry_after(account: Account) -> None:
     api = Api(account.user)
     answers = [api.get("/accounts") for _ in range(3)]
 

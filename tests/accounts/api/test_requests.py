@@ -58,7 +58,7 @@ class TestBodies:
         ["", "{", "x", b"\xff{}", '{"a": NaN}', "[" * 100_000],
         ids=["empty", "half", "no JSON", "no text", "NaN", "deep"],
     )
-    def test_what_is_no_json_is_400(self, body: Any, send: Sender) -> None:
+    def test_invalid_json_is_400(self, body: Any, send: Sender) -> None:
         assert_refused(send(body), 400)
 
     @pytest.mark.parametrize("text", [r"a\u0000b", r"\ud800", r"\udc00x"])
@@ -181,13 +181,13 @@ class TestDocument:
         assert (response.status_code, response.json()["openapi"][:1]) == (200, "3")
 
     @pytest.mark.parametrize("path", ["/api/openapi.json", "/editing/api/docs"])
-    def test_a_token_that_is_none_is_401_and_nobody_is_sent_to_log_in(self, path: str, db: None) -> None:
+    def test_an_invalid_token_is_401_without_a_redirect(self, path: str, db: None) -> None:
         assert_refused(Client().get(path, headers={"Authorization": "Bearer x"}), 401)
         response = Client().get(path)
         assert (response.status_code, response.headers["Location"][:13]) == (302, "/admin/login/")
 
 
-def test_an_error_of_the_server_is_reported_and_tells_nothing(
+def test_a_server_error_is_logged_and_its_response_has_no_details(
     account: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*args: Any, **kwargs: Any) -> Any:

@@ -49,7 +49,7 @@ class TestHolding:
         kept = ApiToken.objects.values().get()
         assert not any(text.partition(".")[2] in str(value) for value in kept.values())
 
-    def test_a_revoked_one_lets_nobody_in(self, account: Account) -> None:
+    def test_a_revoked_token_is_invalid(self, account: Account) -> None:
         first, second = make_token(account.user), make_token(account.user)
         assert ApiToken.objects.order_by("pk")[0].revoke()
         assert (ask(first).status_code, ask(second).status_code) == (401, 200)
@@ -79,7 +79,7 @@ class TestHolding:
         assert (token.expires_at, ask(text).status_code) == (None, 200)
 
     @pytest.mark.parametrize("spoil", ["{}x", "x{}", "{}.x", " {}", "0{}", "{}\x00"])
-    def test_what_is_no_token_is_nobodys(self, spoil: str, account: Account) -> None:
+    def test_other_text_is_not_a_token(self, spoil: str, account: Account) -> None:
         assert ask(spoil.format(make_token(account.user))).status_code == 401
 
     def test_the_number_of_one_does_not_open_with_the_secret_of_another(self, account: Account) -> None:
@@ -216,7 +216,7 @@ class TestCommand:
     def test_there_is_nothing_to_revoke_twice(self, account: Account) -> None:
         token, _ = ApiToken.issue(account.user)
         call_command("api_token", "revoke", str(token.pk))
-        with pytest.raises(CommandError, match=f"no token {token.pk}, or it was revoked"):
+        with pytest.raises(CommandError, match=f"no token {token.pk}, or it was already revoked"):
             call_command("api_token", "revoke", str(token.pk))
 
 

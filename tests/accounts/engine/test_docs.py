@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accounts.engine.compiled.ledger import Ledger
+from accounts.engine.compiled.runner import StatementRunner
 from accounts.models import Account
 
 SHOWN = re.findall(
@@ -19,6 +19,6 @@ def words(sql: str) -> str:
 
 @pytest.mark.django_db
 def test_they_are_what_is_sent() -> None:
-    statements = Ledger(Account, "default").statements
+    statements = StatementRunner(Account, "default").statements
     sent = [statements.lock_and_add["plus", "queue"], statements.write[True], statements.add["minus", "queue"]]
     assert [words(sql) for sql in SHOWN] == [words(each.sql) for each in sent]

@@ -13,7 +13,7 @@ from django.db import ProgrammingError, connection, models
 from django.db.models import F
 
 from accounts.amounts import TOO_LARGE
-from accounts.engine.compiled.ledger import Ledger
+from accounts.engine.compiled.runner import StatementRunner
 from accounts.models import AbstractAccount, Account
 from django_lockstep.locking.compiled import Compiled
 from tests.testapps.purses.models import Elsewhere, Purse
@@ -67,7 +67,7 @@ def bookings(model: type[AbstractAccount]) -> dict[str, Any]:
 
 @every
 def test_reading(model: type[AbstractAccount]) -> None:
-    statement = Ledger(model, "default").statements.read
+    statement = StatementRunner(model, "default").statements.read
     assert filled(statement, pk=PKS[model]) == composed(*rows(model).query.sql_with_params())
 
 
@@ -75,7 +75,7 @@ def test_reading(model: type[AbstractAccount]) -> None:
 @pytest.mark.parametrize("wait", ["wait", "nowait"])
 def test_locking(model: type[AbstractAccount], wait: Any) -> None:
     locked = rows(model).select_for_update(no_key=True, nowait=wait == "nowait")
-    statement = Ledger(model, "default").statements.lock[wait]
+    statement = StatementRunner(model, "default").statements.lock[wait]
     assert filled(statement, pk=PKS[model]) == composed(*locked.query.sql_with_params())
 
 
@@ -83,7 +83,7 @@ def test_locking(model: type[AbstractAccount], wait: Any) -> None:
 def test_writing_where_the_version_is_the_same(model: type[AbstractAccount]) -> None:
     with kept_back() as sent:
         rows(model).filter(version=4).update(balance=Decimal("9.50"), version=5, **bookings(model))
-    statement = Ledger(model, "default").statements.write[True]
+    statement = StatementRunner(model, "default").statements.write[True]
     values = {"pk": PKS[model], "seen": 4, "next": 5, "balance": Decimal("9.50"), "amount": Decimal(1)}
     assert filled(statement, **values).startswith(f"WITH changed AS ({sent.sql} RETURNING ")
 
@@ -92,7 +92,7 @@ def test_writing_where_the_version_is_the_same(model: type[AbstractAccount]) -> 
 def test_overwriting(model: type[AbstractAccount]) -> None:
     with kept_back() as sent:
         rows(model).update(balance=Decimal("9.50"), version=5, **bookings(model))
-    statement = Ledger(model, "default").statements.write[False]
+    statement = StatementRunner(model, "default").statements.write[False]
     values = {"pk": PKS[model], "next": 5, "balance": Decimal("9.50"), "amount": Decimal(1)}
     assert filled(statement, **values).startswith(f"WITH changed AS ({sent.sql} RETURNING ")
 
@@ -107,7 +107,7 @@ def test_adding(model: type[AbstractAccount], sign: Any) -> None:
     with kept_back() as sent:
         changes = {"balance": F("balance") + amount, "version": F("version") + 1, **bookings(model)}
         rows(model).filter(**allowed).update(**changes)
-    statement = Ledger(model, "default").statements.add[sign, "wait"]
+    statement = StatementRunner(model, "default").statements.add[sign, "wait"]
     values = {"pk": PKS[model], "amount": amount, "least": -amount, "bound": TOO_LARGE - amount}
     assert filled(statement, **values).startswith(f"WITH changed AS ({sent.sql} RETURNING ")
 
@@ -119,7 +119,7 @@ def test_the_entry_has_the_columns_that_the_query_set_api_would_fill(model: type
         entry._base_manager.create(account_id=PKS[model], amount=1, balance_after=2, version_after=3)
     theirs = sent.sql.partition(") VALUES")[0]
     values = {"pk": PKS[model], "next": 5, "balance": Decimal(1), "amount": Decimal(1)}
-    ours = filled(Ledger(model, "default").statements.write[False], **values).partition(" INSERT ")[2]
+    ours = filled(StatementRunner(model, "default").statements.write[False], **values).partition(" INSERT ")[2]
     assert set(columns(f"INSERT {ours}")) == set(columns(theirs)) - {"created_at"}
 
 

@@ -35,7 +35,7 @@ def test_accounts_begin_as_asked(fixture: Fixture) -> None:
     assert list(rows) == [(Decimal(5), Decimal(7), 1, fixture.user.pk)] * 3
 
 
-def test_nobody_can_log_in_as_its_user(fixture: Fixture) -> None:
+def test_its_user_cannot_log_in(fixture: Fixture) -> None:
     assert fixture.user.get_username().startswith("simulate-")
     assert not fixture.user.has_usable_password()
 

@@ -48,7 +48,7 @@ def drawn(mix: Mix, *, seed: object = 0) -> tuple[list[Operation], list[tuple[An
     return operations, recorder.calls
 
 
-def test_every_operation_tells_what_it_changes() -> None:
+def test_every_operation_lists_its_changes() -> None:
     for operation, call in zip(*drawn(Mix(transfer=1)), strict=True):
         amount = call[-1]
         expected = {

@@ -84,7 +84,9 @@ def test_of_mixtures_those_with_advisory_lose() -> None:
     assert report.planned == tuple(status)
     never, why, may = report.advice
     assert never.endswith("they overwrite each other's changes: pessimistic+advisory and optimistic+advisory.")
-    assert why == "advisory meets only those who use it too: all writers of an account, or none."
+    assert (
+        why == "advisory protects only against writers that use it too: use it for all writers of an account, or none."
+    )
     assert may == "These may write the same account: pessimistic+optimistic."
     assert_nothing_is_left()
 

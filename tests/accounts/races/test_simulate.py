@@ -81,7 +81,7 @@ def test_a_default_run_stays_within_a_minute(reported: dict[str, Any]) -> None:
         ("compiled", ("compiled",)),
     ],
 )
-def test_a_load_shows_both_engines_unless_told_otherwise(
+def test_a_load_shows_both_engines_by_default(
     reported: dict[str, Any], engine: str | None, engines: tuple[str, ...]
 ) -> None:
     run(engine=engine)
@@ -186,7 +186,7 @@ def test_a_scenario_has_runs(reported: dict[str, Any]) -> None:
         (["--operations", "0"], "--operations must be"),
         (["--operations", "3"], "one for each of 8 workers"),
         (["--operations", "9", "--duration", "1"], "not allowed with"),
-        (["--mix", "1:1"], "--mix is three weights"),
+        (["--mix", "1:1"], "--mix must be three weights"),
         (["--mix", "1:1:1"], "add --accounts 2 or more"),
         (["--think-time", "-1"], "--think-time must be"),
         (["--seed", "x"], "--seed: invalid int value"),
@@ -363,7 +363,7 @@ def test_any_account_model_can_race() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_ctrl_c_tells_what_was_measured_and_leaves_nothing() -> None:
+def test_ctrl_c_reports_what_was_measured_and_leaves_nothing() -> None:
     with simulating("--format", "json", "--duration", "60", "--workers", "3", "--strategies", "pessimistic") as process:
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)

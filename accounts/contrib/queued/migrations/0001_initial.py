@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
                     "amount",
                     models.DecimalField(
                         decimal_places=2,
-                        help_text="Negative for what is taken off; positive in a transfer.",
+                        help_text="Negative for a withdrawal; positive for a transfer.",
                         max_digits=19,
                         verbose_name="amount",
                     ),
@@ -55,7 +55,7 @@ class Migration(migrations.Migration):
                 (
                     "replayed",
                     models.BooleanField(
-                        help_text="Whether the account had done it before, by the idempotency key.",
+                        help_text="Whether the account had applied this idempotency key before.",
                         null=True,
                         verbose_name="replayed",
                     ),
@@ -63,7 +63,7 @@ class Migration(migrations.Migration):
                 (
                     "refusal",
                     models.JSONField(
-                        help_text="The error that it was refused with, or failed with.",
+                        help_text="The error with which the change was refused or failed.",
                         null=True,
                         verbose_name="refusal",
                     ),
@@ -92,7 +92,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_constraint=False,
                         db_index=False,
-                        help_text="Where a transfer goes to.",
+                        help_text="The account that receives a transfer.",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="queued_arrivals",

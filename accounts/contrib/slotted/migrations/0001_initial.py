@@ -30,7 +30,7 @@ class Migration(migrations.Migration):
                 (
                     "size",
                     models.PositiveSmallIntegerField(
-                        default=16, help_text="Slots that deposits go to.", verbose_name="size"
+                        default=16, help_text="The number of slots that take deposits.", verbose_name="size"
                     ),
                 ),
                 (
@@ -123,7 +123,7 @@ class Migration(migrations.Migration):
                     "amount",
                     models.DecimalField(
                         decimal_places=2,
-                        help_text="Negative for what was taken off.",
+                        help_text="Negative for a withdrawal.",
                         max_digits=19,
                         verbose_name="amount",
                     ),

@@ -45,7 +45,7 @@ def test_what_waits_and_since_when(admin_client: Client, account: Account) -> No
     QueuedChange.objects.filter(pk=change.pk).update(queued_at="2020-01-01T00:00Z")
     row = row_of(admin_client, change)
     assert (row["source"], row["goal"], row["signed_amount"]) == (str(account), "-", "2.50")
-    assert (row["state"], row["came_to"]) == ("pending", "-")
+    assert (row["state"], row["outcome"]) == ("pending", "-")
     assert re.fullmatch(r"\d{4,} days, \d+:\d\d:\d\d", row["age"])
 
 
@@ -54,13 +54,13 @@ def test_what_it_came_to(admin_client: Client, account: Account) -> None:
     again = QueuedChange.deposit(account.pk, 1, idempotency_key="k")
     applied, refused = QueuedChange.withdraw(account.pk, 1), QueuedChange.withdraw(account.pk, 500)
     drain(QueuedChange)
-    assert row_of(admin_client, again)["came_to"] == "balance 101.00, done before"
+    assert row_of(admin_client, again)["outcome"] == "balance 101.00, applied before"
     row = row_of(admin_client, applied)
-    assert (row["signed_amount"], row["state"], row["came_to"]) == ("-1.00", "applied", "balance 100.00")
+    assert (row["signed_amount"], row["state"], row["outcome"]) == ("-1.00", "applied", "balance 100.00")
     assert row["age"] == "-"
     row = row_of(admin_client, refused)
     assert row["state"] == "refused"
-    assert row["came_to"] == "not covered by a balance of 100.00, overdraft limit 0.00"
+    assert row["outcome"] == "not covered: balance 100.00, overdraft limit 0.00"
 
 
 def test_every_refusal_has_its_words(admin_client: Client, account: Account) -> None:
@@ -70,9 +70,9 @@ def test_every_refusal_has_its_words(admin_client: Client, account: Account) -> 
     later = QueuedChange.deposit(account.pk, 3)
     drain(QueuedChange)
     QueuedChange.objects.filter(pk=later.pk).update(state="refused", refusal={"error": "Frozen", "message": "frozen"})
-    assert row_of(admin_client, reused)["came_to"] == "the key belongs to another change, of 1.00"
-    assert row_of(admin_client, too_much)["came_to"] == "invalid: a balance has at most 17 digits before the point"
-    assert row_of(admin_client, later)["came_to"] == "frozen"
+    assert row_of(admin_client, reused)["outcome"] == "the idempotency key belongs to another change, with amount 1.00"
+    assert row_of(admin_client, too_much)["outcome"] == "invalid: a balance has at most 17 digits before the point"
+    assert row_of(admin_client, later)["outcome"] == "frozen"
 
 
 def test_a_transfer_leaves_the_account(admin_client: Client, account: Account) -> None:
@@ -81,7 +81,7 @@ def test_a_transfer_leaves_the_account(admin_client: Client, account: Account) -
     assert (row["source"], row["goal"], row["signed_amount"]) == (str(account), str(target), "-5.00")
 
 
-def test_a_page_tells_it_too_with_links_to_the_accounts(admin_client: Client, account: Account) -> None:
+def test_the_change_page_shows_it_with_links_to_the_accounts(admin_client: Client, account: Account) -> None:
     target = AccountFactory.create()
     change = QueuedChange.transfer(account.pk, target.pk, 5, idempotency_key="order-7")
     drain(QueuedChange)
@@ -98,9 +98,9 @@ def test_changes_of_accounts_that_are_gone_are_listed(admin_client: Client, acco
     forget(getattr(change, gone))
     drain(QueuedChange)
     row = row_of(admin_client, change, "?q=order-7")
-    assert row["source" if gone == "account" else "goal"] == f"{getattr(change, f'{gone}_id')} (gone)"
-    assert row["came_to"] == "an account is gone"
-    assert "(gone)" in text_of(admin_client.get(url(change)))
+    assert row["source" if gone == "account" else "goal"] == f"{getattr(change, f'{gone}_id')} (deleted)"
+    assert row["outcome"] == "an account does not exist any more"
+    assert "(deleted)" in text_of(admin_client.get(url(change)))
 
 
 def test_they_are_found_by_state_user_account_and_key(admin_client: Client, account: Account) -> None:
@@ -134,7 +134,7 @@ def test_figures_are_in_the_readers_language(account: Account) -> None:
     change = QueuedChange.withdraw(account.pk, "1.50")
     drain(QueuedChange)
     with translation.override("de"):
-        shown = site.get_model_admin(QueuedChange).came_to(QueuedChange.objects.get(pk=change.pk))  # type: ignore[attr-defined]
+        shown = site.get_model_admin(QueuedChange).outcome(QueuedChange.objects.get(pk=change.pk))  # type: ignore[attr-defined]
     assert shown == "balance 98,50"
 
 

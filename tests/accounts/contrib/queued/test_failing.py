@@ -121,7 +121,7 @@ def test_who_waits_gets_what_the_database_said(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.usefixtures("no_seven_at_commit")
-def test_what_is_refused_at_commit_is_set_aside_too() -> None:
+def test_a_change_that_is_refused_at_commit_fails_too() -> None:
     account = AccountFactory.create()
     for amount in (1, 7, 2):
         QueuedChange.deposit(account.pk, amount)
@@ -130,7 +130,7 @@ def test_what_is_refused_at_commit_is_set_aside_too() -> None:
     assert booked(account) == [1, 2]
 
 
-def test_what_the_projects_own_code_refuses_is_set_aside_too() -> None:
+def test_a_change_that_the_projects_code_refuses_fails_too() -> None:
     account = AccountFactory.create()
 
     def refuse(instance: Entry, **_: Any) -> None:
@@ -162,13 +162,13 @@ def test_in_a_transaction_of_the_callers_it_goes_the_same_way() -> None:
 
 
 @pytest.mark.usefixtures("no_seven")
-def test_it_stays_until_somebody_looks_at_it_and_may_be_tried_again(admin_client: Client) -> None:
+def test_a_failed_change_is_kept_and_can_be_retried(admin_client: Client) -> None:
     account = AccountFactory.create()
     change = QueuedChange.deposit(account.pk, 7)
     drain(QueuedChange)
     row = row_of(admin_client, change)
     assert row["state"] == "failed"
-    assert "no_seven" in row["came_to"]
+    assert "no_seven" in row["outcome"]
     QueuedChange.objects.update(decided_at="2020-01-01T00:00Z")
     assert QueuedChange.objects.purge(1) == 0
     execute("ALTER TABLE accounts_entry DROP CONSTRAINT no_seven, ADD CONSTRAINT no_seven CHECK (amount <> 8)")
@@ -177,7 +177,7 @@ def test_it_stays_until_somebody_looks_at_it_and_may_be_tried_again(admin_client
     assert QueuedChange.objects.get().wait().balance_after == 7
 
 
-def test_an_error_that_may_pass_sets_nothing_aside(rule: Callable[[str, str], None]) -> None:
+def test_a_transient_error_makes_no_change_fail(rule: Callable[[str, str], None]) -> None:
     account = AccountFactory.create()
     QueuedChange.deposit(account.pk, 7)
     execute(

@@ -47,7 +47,7 @@ def test_a_save_of_its_own_is_asked(account: Account, key: str | None) -> None:
 
 
 @KEYS
-def test_somebody_who_listens_to_new_changes_is_told(account: Account, key: str | None) -> None:
+def test_receivers_of_signals_are_called_for_new_changes(account: Account, key: str | None) -> None:
     heard = []
 
     def listen(instance: QueuedChange, created: bool, **_: Any) -> None:

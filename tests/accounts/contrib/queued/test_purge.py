@@ -69,7 +69,7 @@ def test_what_a_set_of_changes_leaves_out_stays(account: Account) -> None:
     assert list(QueuedChange.objects.all()) == [changes[1]]
 
 
-def test_it_leaves_rows_that_somebody_holds_for_the_next_time(account: Account, other: Session) -> None:
+def test_it_skips_rows_that_another_session_has_locked(account: Account, other: Session) -> None:
     held, free = (QueuedChange.deposit(account.pk, 1) for _ in range(2))
     decided(held, free, days=2)
     with transaction.atomic():
@@ -82,7 +82,7 @@ def test_it_leaves_rows_that_somebody_holds_for_the_next_time(account: Account, 
     ("call", "message"),
     [
         (lambda: QueuedChange.objects.purge(0), "older_than must be finite and greater than zero, not 0"),
-        (lambda: QueuedChange.objects.purge(DAY, size=0), "size must be at least 1, not 0"),
+        (lambda: QueuedChange.objects.purge(DAY, size=0), "size must be a positive integer, not 0"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(call: Callable[[], object], message: str) -> None:
@@ -97,7 +97,7 @@ def test_arguments_that_make_no_sense_are_refused(call: Callable[[], object], me
         (["--older-than", "999999999999w"], "the duration is too long"),
         (["--older-than", "1d", "--batch-size", "0"], "must be a positive integer"),
         (["--older-than", "1d", "--model", "accounts.Account"], "not a subclass of AbstractQueuedChange"),
-        (["--older-than", "1d", "--model", "no.Such"], "there is no such model"),
+        (["--older-than", "1d", "--model", "no.Such"], "no such model"),
     ],
 )
 def test_wrong_usage_is_refused(options: list[str], message: str) -> None:
@@ -113,7 +113,7 @@ def purged(change: Any) -> None:
     assert QueuedChange.objects.purge(DAY) == 1
 
 
-def test_an_applied_key_comes_to_the_same_again_without_its_row(account: Account) -> None:
+def test_an_applied_key_gives_the_same_result_after_the_purge(account: Account) -> None:
     purged(QueuedChange.deposit(account.pk, 5, idempotency_key="k"))
     Account.deposit(account.pk, 1)
     again = QueuedChange.deposit(account.pk, 5, idempotency_key="k")
@@ -171,7 +171,7 @@ def test_who_repeats_a_key_while_its_row_is_purged_appends_anew(account: Account
     assert again.result().wait().replayed is True
 
 
-def test_who_waits_for_a_purged_change_is_told(account: Account) -> None:
+def test_waiting_for_a_purged_change_raises(account: Account) -> None:
     change = QueuedChange.deposit(account.pk, 5)
     purged(change)
     with pytest.raises(QueuedChange.DoesNotExist):

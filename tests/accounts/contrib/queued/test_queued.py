@@ -1,4 +1,4 @@
-"""The queue: what is appended is applied once, in order, or refused, whoever consumes.
+"""The queue: what is appended is applied once, in order, or refused, by any consumer.
 
 The strategies' suite has more.
 """
@@ -44,7 +44,7 @@ def booked(account: Account) -> list[int]:
 # Appended.
 
 
-def test_appending_is_one_statement_and_waits_for_nobody(other: Session, django_assert_num_queries: Any) -> None:
+def test_appending_is_one_statement_and_waits_for_no_lock(other: Session, django_assert_num_queries: Any) -> None:
     account = AccountFactory.create()
     with transaction.atomic():
         Account.objects.select_for_update().get(pk=account.pk)
@@ -87,7 +87,7 @@ def test_a_transfers_key_belongs_to_its_target() -> None:
 
 
 @pytest.mark.parametrize("target", [None, 0])
-def test_an_unknown_account_is_told_at_once(target: int | None) -> None:
+def test_an_unknown_account_is_refused_at_once(target: int | None) -> None:
     account = AccountFactory.create()
     with pytest.raises(Account.DoesNotExist):
         QueuedChange.deposit(0, 1) if target is None else QueuedChange.transfer(account.pk, target, 1)
@@ -97,7 +97,7 @@ def test_an_unknown_account_is_told_at_once(target: int | None) -> None:
 # What it came to.
 
 
-def test_changes_happen_in_order_and_refusals_stop_nobody() -> None:
+def test_changes_apply_in_order_and_refusals_do_not_stop_others() -> None:
     account, other = AccountFactory.create(), AccountFactory.create()
     withdrawal = QueuedChange.withdraw(account.pk, 10)
     QueuedChange.deposit(account.pk, 15)
@@ -163,7 +163,7 @@ def gone_target(other: Session) -> QueuedChange:
     return change
 
 
-def test_a_transfer_to_an_account_that_is_gone_is_refused_by_whoever_consumes(gone_target: QueuedChange) -> None:
+def test_a_transfer_to_a_deleted_account_is_refused_by_the_consumer(gone_target: QueuedChange) -> None:
     later = QueuedChange.deposit(gone_target.account_id, 1)
     assert apply_batch(QueuedChange) == 2
     with pytest.raises(Account.DoesNotExist):
@@ -326,10 +326,10 @@ def test_sigterm_ends_it_gracefully() -> None:
     ("options", "message"),
     [
         (["--batch-size", "0"], "must be a positive integer"),
-        (["--linger", "-1"], "no number of seconds"),
-        (["--poll", "soon"], "no number of seconds"),
+        (["--linger", "-1"], "must be a .*number of seconds"),
+        (["--poll", "soon"], "must be a .*number of seconds"),
         (["--model", "accounts.Account"], "not a subclass of AbstractQueuedChange"),
-        (["--model", "no.Such"], "there is no such model"),
+        (["--model", "no.Such"], "no such model"),
     ],
 )
 def test_wrong_usage_is_refused(options: list[str], message: str) -> None:

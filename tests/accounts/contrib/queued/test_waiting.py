@@ -48,7 +48,7 @@ def test_the_decisions_about_others_do_not_wake_it(other: Session) -> None:
     ended = other.start(watched, change, sent)
     until(lambda: len(sent) == 3, "the session to listen")
     with transaction.atomic():
-        waiting.announce(QueuedChange, [0], using="default")
+        waiting.notify_decided(QueuedChange, [0], using="default")
     drain(QueuedChange)
     assert ended.result(PATIENCE).balance_after == 5
     assert len(sent) == 5

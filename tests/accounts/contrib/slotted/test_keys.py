@@ -24,7 +24,7 @@ def _nothing_is_known_of_accounts_that_are_gone() -> None:
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Say which slot every connection writes."""
-    return lambda number: monkeypatch.setattr(spreading, "number_here", lambda size, using: number)
+    return lambda number: monkeypatch.setattr(spreading, "slot_number", lambda size, using: number)
 
 
 def opened(balance: int = 0) -> SlottedAccount:
@@ -105,7 +105,7 @@ def test_who_has_the_same_key_waits_for_the_first_one(other: Session, ends: str)
     assert account.balance == 10
 
 
-def test_a_withdrawal_that_has_to_gather_lets_go_of_the_slot_that_it_tried(
+def test_a_withdrawal_from_several_slots_releases_the_slot_that_it_tried(
     open_session: Callable[[], Session], own: Callable[[int], None]
 ) -> None:
     account, spending, waiting = opened(90), open_session(), open_session()
@@ -118,7 +118,7 @@ def test_a_withdrawal_that_has_to_gather_lets_go_of_the_slot_that_it_tried(
         ended = waiting.start(SlottedAccount.withdraw, account.pk, 30, idempotency_key="k")
         waiting.wait_until_blocked()
         spending.end()
-        until(lambda: waiting_for_me(waiting), "the gathering to begin")
+        until(lambda: waiting_for_me(waiting), "the locking of several slots")
         slots.select_for_update(nowait=True).get(number=2)
     assert sum(each.amount for each in ended.result()) == -30
 

@@ -1,4 +1,4 @@
-"""Slots: spread, gathered, reshaped, and never more taken than there is. The strategies' suite covers the rest."""
+"""Slots: split, emptied, resized, and never more taken than there is. The strategies' suite covers the rest."""
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from accounts.contrib.slotted import spreading
 from accounts.contrib.slotted.models import Slot, SlotEntry, SlottedAccount
-from accounts.contrib.slotted.spreading import shares
+from accounts.contrib.slotted.spreading import split_evenly
 from accounts.engine import ENGINES
 from accounts.errors import InsufficientFunds, InvalidAmount
 from accounts.reconciliation import chain_breaks
@@ -48,7 +48,7 @@ def numbers(pks: Iterable[Any]) -> set[int]:
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Say which slot every connection writes."""
-    return lambda number: monkeypatch.setattr(spreading, "number_here", lambda size, using: number)
+    return lambda number: monkeypatch.setattr(spreading, "slot_number", lambda size, using: number)
 
 
 # Spread.
@@ -56,7 +56,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 @given(st.decimals(-1000, 1000, places=2), st.decimals(0, 1000, places=2), st.integers(1, 40))
 def test_shares_add_up_and_keep_the_limit_where_the_whole_does(balance: Decimal, limit: Decimal, count: int) -> None:
-    ours, limits = shares(balance, count), shares(limit, count)
+    ours, limits = split_evenly(balance, count), split_evenly(limit, count)
     assert (sum(ours), sum(limits), len(ours)) == (balance, limit, count)
     assert max(ours) - min(ours) <= Decimal("0.01")
     assert balance < -limit or all(share >= -least for share, least in zip(ours, limits, strict=True))
@@ -64,7 +64,7 @@ def test_shares_add_up_and_keep_the_limit_where_the_whole_does(balance: Decimal,
 
 @pytest.mark.parametrize("count", [0, -1, True, 1.5, "3"])
 def test_an_account_has_at_least_one_slot(count: Any) -> None:
-    with pytest.raises(ValueError, match="size must be a whole number of at least 1"):
+    with pytest.raises(ValueError, match="size must be a positive integer"):
         SlottedAccount.open(UserFactory.create(), size=count)
     assert not SlottedAccount.objects.exists()
 
@@ -123,7 +123,7 @@ def test_what_one_slot_covers_touches_one(own: Callable[[int], None]) -> None:
     assert balances(account) == [50, 0, 50]
 
 
-def test_what_is_gathered_has_its_entries_in_common(own: Callable[[int], None]) -> None:
+def test_entries_of_several_slots_have_one_transfer(own: Callable[[int], None]) -> None:
     account = opened(50, 50, 50)
     own(2)
     assert [each.balance_after for each in SlottedAccount.withdraw(account.pk, 70)] == [0, 30]
@@ -167,19 +167,19 @@ def test_what_was_emptied_while_it_waited_is_looked_for_elsewhere(other: Session
     with transaction.atomic():
         Slot.deposit(account.slots.get(number=2).pk, 1)
         Slot.withdraw(account.slots.get(number=0).pk, 40)
-        gathered = other.start(SlottedAccount.withdraw, account.pk, 90)
+        taken = other.start(SlottedAccount.withdraw, account.pk, 90)
         other.wait_until_blocked()
-    assert len(gathered.result()) == 3
+    assert len(taken.result()) == 3
     assert account.balance == 21
 
 
 def test_slots_that_were_made_while_it_waited_count_too(other: Session) -> None:
     account = opened(60, 40)
     with transaction.atomic():
-        SlottedAccount.reshape(account.pk, size=4)
-        gathered = other.start(SlottedAccount.withdraw, account.pk, 100)
+        SlottedAccount.resize(account.pk, size=4)
+        taken = other.start(SlottedAccount.withdraw, account.pk, 100)
         other.wait_until_blocked()
-    assert len(gathered.result()) == 4
+    assert len(taken.result()) == 4
     assert balances(account) == [0, 0, 0, 0]
 
 
@@ -204,7 +204,7 @@ def test_opposite_transfers_do_not_deadlock(open_session: Callable[[], Session])
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_the_sum_is_the_same_with_any_number_of_slots(size: int) -> None:
     account = opened(-10, 50, 3, overdraft_limit=20)
-    SlottedAccount.reshape(account.pk, size=size)
+    SlottedAccount.resize(account.pk, size=size)
     account.refresh_from_db()
     assert (account.size, account.totals()) == (size, (43, 20))
     assert [int(slot.balance) for slot in account.slots.filter(number__gte=size)] == [0] * max(3 - size, 0)
@@ -213,11 +213,11 @@ def test_the_sum_is_the_same_with_any_number_of_slots(size: int) -> None:
 
 def test_a_limit_is_spread_and_kept() -> None:
     account = opened(50, 0)
-    SlottedAccount.reshape(account.pk, overdraft_limit="10.01")
+    SlottedAccount.resize(account.pk, overdraft_limit="10.01")
     SlottedAccount.withdraw(account.pk, 60)
     with pytest.raises(InsufficientFunds):
-        SlottedAccount.reshape(account.pk, overdraft_limit="9.99")
-    SlottedAccount.reshape(account.pk, overdraft_limit=10)
+        SlottedAccount.resize(account.pk, overdraft_limit="9.99")
+    SlottedAccount.resize(account.pk, overdraft_limit=10)
     assert account.totals() == (-10, 10)
 
 
@@ -225,7 +225,7 @@ def test_money_in_a_slot_that_is_no_longer_needed_counts(own: Callable[[int], No
     account = opened(10, 10)
     own(1)
     SlottedAccount.deposit(account.pk, 1)
-    SlottedAccount.reshape(account.pk, size=1)
+    SlottedAccount.resize(account.pk, size=1)
     SlottedAccount.deposit(account.pk, 5)
     assert (balances(account), account.balance) == ([21, 5], 26)
     own(0)
@@ -235,20 +235,20 @@ def test_money_in_a_slot_that_is_no_longer_needed_counts(own: Callable[[int], No
 def test_a_process_notices_new_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     account = opened(0)
     assert spreading.size_of(SlottedAccount, account.pk, using="default") == 1
-    monkeypatch.setattr(spreading, "SHELF_LIFE", float("inf"))
-    SlottedAccount.reshape(account.pk, size=4)
+    monkeypatch.setattr(spreading, "SIZE_CACHE_SECONDS", float("inf"))
+    SlottedAccount.resize(account.pk, size=4)
     assert spreading.size_of(SlottedAccount, account.pk, using="default") == 1
-    monkeypatch.setattr(spreading, "SHELF_LIFE", 0)
+    monkeypatch.setattr(spreading, "SIZE_CACHE_SECONDS", 0)
     assert spreading.size_of(SlottedAccount, account.pk, using="default") == 4
 
 
 @pytest.mark.parametrize("size", [0, -3])
-def test_no_account_is_reshaped_to_nothing(size: int) -> None:
+def test_no_account_is_resized_to_nothing(size: int) -> None:
     account = opened(5)
-    with pytest.raises(ValueError, match="at least 1"):
-        SlottedAccount.reshape(account.pk, size=size)
+    with pytest.raises(ValueError, match="positive integer"):
+        SlottedAccount.resize(account.pk, size=size)
     with pytest.raises(InvalidAmount):
-        SlottedAccount.reshape(account.pk, overdraft_limit=-1)
+        SlottedAccount.resize(account.pk, overdraft_limit=-1)
     assert balances(account) == [5]
 
 
@@ -268,19 +268,19 @@ def test_a_database_without_weaker_locks_takes_the_stronger(monkeypatch: pytest.
     monkeypatch.setattr(connection.features, "has_select_for_no_key_update", False)
     account = opened(30, 30)
     SlottedAccount.withdraw(account.pk, 50)
-    SlottedAccount.reshape(account.pk, size=1)
+    SlottedAccount.resize(account.pk, size=1)
     assert balances(account) == [10, 0]
 
 
 def test_a_database_that_does_not_tell_the_keys_of_new_rows_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection.features, "can_return_rows_from_bulk_insert", False)
     account = opened(60, overdraft_limit=3)
-    SlottedAccount.reshape(account.pk, size=3)
+    SlottedAccount.resize(account.pk, size=3)
     assert (balances(account), account.totals()) == ([20, 20, 20], (60, 3))
     assert not list(chain_breaks(Slot))
 
 
-def test_many_at_once_with_the_account_reshaped_between(open_session: Callable[[], Session]) -> None:
+def test_many_at_once_with_the_account_resized_between(open_session: Callable[[], Session]) -> None:
     account = SlottedAccount.open(UserFactory.create(), size=3, balance=60)
 
     def work() -> int:
@@ -296,7 +296,7 @@ def test_many_at_once_with_the_account_reshaped_between(open_session: Callable[[
 
     ends = [open_session().start(work) for _ in range(4)]
     for size in (5, 2, 4):
-        SlottedAccount.reshape(account.pk, size=size)
+        SlottedAccount.resize(account.pk, size=size)
     taken = sum(end.result() for end in ends)
     assert account.balance == 60 + 4 * 15 * 3 - 25 * taken
     assert taken == (60 + 4 * 15 * 3) // 25 or account.balance >= 0

@@ -10,7 +10,7 @@ from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
 
 from accounts.contrib.slotted.models import Slot, SlottedAccount
-from accounts.engine.changes import Change
+from accounts.engine.batches import BalanceChange
 from accounts.errors import InsufficientFunds
 from accounts.reconciliation import chain_breaks
 
@@ -26,7 +26,7 @@ class HotTests(TestCase):
         return [int(Till.objects.get(pk=till.pk).balance) for till in self.tills]
 
     def test_many_changes_at_once(self) -> None:
-        changes = [Change(till.pk, amount, f"{amount}") for amount in (5, -105) for till in self.tills]
+        changes = [BalanceChange(till.pk, amount, f"{amount}") for amount in (5, -105) for till in self.tills]
         with CaptureQueriesContext(connection) as captured:
             Till.apply_many(changes[:3])
         if connection.vendor == "postgresql":
@@ -74,7 +74,7 @@ class HotTests(TestCase):
         SlottedAccount.withdraw(one.pk, 66)
         SlottedAccount.deposit(one.pk, 10)
         SlottedAccount.transfer(two.pk, one.pk, 65)
-        SlottedAccount.reshape(two.pk, size=5)
+        SlottedAccount.resize(two.pk, size=5)
         self.assertEqual((one.balance, two.balance), (69, -5))
         with self.assertRaises(InsufficientFunds):
             SlottedAccount.withdraw(two.pk, 2)

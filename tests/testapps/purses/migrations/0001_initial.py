@@ -77,7 +77,7 @@ class Migration(migrations.Migration):
                     "amount",
                     models.DecimalField(
                         decimal_places=2,
-                        help_text="Negative for what was taken off.",
+                        help_text="Negative for a withdrawal.",
                         max_digits=19,
                         verbose_name="amount",
                     ),
@@ -167,7 +167,7 @@ class Migration(migrations.Migration):
                     "amount",
                     models.DecimalField(
                         decimal_places=2,
-                        help_text="Negative for what was taken off.",
+                        help_text="Negative for a withdrawal.",
                         max_digits=19,
                         verbose_name="amount",
                     ),
@@ -258,7 +258,7 @@ class Migration(migrations.Migration):
                     "amount",
                     models.DecimalField(
                         decimal_places=2,
-                        help_text="Negative for what was taken off.",
+                        help_text="Negative for a withdrawal.",
                         max_digits=19,
                         verbose_name="amount",
                     ),
@@ -381,7 +381,7 @@ class Migration(migrations.Migration):
                     "amount",
                     models.DecimalField(
                         decimal_places=2,
-                        help_text="Negative for what was taken off.",
+                        help_text="Negative for a withdrawal.",
                         max_digits=19,
                         verbose_name="amount",
                     ),

@@ -10,29 +10,31 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from accounts.contrib.queued.consuming import drain, run
-from accounts.contrib.queued.management.queues import add_queue, queue_named
+from accounts.contrib.queued.management.queues import add_queue_options, queue_model
 from django_lockstep.contrib.options import count
 
 
 class Command(BaseCommand):
-    """Exit 0 when it is asked to stop, or with --once when the queue is empty; 2 on wrong usage."""
+    """Exit 0 after SIGTERM or SIGINT, or with --once when the queue is empty; 2 on wrong usage."""
 
     help = (
-        "Applies queued changes in batches until SIGTERM or SIGINT; a batch that has begun is ended. Any number of "
-        "consumers may run."
+        "Applies queued changes in batches until SIGTERM or SIGINT; a batch that has begun is completed. Any number of "
+        "consumers may run at the same time."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare --once, --batch-size, --linger, --poll, --model and --database."""
-        parser.add_argument("--once", action="store_true", help="apply what there is, and end")
+        parser.add_argument("--once", action="store_true", help="apply all pending changes, then exit")
         parser.add_argument("--batch-size", type=count, default=500, help="changes in one transaction (default: 500)")
-        parser.add_argument("--linger", type=_seconds, default=0.0, help="seconds to wait for a batch to fill")
-        parser.add_argument("--poll", type=_seconds, default=0.05, help="seconds between looks at an empty queue")
-        add_queue(parser)
+        parser.add_argument(
+            "--linger", type=_seconds, default=0.0, help="seconds to wait for a batch to fill (default: 0)"
+        )
+        parser.add_argument(
+            "--poll", type=_seconds, default=0.05, help="seconds between reads of an empty queue (default: 0.05)"
+        )
+        add_queue_options(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Consume."""
-        model, size, using = queue_named(options["model"]), options["batch_size"], options["database"]
+        model, size, using = queue_model(options["model"]), options["batch_size"], options["database"]
         if options["once"]:
             done = drain(model, size=size, using=using)
         else:
@@ -56,7 +58,7 @@ def _seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError as error:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds") from error
+        raise ArgumentTypeError(f"must be a number of seconds, not {text!r}") from error
     if not 0 <= value < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is no number of seconds from 0")
+        raise ArgumentTypeError(f"must be a finite number of seconds of at least 0, not {text!r}")
     return value

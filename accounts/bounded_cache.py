@@ -1,4 +1,4 @@
-"""What a process remembers by key, and never more than so much of it."""
+"""A dictionary of limited size, shared by the threads of a process."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Bounded"]
+__all__ = ["BoundedCache"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Bounded(Generic[K, V]):
-    """Remembers at most ``most`` keys; the one that was written longest ago is forgotten first. For all threads."""
+class BoundedCache(Generic[K, V]):
+    """Holds at most ``max_size`` keys; the one that was written longest ago is dropped first. Thread-safe."""
 
-    def __init__(self, most: int = 10_000) -> None:
-        self._most = most
+    def __init__(self, max_size: int = 10_000) -> None:
+        self._max_size = max_size
         self._values: OrderedDict[K, V] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -28,14 +28,12 @@ class Bounded(Generic[K, V]):
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
-            if len(self._values) > self._most:
+            if len(self._values) > self._max_size:
                 self._values.popitem(last=False)
 
     def get(self, key: K, default: V) -> V:
-        """Return what was written last under the key, if it is still remembered."""
         return self._values.get(key, default)
 
     def clear(self) -> None:
-        """Forget all keys at once: for tests, and for what has to begin anew."""
         with self._lock:
             self._values.clear()

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection, connections, transaction
 from django.db.models.signals import post_save
 from django.test.utils import CaptureQueriesContext
 
-from accounts.engine.compiled.ledger import ledger_of
+from accounts.engine.compiled.runner import runner_for
 from accounts.engine.obstacles import obstacles
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
@@ -79,13 +79,13 @@ def test_a_failed_statement_in_a_transaction_leaves_it_usable(other: Session) ->
     ("model", "why"),
     [
         (Audited, ["overrides record()", "overrides save()", "Audited.place is selected by an expression"]),
-        (Closable, ["has a manager of its own"]),
-        (Premium, ["is in several tables"]),
+        (Closable, ["has its own manager"]),
+        (Premium, ["has its columns in several tables"]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_what_a_project_changed_is_left_to_the_query_set_api(model: Any, why: list[str]) -> None:
-    assert ledger_of(model, "default") is None
+    assert runner_for(model, "default") is None
     told = obstacles(model, "default")
     assert [any(words in sentence for sentence in told) for words in why] == [True] * len(why)
 
@@ -107,7 +107,7 @@ def test_a_setting_asks_for_the_query_set_api(settings: Any) -> None:
     assert [sql.split()[0] for sql in sent] == ["BEGIN", "SELECT", "UPDATE", "INSERT", "COMMIT"]
 
 
-def test_somebody_who_listens_to_new_entries_is_told() -> None:
+def test_receivers_of_signals_are_called_for_new_entries() -> None:
     account, heard = AccountFactory.create(balance=100), []
 
     def listen(instance: Entry, **_: Any) -> None:

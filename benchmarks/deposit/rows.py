@@ -1,4 +1,4 @@
-"""The rows that every contender works on: made afresh before each run, and checked after it."""
+"""The rows that every contender works on: created before each run, and checked after it."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from django.db import connection
 
 from accounts.models import Account, Entry
 
-__all__ = ["AMOUNT", "OPENING", "Books", "check", "open_books"]
+__all__ = ["AMOUNT", "OPENING", "CheckResult", "check", "reset_accounts"]
 
 OPENING = Decimal("1000.00")
 """The balance that every account begins with."""
 AMOUNT = Decimal("1.00")
-"""What every deposit adds: always the same, so that the sum tells how many are in it."""
+"""The amount of every deposit: always the same, so that the balance shows the number of deposits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Books:
-    """What the tables hold after a run, against what the contender was told it had done."""
+class CheckResult:
+    """The contents of the tables after a run, compared with the deposits that the contender reported."""
 
-    told: int
+    reported: int
     """Deposits that succeeded, as the contender counts them."""
     booked: int
     """Deposits that are in the balances."""
     entries: int | None
     """Entries; None where the contender's work has none."""
     broken: int
-    """Entries that do not follow from the one before of the same account."""
+    """Entries that do not follow from the previous one of the same account."""
     versions: int
-    """How far the versions have moved."""
+    """By how much the versions increased."""
 
     @property
     def verdict(self) -> str:
-        """``correct``, or the first thing that is wrong."""
-        if self.told != self.booked:
-            return f"WRONG: {self.told - self.booked:,} of {self.told:,} deposits not in the balance"
-        if self.entries is not None and self.entries != self.told:
-            return f"WRONG: {self.entries:,} entries of {self.told:,} deposits"
+        """``correct``, or the first error found."""
+        if self.reported != self.booked:
+            return f"WRONG: {self.reported - self.booked:,} of {self.reported:,} deposits not in the balance"
+        if self.entries is not None and self.entries != self.reported:
+            return f"WRONG: {self.entries:,} entries of {self.reported:,} deposits"
         if self.broken:
             return f"WRONG: {self.broken:,} entries do not follow from the one before"
-        if self.versions != self.told:
-            return f"WRONG: versions moved {self.versions:,} times in {self.told:,} deposits"
-        return "correct" if self.told else "NOTHING DONE"
+        if self.versions != self.reported:
+            return f"WRONG: versions moved {self.versions:,} times in {self.reported:,} deposits"
+        return "correct" if self.reported else "NOTHING DONE"
 
 
-def open_books(rows: int) -> None:
-    """Empty both tables and open accounts 1 to ``rows``, and one more that only warm-ups use."""
+def reset_accounts(rows: int) -> None:
+    """Empty both tables and create accounts 1 to ``rows``, and one more for warm-up."""
     user, _ = get_user_model()._base_manager.get_or_create(username="benchmark")
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {_table(Account)}, {_table(Entry)} RESTART IDENTITY CASCADE")
@@ -58,12 +58,12 @@ def open_books(rows: int) -> None:
             "SELECT %s, %s, 0, now() FROM generate_series(1, %s)",
             [user.pk, OPENING, rows + 1],
         )
-        # So that no contender finds statistics or a visibility map that another one left.
+        # So that all contenders start with the same statistics and visibility map.
         cursor.execute(f"VACUUM (ANALYZE) {_table(Account)}, {_table(Entry)}")
 
 
-def check(*, rows: int, told: int, with_entries: bool, tables: tuple[Any, Any] = (Account, Entry)) -> Books:
-    """Compare balances, versions and entries with the deposits that were told to have succeeded.
+def check(*, rows: int, reported: int, with_entries: bool, tables: tuple[Any, Any] = (Account, Entry)) -> CheckResult:
+    """Compare balances, versions and entries with the deposits that were reported as successful.
 
     ``tables`` are the models of the rows with balances, of which those up to ``rows`` count, and of their entries.
     """
@@ -76,8 +76,8 @@ def check(*, rows: int, told: int, with_entries: bool, tables: tuple[Any, Any] =
         booked, versions = cursor.fetchone()
         cursor.execute(_CHAIN.format(entry=entry), {"opening": OPENING, "rows": rows})
         entries, broken = cursor.fetchone()
-    return Books(
-        told=told,
+    return CheckResult(
+        reported=reported,
         booked=int(booked),
         entries=int(entries) if with_entries else None,
         broken=int(broken),

@@ -1,7 +1,7 @@
-"""Saves an account with django-concurrency: for the strategy of that name, which shows what that package does.
+"""Saves an account with django-concurrency, for the strategy of that name.
 
-Its guard belongs to its own version field. Each account model therefore gets a second model on the same table, with
-that field, as a project without this library would have written it.
+That package checks versions in its own version field. Each account model therefore gets a second, unmanaged model on
+the same table with that field, as a project without this library would have written it.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.writes import auto_now_fields
 
-__all__ = ["save_with_django_concurrency", "twin_of"]
+__all__ = ["concurrency_model", "save_with_django_concurrency"]
 
 
 def save_with_django_concurrency(account: models.Model, *, using: str) -> None:
-    """Save the account's balance with that package's ``save()``; then the account is as its row.
+    """Save the account's balance with that package's ``save()``; the instance then has the values of its row.
 
     Raises ``RecordModifiedError`` for a stale version, ``ImproperlyConfigured`` where the package is not installed.
     """
-    twin = twin_of(type(account))
-    attnames = [field.attname for field in twin._meta.concrete_fields]
-    row = twin.from_db(using, attnames, [getattr(account, attname) for attname in attnames])
+    model = concurrency_model(type(account))
+    attnames = [field.attname for field in model._meta.concrete_fields]
+    row = model.from_db(using, attnames, [getattr(account, attname) for attname in attnames])
     row.save(using=using)
     apply_written(account, {attname: getattr(row, attname) for attname in attnames}, using=using)
 
 
 @functools.lru_cache(maxsize=64)
-def twin_of(model: type[models.Model]) -> type[models.Model]:
-    """Return the model of django-concurrency for the table that holds the account's balance and version.
+def concurrency_model(model: type[models.Model]) -> type[models.Model]:
+    """Return the unmanaged model for the table that holds the account's balance and version.
 
-    It has the columns that a change of the balance reads or writes.
+    It has only the columns that a change of the balance reads or writes.
     """
     try:
         from concurrency.fields import AutoIncVersionField
     except ImportError as error:
         raise ImproperlyConfigured(
-            "The strategy 'django_concurrency' needs the package django-concurrency, which is not installed."
+            "The strategy 'django_concurrency' requires the package django-concurrency, which is not installed."
         ) from error
     version = version_field(model)
     owner = version.model
@@ -51,9 +51,9 @@ def twin_of(model: type[models.Model]) -> type[models.Model]:
         *map(owner._meta.get_field, ("balance", "overdraft_limit", "entry_count")),
         *auto_now_fields(owner),
     )
-    # A registry of its own: for the project's migrations, commands and relations there is no second model.
+    # Its own registry, so that the project's migrations, commands and relations do not see a second model.
     meta = {"apps": Apps(), "app_label": owner._meta.app_label, "db_table": owner._meta.db_table, "managed": False}
     members: dict[str, Any] = {field.name: field.clone() for field in copied if isinstance(field, models.Field)}
     members[version.name] = AutoIncVersionField(db_column=version.column)
     members |= {"__module__": __name__, "Meta": type("Meta", (), meta)}
-    return type(f"{owner.__name__}Twin", (models.Model,), members)
+    return type(f"Concurrency{owner.__name__}", (models.Model,), members)
