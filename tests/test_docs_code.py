@@ -20,7 +20,6 @@ from django.http import JsonResponse
 from django.test.utils import isolate_apps
 from django.urls import include, path
 
-import django_lockstep
 from accounts.contrib.queued.abstract import AbstractQueuedChange
 from accounts.contrib.queued.models import QueuedChange
 from accounts.operations import AppendOnly
@@ -77,7 +76,7 @@ def names(page: Path) -> dict[str, Any]:
     return {
         **ours,
         **django,
-        "transaction": django_lockstep.transaction if page.stem == "locking" else transaction,
+        "transaction": transaction,
         "AppendOnly": AppendOnly,
         "DATABASES": {"default": {}},
         "INSTALLED_APPS": [],
