@@ -19,7 +19,7 @@ from accounts.checks import account_checks, check_append_only
 from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.opening import OpeningBalanceField
 from django_lockstep.locking.checks import ChecksTable
-from django_lockstep.locking.memory import take_over
+from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.versions import VersionedModel
 from django_lockstep.locking.writes import current_version, row_of
 
@@ -155,7 +155,7 @@ class AbstractBaseAccount(VersionedModel):
 
     def accept_written(self, *, using: str, **written: Any) -> None:
         """Copy into the instance what a guarded UPDATE wrote into its row; a rollback undoes it."""
-        take_over(self, written, using=using)
+        apply_written(self, written, using=using)
 
     def is_outdated(self, *, using: str) -> bool:
         """Whether the row was changed since it was read. Raises ``DoesNotExist`` if it is gone."""

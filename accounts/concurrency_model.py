@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 
 from django_lockstep.locking.fields import version_field
-from django_lockstep.locking.memory import take_over
+from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.writes import auto_now_fields
 
 __all__ = ["concurrency_model", "save_with_django_concurrency"]
@@ -29,7 +29,7 @@ def save_with_django_concurrency(account: models.Model, *, using: str) -> None:
     attnames = [field.attname for field in model._meta.concrete_fields]
     row = model.from_db(using, attnames, [getattr(account, attname) for attname in attnames])
     row.save(using=using)
-    take_over(account, {attname: getattr(row, attname) for attname in attnames}, using=using)
+    apply_written(account, {attname: getattr(row, attname) for attname in attnames}, using=using)
 
 
 @functools.lru_cache(maxsize=64)

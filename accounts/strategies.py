@@ -25,8 +25,8 @@ from accounts.contention import contention
 from accounts.engine import compiled_by
 from accounts.models import AbstractAccount
 from django_lockstep.errors import StaleVersionError
-from django_lockstep.locking.retry import retry_on_conflict, tell
-from django_lockstep.locking.transactions import transaction as isolated_transaction
+from django_lockstep.locking.retry import report_conflict, retry_on_conflict
+from django_lockstep.locking.transactions import isolated_transaction
 
 __all__ = ["STRATEGIES", "Strategy"]
 
@@ -183,7 +183,7 @@ class Adaptive(Pessimistic):
                 return self.write_entry(account, amount, balance=balance)
         # Outside of the atomic block above, which has ended: the lock must not wait inside a failed attempt.
         contention.record(row, conflict=True)
-        tell(StaleVersionError(model=self.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
+        report_conflict(StaleVersionError(model=self.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
         return super().change(pk, amount)
 
 

@@ -56,7 +56,7 @@ def raw() -> Hold:
     from django_lockstep.leases import postgresql as sql
     from django_lockstep.leases.models import Lease
     from django_lockstep.leases.operations import quoted_names
-    from django_lockstep.leases.waiting import SLICE, pauses
+    from django_lockstep.leases.stores import SLICE, pauses
 
     session = _connect()
     names = quoted_names(Lease._meta.db_table, lambda name: Identifier(name).as_string())
@@ -69,12 +69,12 @@ def raw() -> Hold:
     def queued(key: str) -> Any:
         with session.transaction():
             ClientCursor(session).execute(queue, {"key": key, "after": LIMIT})
-            looks, insists_at = pauses(math.inf), time.monotonic() + SLICE
+            looks, claims_at = pauses(math.inf), time.monotonic() + SLICE
             while not (found := row(acquire, key, "raw", "null", TTL, False, True, None))[0]:
                 time.sleep(next(looks))
-                if time.monotonic() > insists_at:
-                    session.execute(sql.INSIST, {"key": key})
-                    insists_at = math.inf
+                if time.monotonic() > claims_at:
+                    session.execute(sql.CLAIM_TURN, {"key": key})
+                    claims_at = math.inf
         return found
 
     def hold(key: str) -> None:

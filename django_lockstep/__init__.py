@@ -1,7 +1,7 @@
-"""Concurrent writes done right in Django: the names that everybody needs.
+"""Safe concurrent writes in Django: the names that most projects need.
 
-They are imported when they are first used: this package is in INSTALLED_APPS, and Django imports it before there can be
-models. Everything else is in the rooms: ``locking``, ``leases``, ``editing``, ``http``, ``admin`` and ``lab``.
+Each name is imported at its first use: this package is in INSTALLED_APPS, and Django imports it before models can be
+defined. Everything else is in the rooms: ``locking``, ``leases``, ``editing``, ``http``, ``admin`` and ``lab``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from django_lockstep.locking.fields import VersionField
     from django_lockstep.locking.retry import retry_on_conflict
     from django_lockstep.locking.rows import lock_row, lock_rows
-    from django_lockstep.locking.transactions import transaction
+    from django_lockstep.locking.transactions import isolated_transaction
     from django_lockstep.locking.triggers import AddVersionGuard
     from django_lockstep.locking.verifying import verify_unchanged
     from django_lockstep.locking.versions import VersionedModel
@@ -39,10 +39,10 @@ __all__ = [
     "StaleVersionError",
     "VersionField",
     "VersionedModel",
+    "isolated_transaction",
     "lock_row",
     "lock_rows",
     "retry_on_conflict",
-    "transaction",
     "verify_unchanged",
 ]
 

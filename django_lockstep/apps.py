@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class LockstepConfig(AppConfig):
-    """What every room needs: the system checks of versioned models, the admin's templates and scripts. No tables."""
+    """The base app: system checks of versioned models, the admin's templates and scripts. No tables."""
 
     name = "django_lockstep"
     label = "lockstep"

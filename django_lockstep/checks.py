@@ -1,6 +1,6 @@
-"""System checks of what the rooms need from the project's settings.
+"""System checks of settings that the library's apps need.
 
-They stand outside of the rooms: one that is not installed registers no checks of its own.
+They are outside those apps, because an app that is not installed registers no checks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def missing_app(app: str, *, needed_by: str, check_id: str, obj: Any = None) -> 
 
 @register(Tags.urls)
 def check_lab_pages(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell that the pages of the lab have no templates."""
+    """Report lab pages without the lab's templates."""
     if apps.is_installed(LAB) or not getattr(settings, "ROOT_URLCONF", None):
         return []
     modules = {getattr(view, "__module__", "") for view in url_views(get_resolver().url_patterns)}
@@ -44,16 +44,16 @@ def check_lab_pages(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register
 def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell that a middleware names writers whom nothing asks."""
+    """Report a middleware of an app that is not installed."""
     ours = [path for path in settings.MIDDLEWARE if path.startswith(f"{EDITING}.")]
     return [message for path in ours for message in missing_app(EDITING, needed_by=path, check_id="lockstep.E025")]
 
 
 @register
 def check_lease_functions(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell that leases are used and have no table.
+    """Warn of leases that are used without their table.
 
-    A module that is imported may still never be called: a warning.
+    A warning only, because an imported module may never be called.
     """
     if f"{LEASES}.stores" not in sys.modules or apps.is_installed(LEASES):
         return []

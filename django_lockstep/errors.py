@@ -3,7 +3,7 @@
 ::
 
     LockstepError
-    ├── ConcurrencyError               another transaction, or another person, was there
+    ├── ConcurrencyError               a conflict with another transaction or user
     │   ├── StaleVersionError          (also concurrency.exceptions.RecordModifiedError, where it is installed)
     │   ├── LockNotAvailable           55P03   (also django.db.OperationalError)
     │   ├── DeadlockDetected           40P01   (also django.db.OperationalError)
@@ -17,7 +17,7 @@
     │   ├── EditLocked                 django_lockstep.editing.errors
     │   ├── EditLockLost
     │   └── ReferencesChanged
-    ├── EditingError                   django_lockstep.editing.errors: wrong use; nothing was changed
+    ├── EditingError                   django_lockstep.editing.errors: misuse; nothing was changed
     │   ├── UnknownTable               (also LookupError)
     │   ├── UnknownRecord              (also LookupError)
     │   ├── NotTheEditor               (also django.core.exceptions.PermissionDenied)
@@ -26,7 +26,7 @@
     │   ├── UnrelatedTarget            (also ValueError)
     │   ├── InvalidTransition          (also ValueError)
     │   └── LimitExceeded              (also ValueError)
-    ├── PreconditionError              django_lockstep.http.errors
+    ├── PreconditionError              django_lockstep.http.preconditions
     │   ├── PreconditionRequired       428
     │   ├── PreconditionFailed         412
     │   └── MalformedPrecondition      400
@@ -77,11 +77,11 @@ __all__ = [
 
 
 class LockstepError(Exception):
-    """The root of everything that the library raises for a reason of its own; wrong arguments stay ``ValueError``."""
+    """The base class of the library's errors; invalid arguments raise ``ValueError`` or ``TypeError``."""
 
 
 class ConcurrencyError(LockstepError):
-    """Concurrent work got in the way.
+    """A conflict with concurrent work.
 
     Carries, each None where unknown: ``model`` (the class), ``pk`` (one primary key, or a list of them), ``expected``
     and ``found`` (versions), ``sqlstate``. Without a message the first line of the class's docstring is the message.
@@ -89,9 +89,9 @@ class ConcurrencyError(LockstepError):
     """
 
     _shown: ClassVar[tuple[str, ...]] = ("pk", "expected", "found", "sqlstate")
-    """Facts that the message ends with."""
+    """Attributes appended to the message."""
     _carried: ClassVar[tuple[str, ...]] = ()
-    """Facts that travel along when it is pickled, beside those."""
+    """Further attributes that are pickled."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ConcurrencyError(LockstepError):
         found: int | None = None,
         sqlstate: str | None = None,
     ) -> None:
-        # Not super(): the other bases of the leaves demand arguments of their own.
+        # Not super(): the leaves' other bases have constructors with other arguments.
         Exception.__init__(self, message or (type(self).__doc__ or "").partition("\n")[0])
         self.model = model
         self.pk = pk
@@ -131,7 +131,7 @@ class ConcurrencyError(LockstepError):
 
 
 def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state: dict[str, Any]) -> ConcurrencyError:
-    """Make an unpickled error; its model travels by label, because not every model class can be pickled."""
+    """Rebuild an unpickled error; its model is pickled by label, because not every model class can be pickled."""
     try:
         model = apps.get_model(label) if label else None
     except LookupError:
@@ -142,10 +142,10 @@ def _rebuild(cls: type[ConcurrencyError], message: str, label: str | None, state
 class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[misc]
     """The row has another version than the one that was read.
 
-    A ``RecordModifiedError`` where django-concurrency is installed, for its handlers and those written for it.
-    ``expected`` is the version the writer had seen, ``found`` the one in the database, ``action`` what was tried:
-    ``"save"``, ``"delete"``, ``"verify"``, or None. ``target`` is the instance that could not be written, as
-    django-concurrency's handlers want it; it stays behind when the error is pickled.
+    Also a ``RecordModifiedError`` where django-concurrency is installed, for handlers of that error. ``expected`` is
+    the version the writer had seen, ``found`` the one in the database, ``action`` the attempted operation: ``"save"``,
+    ``"delete"``, ``"verify"``, or None. ``target`` is the instance that could not be written, as django-concurrency's
+    handlers expect; it is not pickled.
     """
 
     _shown = (*ConcurrencyError._shown, "action")
@@ -161,7 +161,7 @@ class StaleVersionError(ConcurrencyError, RecordModifiedError):  # type: ignore[
 STALE_ERRORS: tuple[type[Exception], ...] = (
     (StaleVersionError,) if RecordModifiedError is Exception else (StaleVersionError, RecordModifiedError)
 )
-"""What says that a row has another version: our error, and django-concurrency's where that package is installed."""
+"""Errors for a row with another version: ours, and django-concurrency's where that package is installed."""
 
 
 class LockNotAvailable(ConcurrencyError, OperationalError):
@@ -173,13 +173,13 @@ class DeadlockDetected(ConcurrencyError, OperationalError):
 
 
 class SerializationFailure(ConcurrencyError, OperationalError):
-    """The transaction saw a state that concurrent commits have overtaken."""
+    """The transaction's snapshot conflicts with a concurrent commit."""
 
 
 class RetriesExhausted(ConcurrencyError):
     """Every attempt met a conflict.
 
-    ``attempts`` says how many were made, ``elapsed`` how many seconds they took; the last error is ``__cause__``.
+    ``attempts`` is their number, ``elapsed`` their duration in seconds; the last error is ``__cause__``.
     """
 
     _carried = ("attempts", "elapsed")
@@ -194,7 +194,7 @@ _BY_CODE: dict[str, type[ConcurrencyError]] = {
     "55P03": LockNotAvailable,
     "40P01": DeadlockDetected,
     "40001": SerializationFailure,
-    # The drivers of the others do not know SQLSTATE.
+    # MySQL's and SQLite's drivers have no SQLSTATE.
     "MySQL 1205": LockNotAvailable,  # lock wait timeout exceeded
     "MySQL 3572": LockNotAvailable,  # NOWAIT is set
     "MySQL 1213": DeadlockDetected,
@@ -215,7 +215,7 @@ def sqlstate_of(error: BaseException) -> str | None:
 
 @contextmanager
 def translated_errors(*, model: type[Model] | None = None, pk: object = None) -> Iterator[None]:
-    """Raise lock errors of the driver, met in the block, as the classes of this module; let every other error pass.
+    """Raise the driver's lock errors as the classes of this module; let every other error pass.
 
     Wrap it around ``atomic()`` to catch what COMMIT raises too. The original error is ``__cause__``.
     """
@@ -238,7 +238,7 @@ def translated(error: Exception, *, model: type[Model] | None = None, pk: object
 
 
 def _other_code_of(error: Exception) -> str:
-    """Return how MySQL's, MariaDB's or SQLite's driver names the error; empty if none of them does."""
+    """Return the error's code in MySQL's, MariaDB's or SQLite's driver; empty for other drivers."""
     if isinstance(error, OperationalError) and error.args and isinstance(error.args[0], int):
         return f"MySQL {error.args[0]}"
     return str(getattr(error.__cause__, "sqlite_errorname", ""))

@@ -10,10 +10,10 @@ __all__ = ["lazy_exports"]
 
 
 def lazy_exports(package: str, *modules: str) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a package that Django imports before there can be models.
+    """Return a ``__getattr__`` for a package that Django imports before models can be defined.
 
-    A name comes from the first of the modules that has it in ``__all__``. Modules are imported in this order, so those
-    that need the app's tables stand last.
+    A name is taken from the first module that has it in ``__all__``. Modules are imported in this order, so those that
+    need the app's tables come last.
     """
 
     def find(name: str) -> Any:

@@ -20,7 +20,6 @@ from django.http import JsonResponse
 from django.test.utils import isolate_apps
 from django.urls import include, path
 
-import django_lockstep
 from accounts.contrib.queued.abstract import AbstractQueuedChange
 from accounts.contrib.queued.models import QueuedChange
 from accounts.operations import AppendOnly
@@ -70,14 +69,14 @@ def rows() -> dict[str, Any]:
     }
 
 
-def names(page: Path) -> dict[str, Any]:
+def names() -> dict[str, Any]:
     """Return what the pages have imported before, and settings to add to."""
     ours = {name: getattr(room, name) for room in (locking, editing) for name in room.__all__}
     django = {"admin": admin, "include": include, "migrations": migrations, "models": models, "path": path}
     return {
         **ours,
         **django,
-        "transaction": django_lockstep.transaction if page.stem == "locking" else transaction,
+        "transaction": transaction,
         "AppendOnly": AppendOnly,
         "DATABASES": {"default": {}},
         "INSTALLED_APPS": [],
@@ -104,4 +103,4 @@ def test_it_runs(page: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None
     if text.startswith('"OPTIONS"'):  # an entry of a dictionary
         text = f"DATABASES = {{{text}}}"
     with isolate_apps("tests.testapps.shop"):
-        exec(compile(text, str(page), "exec"), {**names(page), **rows()})  # noqa: S102 - the documentation is ours
+        exec(compile(text, str(page), "exec"), {**names(), **rows()})  # noqa: S102 - the documentation is ours

@@ -19,8 +19,7 @@ from accounts.api.tokens import has_scope, require_scope
 from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
 from django_lockstep.http import check_preconditions, etag, not_modified, require_match, seen_elsewhere
-from django_lockstep.http.errors import PreconditionFailed
-from django_lockstep.http.etags import parse_tags
+from django_lockstep.http.preconditions import PreconditionFailed, parse_tags
 from django_lockstep.locking import DeadlockDetected, SerializationFailure, lock_rows, retry_on_conflict
 
 __all__ = ["AccountOperations"]

@@ -18,7 +18,7 @@ from accounts.engine.obstacles import customizations, has_entry_receivers, has_s
 from accounts.errors import AccountError, IdempotencyKeyReused, InvalidAmount
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.rows import lock_rows
-from django_lockstep.locking.writes import touched
+from django_lockstep.locking.writes import auto_now_values
 
 __all__ = ["AppliedChange", "BalanceChange", "Projection", "apply_many"]
 
@@ -232,7 +232,7 @@ def _update_account(account: Any, outcome: AppliedChange, using: str) -> None:
     rows = model._base_manager.using(using).filter(pk=account.pk, version=account.version)
     count = account.entry_count + outcome.version_after - account.version
     changes = {"balance": outcome.balance_after, "version": outcome.version_after, "entry_count": count}
-    if not rows.update(**touched(model), **changes):
+    if not rows.update(**auto_now_values(model), **changes):
         raise StaleVersionError(model=model, pk=account.pk, expected=account.version, target=account)
 
 

@@ -1,1 +1,1 @@
-"""The admin that never loses what somebody typed: `VersionedModelAdmin` and what its pages are made of."""
+"""The admin that never loses typed input: `VersionedModelAdmin` and its pages."""

@@ -1,4 +1,4 @@
-"""What an address of the admin names; needs no admin to be installed."""
+"""Finds the object that an admin URL names; the admin does not have to be installed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from django.contrib.admin.options import TO_FIELD_VAR
 from django.contrib.admin.utils import unquote
 from django.http import HttpRequest
 
-__all__ = ["addressed"]
+__all__ = ["find_by_url"]
 
 
-def addressed(admin: Any, request: HttpRequest, object_id: str) -> Any:
-    """Return the object that the address names, by its key or as links beside a related field do; None without one.
+def find_by_url(admin: Any, request: HttpRequest, object_id: str) -> Any:
+    """Return the object of the URL, by its key or by the field of a related-object link; None without one.
 
-    Raises ``DisallowedModelAdminToField``, as Django's views, for a field that nothing refers to.
+    Raises ``DisallowedModelAdminToField``, as Django's views do, for a field that nothing refers to.
     """
     field = request.POST.get(TO_FIELD_VAR, request.GET.get(TO_FIELD_VAR))
     if field and not admin.to_field_allowed(request, field):

@@ -1,4 +1,4 @@
-"""What stands against saving a form: facts, for the page that shows them."""
+"""Conflicts that prevent saving a form, as plain data for the page that shows them."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from django.http import HttpRequest
 
 from django_lockstep.admin.tokens import Seen
 
-__all__ = ["CHOICE", "MINE", "THEIRS", "Collected", "Conflict", "Row", "collect", "collected_of"]
+__all__ = ["CHOICE", "MINE", "THEIRS", "Collected", "Conflict", "FieldDifference", "collect", "collected_of"]
 
 CHOICE = "choice-"
-"""What the name of a decision begins with; the name of the form's field follows."""
+"""Prefix of a decision's name; the name of the form's field follows."""
 MINE, THEIRS = "mine", "theirs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One field of which the sides know different values."""
+class FieldDifference:
+    """One field whose values differ between the sides."""
 
     name: str
     """The field's name in its form, without prefix."""
     label: str
     """The field's label."""
     base: str
-    """What it was when the form was opened, as a person reads it."""
+    """The value when the form was opened, formatted."""
     theirs: str
-    """What it is in the database."""
+    """The value in the database."""
     mine: str
-    """What was typed."""
+    """The typed value."""
     choice: str | None
-    """What the merge comes to, or what was chosen before; None where a person has to decide."""
+    """The result of the merge, or an earlier choice; None where the user must decide."""
     same: bool = False
-    """Whether both sides made the same of it."""
+    """Whether both sides set the same value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +47,19 @@ class Conflict:
     model: type[Model]
     """The object's model."""
     name: str
-    """The object, as it names itself."""
+    """The object's string representation."""
     pk: Any
-    """Its primary key, as far as it is known."""
+    """Its primary key, if known."""
     seen: Seen
-    """What the form was made from."""
+    """The object as the form showed it."""
     now: Seen | None
-    """What it would be made from now, with the base of ``seen``; None if the object is not found."""
+    """The current state, with the base of ``seen``; None if the object is not found."""
     gone: bool = False
-    """Whether the object is deleted; one that is not found otherwise is hidden from this person."""
-    rows: tuple[Row, ...] = ()
+    """Whether the object is deleted; an object that is not found otherwise is hidden from this user."""
+    rows: tuple[FieldDifference, ...] = ()
     """The fields that differ."""
     typed: tuple[tuple[str, str], ...] = ()
-    """What was typed, for an object that is not found."""
+    """The typed values, for an object that is not found."""
 
     @property
     def kind(self) -> str:
@@ -73,25 +73,25 @@ class Conflict:
         return int(number) + 1 if number.isdigit() else None
 
     def html_name(self, name: str) -> str:
-        """Return the name that a field has in the form's data."""
+        """Return the field's name in the form's data."""
         return f"{self.prefix}-{name}" if self.prefix else name
 
     def choice_name(self, name: str) -> str:
-        """Return the name that the decision about a field has."""
+        """Return the name of the decision about a field."""
         return CHOICE + self.html_name(name)
 
     @property
-    def decisions(self) -> list[tuple[str, Row]]:
+    def decisions(self) -> list[tuple[str, FieldDifference]]:
         """The rows, each with the name of its decision."""
         return [(self.choice_name(row.name), row) for row in self.rows]
 
 
 @dataclass(slots=True, kw_only=True)
 class Collected:
-    """What one attempt to save a page has met."""
+    """The results of one attempt to save a page."""
 
     conflicts: list[Conflict] = field(default_factory=list)
-    """Every object that is not as it was shown."""
+    """Every object that changed since it was shown."""
     saved: list[str] = field(default_factory=list)
     """The names of the objects that were saved."""
     listed: Mapping[str, Seen] = field(default_factory=dict)
@@ -106,12 +106,12 @@ _ATTRIBUTE = "_lockstep_admin_collected"
 
 
 def collect(request: HttpRequest, **facts: Any) -> Collected:
-    """Begin an attempt: what the forms of this request meet from now on is collected here."""
+    """Begin an attempt: conflicts of this request's forms are collected from now on."""
     collected = Collected(**facts)
     setattr(request, _ATTRIBUTE, collected)
     return collected
 
 
 def collected_of(request: HttpRequest) -> Collected | None:
-    """Return what is being collected; None where nothing is to be compared."""
+    """Return the running collection; None where nothing is compared."""
     return getattr(request, _ATTRIBUTE, None)

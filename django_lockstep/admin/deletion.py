@@ -1,4 +1,4 @@
-"""Deleting one object: what is deleted is what the person saw."""
+"""Deleting one object only in the version that the confirmation showed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.contrib.admin.utils import flatten_fieldsets, unquote
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from django_lockstep.admin.addresses import addressed
+from django_lockstep.admin.addresses import find_by_url
 from django_lockstep.admin.outdated import Outdated
 from django_lockstep.admin.pages import outdated_page
 from django_lockstep.admin.tokens import FIELD, Seen, version_of
@@ -19,7 +19,7 @@ __all__ = ["DeletionMixin"]
 
 _ATTRIBUTE = "_lockstep_admin_deletes"
 LONGEST = 1500
-"""Characters of a token in an address; one that would be longer does not tell fields apart."""
+"""Maximum length of a token in a URL; a longer one is replaced by a token without field values."""
 
 if TYPE_CHECKING:
     _Base = admin.ModelAdmin[Any]
@@ -28,14 +28,14 @@ else:
 
 
 class DeletionMixin(_Base):
-    """The address of the confirmation carries a token, so that Django's form, which is sent there, brings it along."""
+    """Puts a token into the URL of the confirmation, to which Django's form posts."""
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Do as Django's, for an object as it was shown; otherwise answer 409 with what changed, and delete nothing."""
+        """Delete an unchanged object; otherwise answer 409 with the changes, and delete nothing."""
         seen = Seen.read(request.GET.get(FIELD, ""), self.model)
         setattr(request, _ATTRIBUTE, seen)
         if request.method == "GET":
-            obj = addressed(self, request, object_id)
+            obj = find_by_url(self, request, object_id)
             if obj is not None and self.has_delete_permission(request, obj):
                 if FIELD not in request.GET:
                     return HttpResponseRedirect(self._confirmation(request, obj))
@@ -47,28 +47,30 @@ class DeletionMixin(_Base):
             return self._refuse(request, object_id, seen)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Delete the object if it is as the confirmation showed it; `StaleVersionError` otherwise."""
+        """Delete the object if it is unchanged since the confirmation; raise `StaleVersionError` otherwise."""
         if hasattr(request, _ATTRIBUTE) and not _covers(getattr(request, _ATTRIBUTE), obj):
+            # Compared with the object that Django is about to delete, in its transaction.
             raise StaleVersionError(model=self.model, pk=obj.pk, found=version_of(obj), target=obj)
         super().delete_model(request, obj)
 
     def _refuse(self, request: HttpRequest, object_id: str, seen: Seen | None) -> HttpResponse:
-        obj = addressed(self, request, object_id)
-        told = seen if obj is None else obj
-        it = Outdated(pk=unquote(object_id) if told is None else str(told.pk), seen=seen, now=obj)
+        obj = find_by_url(self, request, object_id)
+        source = seen if obj is None else obj
+        it = Outdated(pk=unquote(object_id) if source is None else str(source.pk), seen=seen, now=obj)
         return outdated_page(
             request,
             self,
             [it],
-            title=_("Not deleted: changed meanwhile"),
+            title=_("Not deleted: it was changed in the meantime"),
             again=self._confirmation(request, obj) if obj is not None else None,
         )
 
     def _confirmation(self, request: HttpRequest, obj: Any) -> str:
-        """Return the address of the confirmation for the object as it is."""
+        """Return the URL of the confirmation for the object's current version."""
         query = request.GET.copy()
         fields = flatten_fieldsets(self.get_fieldsets(request, obj))
         token = Seen.of(obj, fields).without_values().sign()
+        # URLs have a practical length limit; the version alone still detects every change.
         query[FIELD] = token if len(token) <= LONGEST else Seen.of(obj).sign()
         return f"{request.path}?{query.urlencode()}"
 

@@ -1,4 +1,4 @@
-"""Forms that know which version they were made from, and compare before anything is saved."""
+"""Forms that know the version they were made from and compare it before saving."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from django.utils.translation import gettext as _
 from django_lockstep.admin.comparison import DELETE, Comparison
 from django_lockstep.admin.conflicts import CHOICE, MINE, THEIRS, Collected, Conflict
 from django_lockstep.admin.tokens import FIELD, Seen, merged_fields, version_name
-from django_lockstep.admin.values import Unusable, value_of
+from django_lockstep.admin.values import InvalidInput, value_of
 
 __all__ = ["SeenField", "SeenForm", "seen_form"]
 
 
 class SeenInput(forms.HiddenInput):
-    """The token, and the decisions that were made on the conflict page, which have to come along again."""
+    """The token, and the decisions made on the conflict page, which must be submitted again."""
 
     decisions: Mapping[str, str] = MappingProxyType({})
-    """By name in the form's data: whose value is to be saved."""
+    """By name in the form's data: whose value to save."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> Any:
-        """Return the hidden inputs."""
         html = super().render(name, value, attrs, renderer)
         for field, decision in self.decisions.items():
             html += forms.HiddenInput().render(CHOICE + field, decision)
@@ -35,38 +34,37 @@ class SeenInput(forms.HiddenInput):
 
 
 class SeenField(forms.CharField):
-    """The token's field; never a change of its own."""
+    """The token's field; it never counts as changed."""
 
     widget = SeenInput
     replacement: str | None = None
-    """The token that is shown instead of the one that was sent."""
+    """A token to show instead of the submitted one."""
 
     def __init__(self) -> None:
         super().__init__(required=False, label="")
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Return False."""
         return False
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """Return the token that the form shows when it is shown again."""
+        """Return the token to show when the form is shown again."""
         return self.replacement or data
 
 
 class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Refuses what was typed over another state than the one that was shown.
+    """Rejects input for an object that changed since it was shown.
 
-    A form without a token, with a forged one or another object's has an error. One whose object has another version
-    by now has an error too, and tells ``collected`` what differs. A row of a list or an inline in which nothing was
-    typed is left as it is now, without any ado.
+    A form without a token, with a forged one or with another object's token has an error. If the object has another
+    version, the form has an error too and adds the differences to ``collected``. A row of a list or an inline in which
+    nothing was typed silently keeps its current values.
     """
 
     collected: ClassVar[Collected | None] = None
-    """Where conflicts go; None where nothing is compared: on GET, and where a copy is saved as a new object."""
+    """Collects conflicts; None where nothing is compared: on GET, and when a copy is saved as a new object."""
     is_row: ClassVar[bool] = False
     """Whether the form is a row of a list or an inline."""
     is_listed: ClassVar[bool] = False
-    """Whether it is a row of a list, whose tokens stand in a column, and whose rows are saved one by one."""
+    """Whether it is a row of a list, whose tokens are in a column and whose rows are saved one by one."""
 
     _seen: Any = SeenField()  # its name is FIELD
 
@@ -82,7 +80,7 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
             self.fields[FIELD].widget.attrs["data-question"] = shown.without_values().sign()
 
     def full_clean(self) -> None:
-        """Clean the form, and compare its object with what was shown."""
+        """Clean the form, and compare its object with the version that was shown."""
         if not self.is_bound or self.collected is None:
             super().full_clean()
             return
@@ -99,7 +97,6 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
             self._compare(seen, now, name=name)
 
     def has_changed(self) -> bool:
-        """Whether there is something to save; a row that met a conflict is left alone."""
         return not self._left_alone and super().has_changed()
 
     @cached_property
@@ -114,25 +111,25 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
 
     @property
     def _decided(self) -> dict[str, str]:
-        """The decisions about what a conflict page asks, whatever else was sent."""
+        """The submitted decisions, limited to fields of the form."""
         asked = (name for name in (*self._theirs, DELETE) if name in self.fields)
         return {name: decision for name in asked if (decision := self._decision(name))}
 
     def _follow(self, decisions: dict[str, str]) -> None:
-        """Make fields keep what the database has: Django takes a disabled field's value from the instance.
+        """Disable the fields decided as theirs: Django then takes their values from the instance.
 
-        A field that was disabled before stays so: opening it is not for the request to decide.
+        A field that was disabled before stays disabled: a request must not enable it.
         """
         for name, decision in decisions.items():
             if decision == THEIRS:
                 self.fields[name].disabled = True
         if FIELD in self.fields:
-            # Disabled fields are not sent: were the form shown again, they would come back empty and undecided.
+            # Browsers do not submit disabled fields: without this, a form shown again would lose the decisions.
             shown = {self.add_prefix(name): decision for name, decision in decisions.items()}
             self.fields[FIELD].widget.decisions = shown
 
     def _look_for_deletion(self, seen: Seen | None) -> None:
-        """Tell of a row whose object is not found: it was shown, and is no longer there to be changed."""
+        """Report a row whose object was shown and is no longer found."""
         if seen is None or not self.is_row or self.collected is None:
             return
         self._left_alone = True
@@ -140,17 +137,17 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
         if self._decision(FIELD) == THEIRS:
             return
         typed = tuple((str(field.label), str(field.data)) for field in self.visible_fields() if field.data)
-        self._tell(Conflict(**self._facts(seen), pk=seen.pk, name="", now=None, gone=seen.is_gone(), typed=typed))
+        self._report(Conflict(**self._facts(seen), pk=seen.pk, name="", now=None, gone=seen.is_gone(), typed=typed))
         if not self.is_listed:
-            self.add_error(None, _("This object is not there any more."))
+            self.add_error(None, _("This object no longer exists."))
 
     def _refuse_token(self) -> None:
-        """Refuse; what is sent next is compared field by field, as nobody knows what was shown."""
+        """Add an error; the next submission is compared field by field, because the shown version is unknown."""
         self.add_error(
             None,
             _(
-                "Nothing was saved, because the form did not say which version of this object it was made from. "
-                "What you typed is still here. Save again to compare it with what is there now."
+                "Nothing was saved: the form did not contain the version of the object that it was made from. "
+                "What you typed is kept. Save again to compare it with the current version."
             ),
         )
         if FIELD in self.fields:
@@ -165,37 +162,38 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
         )
         stale = seen.version != now.version
         if stale and self.is_row and sides.mine_is_untouched and not set(self.changed_data) - set(self._theirs):
+            # An untouched row of an inline: keep the other user's change instead of asking about it.
             self._take_now()
         elif stale or sides.is_undecided(self._decided):
-            self._tell_of_change(seen, now, sides, name=name)
+            self._report_change(seen, now, sides, name=name)
 
     def _mine(self, field: models.Field[Any, Any]) -> Any:
         if field.name in self.cleaned_data:
             return value_of(field, self.instance)
-        return Unusable(self[field.name].data or "")
+        return InvalidInput(self[field.name].data or "")
 
     def _take_now(self) -> None:
-        """Clean again, as if the row had been shown as it is now."""
+        """Clean again, as if the row had been shown with its current values."""
         self._follow(dict.fromkeys(self._theirs, THEIRS))
         vars(self).pop("changed_data", None)
         super().full_clean()
 
-    def _tell_of_change(self, seen: Seen, now: Seen, sides: Comparison, *, name: str) -> None:
+    def _report_change(self, seen: Seen, now: Seen, sides: Comparison, *, name: str) -> None:
         rows = sides.rows(self._merged, label=lambda field: str(self[field].label))
-        # What was shown stays the base until all is decided, however often the object changes meanwhile.
+        # The first version shown stays the base until all is decided, however often the object changes in the meantime.
         again = seen.moved_to(now)
-        self._tell(Conflict(**self._facts(seen), pk=now.pk, name=name, now=again, rows=rows))
+        self._report(Conflict(**self._facts(seen), pk=now.pk, name=name, now=again, rows=rows))
         if self.is_listed:
             self._left_alone = True
             return
-        self.add_error(None, _("This object was changed since the form was opened."))
-        # No version of a row: whatever ignores the error, and a row marked for deletion does, meets the guard.
+        self.add_error(None, _("This object was changed after the form was opened."))
+        # 0 is no row's version: a write that ignores this error (a row marked for deletion does) then fails as stale.
         setattr(self.instance, version_name(self._meta.model), 0)
 
     def _facts(self, seen: Seen) -> dict[str, Any]:
         return {"prefix": self.prefix, "model": self._meta.model, "seen": seen}
 
-    def _tell(self, conflict: Conflict) -> None:
+    def _report(self, conflict: Conflict) -> None:
         if self.collected is not None:
             self.collected.conflicts.append(conflict)
 
@@ -208,7 +206,7 @@ def seen_form(
     is_listed: bool = False,
     without: Iterable[Any] = (),
 ) -> Any:
-    """Return the form class with what `SeenForm` adds, for one request; ``without`` what it declares by these names."""
+    """Return the form class based on `SeenForm`, for one request, less the declared fields in ``without``."""
     bases = (form,) if issubclass(form, SeenForm) else (SeenForm, form)
     facts: dict[str, Any] = {"collected": collected, "is_row": is_row, "is_listed": is_listed}
     facts |= {name: None for name in without if name in form.declared_fields}

@@ -1,4 +1,4 @@
-"""Who changed an object, as far as anybody wrote it down."""
+"""Recorded changes of an object: who changed it, and when."""
 
 from __future__ import annotations
 
@@ -11,41 +11,42 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import get_content_type_for_model
 from django.db import models
 
-__all__ = ["Change", "changes_since"]
+__all__ = ["RecordedChange", "changes_since"]
 
 MOST = 5
-"""How many changes a page shows, the newest."""
+"""How many of the newest changes a page shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One change that somebody made."""
+class RecordedChange:
+    """One recorded change."""
 
     when: datetime
     """When, by the clock of the server that recorded it."""
     who: str
-    """The user's name; empty if it is not known."""
+    """The user's name; empty if unknown."""
     what: str
-    """What was done, in the words of the record."""
+    """The record's description."""
 
 
-def changes_since(model: type[models.Model], pk: object, moment: datetime) -> list[Change]:
-    """Return what was recorded of the object since then, the newest first.
+def changes_since(model: type[models.Model], pk: object, moment: datetime) -> list[RecordedChange]:
+    """Return the changes of the object recorded since ``moment``, newest first.
 
-    Asks django-simple-history where the model has such a history, otherwise the admin's own log, which knows what was
-    done in the admin alone. Nothing recorded gives an empty list.
+    Reads django-simple-history where the model uses it, otherwise the admin's log, which only has changes made in the
+    admin.
     """
+    # The attribute that django-simple-history sets; no import, because it is optional.
     manager = getattr(model._meta, "simple_history_manager_attribute", None)
     if manager:
         return _from_simple_history(getattr(model, manager), pk, moment)
     return _from_log(model, pk, moment) if apps.is_installed("django.contrib.admin") else []
 
 
-def _from_simple_history(history: Any, pk: object, moment: datetime) -> list[Change]:
+def _from_simple_history(history: Any, pk: object, moment: datetime) -> list[RecordedChange]:
     model_pk = history.model.instance_type._meta.pk.attname
     records = history.filter(**{model_pk: pk}, history_date__gte=moment).order_by("-history_date")[:MOST]
     return [
-        Change(
+        RecordedChange(
             when=record.history_date,
             who=str(record.history_user or ""),
             what=str(record.history_change_reason or record.get_history_type_display()),
@@ -54,12 +55,12 @@ def _from_simple_history(history: Any, pk: object, moment: datetime) -> list[Cha
     ]
 
 
-def _from_log(model: type[models.Model], pk: object, moment: datetime) -> list[Change]:
+def _from_log(model: type[models.Model], pk: object, moment: datetime) -> list[RecordedChange]:
     entries = LogEntry.objects.filter(
         content_type=get_content_type_for_model(model), object_id=str(pk), action_time__gte=moment
     )
     newest = entries.select_related("user").order_by("-action_time", "-pk")[:MOST]
-    return [Change(when=entry.action_time, who=str(entry.user), what=_what(entry)) for entry in newest]
+    return [RecordedChange(when=entry.action_time, who=str(entry.user), what=_what(entry)) for entry in newest]
 
 
 def _what(entry: LogEntry) -> str:

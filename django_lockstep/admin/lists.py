@@ -1,4 +1,4 @@
-"""The list: rows edited in it, and actions on them, meet the objects as they were listed."""
+"""The change list: edited rows and actions are compared with the versions that were listed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from django.utils.translation import gettext as _
 
 from django_lockstep.admin.conflicts import collect, collected_of
 from django_lockstep.admin.forms import seen_form
-from django_lockstep.admin.outdated import Outdated, outdated
-from django_lockstep.admin.pages import conflict_page, outdated_page, replayed_rows
+from django_lockstep.admin.outdated import Outdated, find_outdated
+from django_lockstep.admin.pages import conflict_page, outdated_page, replay_rows
 from django_lockstep.admin.tokens import FIELD, Seen, version_name, version_of
 from django_lockstep.errors import SerializationFailure, StaleVersionError, translated_errors
 from django_lockstep.locking.rows import lock_rows
@@ -36,34 +36,34 @@ else:
 
 
 class ListMixin(_Base):
-    """The column with the version carries a token for each row."""
+    """Adds a token for each row to the version's column."""
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Return Django's columns with the version, which brings the tokens."""
+        """Return Django's columns with the version, whose column has the tokens."""
         columns = list(super().get_list_display(request))
         name, column = version_name(self.model), self._column(request)
         return [column if shown == name else shown for shown in columns] + [column] * (name not in columns)
 
     def seen_inputs(self, objects: Iterable[models.Model]) -> SafeString:
-        """Return hidden inputs that tell which versions were shown.
+        """Return hidden inputs with the versions that were shown.
 
-        For the form of an action's own page between the list and the deed: put them beside the primary keys.
+        For the form of an action's intermediate page: put them beside the primary keys.
         """
         tokens = ((FIELD, Seen.of(obj).sign()) for obj in objects)
         return format_html_join("", '<input type="hidden" name="{}" value="{}">', tokens)
 
     def get_changelist_form(self, request: HttpRequest, **kwargs: Any) -> Any:
-        """Return Django's form of a row, compared with the row as it was listed while something is being saved."""
+        """Return Django's form of a row; on a save it is compared with the row as it was listed."""
         form = kwargs.get("form", forms.ModelForm)
         kwargs["form"] = seen_form(form, collected_of(request), is_row=True, is_listed=True)
         return super().get_changelist_form(request, **kwargs)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Do as Django's; edited rows that somebody else changed are left out, and shown with 409 after the others."""
+        """Save the edited rows; those that another user changed are left out and then shown with 409."""
         self._unpack(request)
         if request.method != "POST" or "_save" not in request.POST:
             return super().changelist_view(request, extra_context)
-        # Each attempt that fails has one more row to leave out.
+        # Each failed attempt leaves out one more row, so the loop ends.
         for _attempt in range(len(request.POST.getlist(FIELD)) + 1):
             try:
                 return self._save_rows(request, extra_context)
@@ -72,32 +72,33 @@ class ListMixin(_Base):
         return self._save_rows(request, extra_context)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Do as Django's, whose change form may offer actions too (from Django 6.1)."""
+        """Unpack tokens here as well: from Django 6.1 the change form may offer actions."""
         self._unpack(request)
         return super().changeform_view(request, *args, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        """Save as Django's, and note what was saved in a list."""
+        """Save, and record the saved rows of a list."""
         super().save_model(request, obj, form, change)
         collected = collected_of(request)
         if collected and getattr(form, "is_listed", False):
             collected.saved.append(str(obj))
 
     def response_action(self, request: HttpRequest, queryset: models.QuerySet[Any], *args: Any, **kwargs: Any) -> Any:
-        """Run the action if every object is as it was listed; otherwise answer 409, and it does not begin.
+        """Run the action if every object is unchanged since it was listed; otherwise answer 409 without running it.
 
-        The objects are locked ``FOR NO KEY UPDATE`` in primary-key order, from the comparison to the action's end. Of
-        "all, also on other pages" those are compared that were listed. Objects that are not in ``get_queryset`` are
-        neither locked nor told from those that do not exist.
+        The objects are locked ``FOR NO KEY UPDATE`` in primary-key order, from the comparison to the action's end. When
+        all pages are selected, only listed objects are compared. Objects outside ``get_queryset`` are not locked and
+        are treated as missing.
         """
         across = request.POST.get("select_across") == "1"
         pks: list[Any] = (
             list(queryset.values_list("pk", flat=True)) if across else request.POST.getlist(ACTION_CHECKBOX_NAME)
         )
         using = router.db_for_write(self.model)
+        # One transaction for comparison and action: the row locks end with it, after the action's writes.
         with translated_errors(model=self.model), transaction.atomic(using=using):
             rows = {str(row.pk): row for row in _locked(self.get_queryset(request), pks, using=using)}
-            found = outdated(pks, listed=self._listed(request), rows=rows, complete=not across)
+            found = find_outdated(pks, listed=self._listed(request), rows=rows, complete=not across)
             if not found:
                 return self._with_tokens(super().response_action(request, queryset, *args, **kwargs))
         return self._refuse_action(request, found)
@@ -105,13 +106,13 @@ class ListMixin(_Base):
     def _save_rows(self, request: HttpRequest, extra_context: Any) -> HttpResponse:
         collected = collect(request, listed=self._listed(request))
         response = super().changelist_view(request, extra_context)
-        # Anything but a redirect is the list again, with what was typed wrongly; the tokens stay as they are.
+        # Anything but a redirect is the list again, with validation errors; its tokens stay as submitted.
         if response.status_code != 302 or not collected.conflicts:
             return response
-        return conflict_page(request, self, collected, inputs=replayed_rows(request.POST, collected))
+        return conflict_page(request, self, collected, inputs=replay_rows(request.POST, collected))
 
     def _column(self, request: HttpRequest) -> Callable[[Any], SafeString]:
-        """Return the column, one for each request: Django compares columns by identity."""
+        """Return the column, the same object for one request: Django compares columns by identity."""
         if not hasattr(request, _COLUMN):
             setattr(request, _COLUMN, self._make_column(request))
         column: Callable[[Any], SafeString] = getattr(request, _COLUMN)
@@ -123,7 +124,7 @@ class ListMixin(_Base):
 
         @admin.display(description=str(field.verbose_name), ordering=field.name)
         def version(obj: Any) -> SafeString:
-            # A list that is shown again holds what was typed over the state that was listed first.
+            # A list shown again keeps the typed values, so it keeps the tokens of the versions first listed.
             fresh = Seen.unknown(obj) if request.method == "POST" else Seen.of(obj, self.list_editable)
             seen = posted.get(str(obj.pk), fresh)
             return format_html('{}<input type="hidden" name="{}" value="{}">', version_of(obj), FIELD, seen.sign())
@@ -136,7 +137,7 @@ class ListMixin(_Base):
         return {seen.pk: seen for seen in tokens if seen}
 
     def _unpack(self, request: HttpRequest) -> None:
-        """Put primary keys where a page of Django's has sent tokens, and leave out what is neither."""
+        """Replace tokens that Django's own page has submitted as primary keys; drop values that are neither."""
         if ACTION_CHECKBOX_NAME not in request.POST:
             return
         data = request.POST.copy()
@@ -145,12 +146,13 @@ class ListMixin(_Base):
         chosen = [tokens[text].pk if text in tokens else text for text in sent]
         data.setlist(ACTION_CHECKBOX_NAME, [pk for pk in dict.fromkeys(chosen) if _is_key(self.model, pk)])
         data.setlist(FIELD, [*data.getlist(FIELD), *tokens])
+        # Django's list code reads the selection from POST only.
         request.POST = data  # type: ignore[assignment]
 
     def _with_tokens(self, response: HttpResponseBase | None) -> HttpResponseBase | None:
-        """Let a page that asks "are you sure" bring along which versions it was asked about.
+        """Put the compared versions into a confirmation page's form.
 
-        Django's page, and every theme's, writes the primary keys of ``queryset`` into its form: it gets tokens there.
+        Django's page, and every theme's, writes the primary keys of ``queryset`` into its form; it gets tokens instead.
         """
         if isinstance(response, TemplateResponse) and "queryset" in (response.context_data or {}):
             context: Any = response.context_data
@@ -159,13 +161,18 @@ class ListMixin(_Base):
 
     def _refuse_action(self, request: HttpRequest, found: list[Outdated]) -> HttpResponse:
         return outdated_page(
-            request, self, found, title=_("Not done: changed meanwhile"), back=request.get_full_path(), action=True
+            request,
+            self,
+            found,
+            title=_("Not done: changed in the meantime"),
+            back=request.get_full_path(),
+            action=True,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """Stands for an object where a template only wants its key."""
+    """Replaces an object where a template only uses its key."""
 
     pk: str
 
@@ -179,14 +186,15 @@ def _is_key(model: type[models.Model], text: str) -> bool:
 
 
 def _locked(visible: models.QuerySet[Any], pks: Iterable[Any], *, using: str) -> list[models.Model]:
-    """Lock those of the rows that the query set gives, and return those that it still gives then."""
+    """Lock the visible rows FOR NO KEY UPDATE, and return those still visible after the wait."""
     model = visible.model
-    # By their keys alone: not every query set can be locked, or has each row once.
+    # By key through the base manager: a query set with joins cannot always be locked, or repeats rows.
     keys = visible.using(using).filter(pk__in=list(pks)).values_list("pk", flat=True)
     while True:
         try:
             rows = lock_rows(model._base_manager, keys.all(), using=using)
         except model.DoesNotExist:
-            continue  # one was deleted while we waited for it: the others are still to be had
+            continue  # a row was deleted during the wait: lock the others
+        # Read again under the locks: during the wait a row may have left the user's query set.
         left = set(keys.all())
         return [row for row in rows if row.pk in left]

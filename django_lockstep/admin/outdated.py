@@ -1,4 +1,4 @@
-"""Objects that are not as they were when somebody decided what to do with them."""
+"""Objects that changed between the page that was shown and the action on them."""
 
 from __future__ import annotations
 
@@ -7,60 +7,61 @@ from dataclasses import dataclass
 
 from django.db import models
 
-from django_lockstep.admin.history import Change, changes_since
+from django_lockstep.admin.history import RecordedChange, changes_since
 from django_lockstep.admin.tokens import Seen, merged_fields, version_of
-from django_lockstep.admin.values import python, shown, value_of
+from django_lockstep.admin.values import display_value, to_python_value, value_of
 
-__all__ = ["Outdated", "outdated"]
+__all__ = ["Outdated", "find_outdated"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outdated:
-    """One such object."""
+    """One object that changed or disappeared."""
 
     pk: str
     """Its primary key."""
     seen: Seen | None
-    """What was shown of it; None where the request does not say."""
+    """The state that was shown; None if the request has no token."""
     now: models.Model | None
-    """What it is; None if it is not found."""
+    """The current object; None if it is not found."""
 
     @property
     def version_now(self) -> int | None:
-        """Its version; None if it is not found."""
+        """The current version; None if the object is not found."""
         return version_of(self.now) if self.now else None
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was shown and is deleted since; one that is not found otherwise may be hidden, or never was."""
+        """Whether it was shown and then deleted; one not found otherwise may be hidden or never have existed."""
         return self.now is None and self.seen is not None and self.seen.is_gone()
 
     @property
     def differences(self) -> list[tuple[str, str | None, str]]:
-        """What changed, of the fields that the page showed: label, before (None where it is not known), now."""
+        """The changed fields that the page showed: label, value before (None if unknown), value now."""
         if self.now is None or self.seen is None:
             return []
         return list(self._differences(self.seen, self.now))
 
     def _differences(self, seen: Seen, obj: models.Model) -> Iterator[tuple[str, str | None, str]]:
         now = Seen.of(obj, seen.base)
+        # A token from a URL has digests only; comparing them still finds the changed fields.
         compared = now.without_values() if seen.digested else now
         for field in merged_fields(type(obj), seen.base):
             if seen.base[field.name] != compared.base[field.name]:
-                before = None if seen.digested else shown(field, python(field, seen.base[field.name]))
-                yield str(field.verbose_name), before, shown(field, value_of(field, obj))
+                before = None if seen.digested else display_value(field, to_python_value(field, seen.base[field.name]))
+                yield str(field.verbose_name), before, display_value(field, value_of(field, obj))
 
-    def changes(self, model: type[models.Model]) -> list[Change]:
-        """Return who changed it since."""
+    def changes(self, model: type[models.Model]) -> list[RecordedChange]:
+        """Return the changes recorded since the page was made."""
         return changes_since(model, self.pk, self.seen.made_at) if self.seen else []
 
 
-def outdated(
+def find_outdated(
     pks: Iterable[object], *, listed: Mapping[str, Seen], rows: Mapping[str, models.Model], complete: bool = True
 ) -> list[Outdated]:
-    """Return those of the objects that have another version in ``rows`` than in ``listed``, or are in one alone.
+    """Return the objects that have another version in ``rows`` than in ``listed``, or are missing in one of them.
 
-    Without ``complete`` an object that was not listed is taken as it is.
+    Without ``complete``, objects that were not listed are not compared.
     """
     found = [Outdated(pk=str(pk), seen=listed.get(str(pk)), now=rows.get(str(pk))) for pk in pks]
     return [it for it in found if (it.seen or complete) and not _is_current(it)]

@@ -1,4 +1,4 @@
-"""The pages that answer a conflict."""
+"""The pages shown for a conflict."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from django_lockstep.admin.conflicts import CHOICE, THEIRS, Collected, Conflict
-from django_lockstep.admin.history import Change, changes_since
+from django_lockstep.admin.history import RecordedChange, changes_since
 from django_lockstep.admin.outdated import Outdated
 from django_lockstep.admin.tokens import FIELD, Seen
 
-__all__ = ["conflict_page", "gone_page", "outdated_page", "replayed", "replayed_rows", "respond"]
+__all__ = ["conflict_page", "gone_page", "outdated_page", "replay_inputs", "replay_rows", "respond"]
 
 Inputs = list[tuple[str, str]]
 
@@ -28,29 +28,30 @@ Inputs = list[tuple[str, str]]
 def respond(request: HttpRequest, admin: ModelAdmin[Any], name: str, **context: Any) -> TemplateResponse:
     """Return an admin page with status 409, from the template of this name.
 
-    A project's own ``admin/<app>/<model>/<name>.html`` or ``admin/<app>/<name>.html`` comes first, as with Django's.
+    A project's own ``admin/<app>/<model>/<name>.html`` or ``admin/<app>/<name>.html`` takes precedence, as with
+    Django's.
     """
     opts = admin.opts
     request.current_app = admin.admin_site.name
     names = [f"admin/{opts.app_label}/{opts.model_name}/{name}.html", f"admin/{opts.app_label}/{name}.html"]
     popup = IS_POPUP_VAR in request.POST or IS_POPUP_VAR in request.GET
-    everywhere = {**admin.admin_site.each_context(request), "opts": opts, "is_popup": popup, "media": admin.media}
-    return TemplateResponse(request, [*names, f"admin/lockstep/{name}.html"], {**everywhere, **context}, status=409)
+    common = {**admin.admin_site.each_context(request), "opts": opts, "is_popup": popup, "media": admin.media}
+    return TemplateResponse(request, [*names, f"admin/lockstep/{name}.html"], {**common, **context}, status=409)
 
 
 def conflict_page(
     request: HttpRequest, admin: ModelAdmin[Any], collected: Collected, *, inputs: Inputs, pk: object = None
 ) -> TemplateResponse:
-    """Show each conflict with the three sides, and a form that sends again all that was typed.
+    """Show each conflict with its three sides, and a form that submits all input again.
 
-    ``pk`` is the primary key of the page's own object, under which the admin also logs what was done to its inlines.
+    ``pk`` is the primary key of the page's own object, under which the admin also logs changes of its inlines.
     """
     conflicts = collected.conflicts
     return respond(
         request,
         admin,
         "conflict",
-        title=_("Not saved: changed meanwhile"),
+        title=_("Not saved: it was changed in the meantime"),
         conflicts=[{"it": conflict, "changes": _changes(conflict, admin, pk)} for conflict in conflicts],
         inputs=inputs,
         files=[(name, file.name) for name, files in request.FILES.lists() for file in files],
@@ -60,8 +61,8 @@ def conflict_page(
     )
 
 
-def replayed(data: QueryDict, conflicts: Iterable[Conflict]) -> Inputs:
-    """Return all that was sent, but with the conflicting objects' tokens of now, and their decisions still to make."""
+def replay_inputs(data: QueryDict, conflicts: Iterable[Conflict]) -> Inputs:
+    """Return all submitted inputs, with current tokens for the conflicting objects and without their decisions."""
     left_out = {"csrfmiddlewaretoken"}
     for conflict in conflicts:
         left_out |= {conflict.html_name(FIELD), *(conflict.choice_name(row.name) for row in conflict.rows)}
@@ -71,10 +72,10 @@ def replayed(data: QueryDict, conflicts: Iterable[Conflict]) -> Inputs:
     ]
 
 
-def replayed_rows(data: QueryDict, collected: Collected, *, prefix: str = "form") -> Inputs:
-    """Return what was sent of a list's conflicting rows alone, numbered anew: the others are done.
+def replay_rows(data: QueryDict, collected: Collected, *, prefix: str = "form") -> Inputs:
+    """Return the inputs of a list's conflicting rows only, renumbered: the others are saved.
 
-    The conflicts that can be saved again take the new numbers too.
+    Conflicts that can be saved again get the new numbers too.
     """
     rows = [conflict for conflict in collected.conflicts if conflict.now]
     moved = {f"{conflict.prefix}-": f"{prefix}-{number}-" for number, conflict in enumerate(rows)}
@@ -96,11 +97,11 @@ def replayed_rows(data: QueryDict, collected: Collected, *, prefix: str = "form"
 def _tokens(conflict: Conflict) -> Inputs:
     if conflict.now:
         return [(conflict.html_name(FIELD), conflict.now.sign())]
-    # There is nothing to merge with: the row stays deleted, as the page says.
+    # A deleted row cannot be merged: it stays deleted, as the page says.
     return [(conflict.html_name(FIELD), conflict.seen.sign()), (conflict.choice_name(FIELD), THEIRS)]
 
 
-def _changes(conflict: Conflict, admin: ModelAdmin[Any], pk: object) -> list[Change]:
+def _changes(conflict: Conflict, admin: ModelAdmin[Any], pk: object) -> list[RecordedChange]:
     if conflict.now is None and not conflict.gone:
         return []
     since = conflict.seen.made_at
@@ -109,20 +110,20 @@ def _changes(conflict: Conflict, admin: ModelAdmin[Any], pk: object) -> list[Cha
 
 
 def gone_page(request: HttpRequest, admin: ModelAdmin[Any], object_id: str) -> TemplateResponse:
-    """Tell that the object is not found, with what was typed.
+    """Show that the object is not found, with the typed values.
 
-    That it was deleted, and by whom, is said where the form had shown it and its row is gone; of any other, Django's
-    message tells that it does not exist.
+    The page says that it was deleted, and by which user, if the form had shown it and its row is missing; otherwise
+    Django's message says that it does not exist.
     """
     seen = Seen.read(request.POST.get(FIELD, ""), admin.model)
     deleted = seen if seen and seen.is_gone() else None
     if deleted:
-        list(messages.get_messages(request))  # Django's own words about it, of which ours say more
+        list(messages.get_messages(request))  # drops Django's message: ours says more
     return respond(
         request,
         admin,
         "gone",
-        title=_("Not saved: deleted meanwhile") if deleted else _("Not saved"),
+        title=_("Not saved: it was deleted in the meantime") if deleted else _("Not saved"),
         kind=str(admin.opts.verbose_name),
         deleted=deleted,
         object_id=deleted.pk if deleted else unquote(object_id),
@@ -132,7 +133,7 @@ def gone_page(request: HttpRequest, admin: ModelAdmin[Any], object_id: str) -> T
 
 
 def _typed(request: HttpRequest, admin: ModelAdmin[Any]) -> Inputs:
-    """Return what was typed into the form, by label."""
+    """Return the typed values with the labels of their fields."""
     form = admin.get_form(request, None)(request.POST)
     labels = {field.html_name: str(field.label) for field in form.visible_fields()}
     return [
@@ -149,11 +150,11 @@ _NOT_TYPED = re.compile(rf"^csrfmiddlewaretoken$|^{CHOICE}|_FORMS$|-{FIELD}$")
 def outdated_page(
     request: HttpRequest, admin: ModelAdmin[Any], objects: Iterable[Outdated], **context: Any
 ) -> TemplateResponse:
-    """Tell which objects are not what they were when the person decided; nothing was done to any."""
-    described = [_described(it, admin) for it in objects]
+    """List the objects that changed since they were selected; no changes were made."""
+    described = [_describe(it, admin) for it in objects]
     return respond(request, admin, "outdated", objects=described, **context)
 
 
-def _described(it: Outdated, admin: ModelAdmin[Any]) -> dict[str, Any]:
+def _describe(it: Outdated, admin: ModelAdmin[Any]) -> dict[str, Any]:
     gone = it.is_gone
     return {"it": it, "gone": gone, "changes": it.changes(admin.model) if it.now or gone else []}

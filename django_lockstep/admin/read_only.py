@@ -1,4 +1,4 @@
-"""What the admin of rows that only an app's own operations write is made of; needs no admin to be installed."""
+"""Mixins for the admin of rows that only an app's own operations write; the admin does not have to be installed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ __all__ = ["Final", "ReadOnly"]
 
 
 class Final:
-    """For a ``ModelAdmin`` or an inline, named before it: what is there is neither changed nor deleted by forms."""
+    """For a ``ModelAdmin`` or an inline, before it among the bases: forms neither change nor delete rows."""
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Refuse."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Refuse."""
         return False
 
 
 class ReadOnly(Final):
-    """The same, and nothing is added by forms either: whoever has the permission to view may look."""
+    """Like `Final`, and forms add no rows either; the view permission still applies."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Refuse."""
         return False

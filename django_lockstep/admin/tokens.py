@@ -1,4 +1,4 @@
-"""What a page was made from: the object's version and values, signed, so that nobody can send another's."""
+"""What a page was made from: the object's version and values, signed, so that they cannot be forged."""
 
 from __future__ import annotations
 
@@ -14,29 +14,27 @@ from django.db import models, router
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from django_lockstep.admin.values import UNKNOWN, plain, python
+from django_lockstep.admin.values import UNKNOWN, to_json_value, to_python_value
 from django_lockstep.locking.fields import version_field
 
 __all__ = ["FIELD", "Seen", "merged_fields", "version_name", "version_of"]
 
 FIELD = "_seen"
-"""The name under which pages carry tokens."""
+"""The name of the tokens' form field."""
 
 _SALT = "lockstep.admin.seen"
 
 
 def version_name(model: type[models.Model]) -> str:
-    """Return the name of the model's version field."""
     return str(version_field(model).name)
 
 
 def version_of(instance: models.Model) -> int:
-    """Return the version that the instance holds."""
     return int(getattr(instance, version_field(type(instance)).attname))
 
 
 def merged_fields(model: type[models.Model], names: Iterable[str] | None = None) -> list[models.Field[Any, Any]]:
-    """Return the model's columns with these names (None: all) that a form can change and a merge compares."""
+    """Return the model's editable columns with these names (None: all), which a merge compares."""
     wanted = None if names is None else set(names)
     version = version_field(model)
     return [
@@ -55,27 +53,27 @@ class Seen:
     pk: str
     """The primary key, as a string."""
     version: int
-    """The version; 0 where nobody knows which was shown."""
+    """The version; 0 if the shown version is unknown."""
     base: dict[str, Any]
-    """The values by field name, as JSON holds them; those that the page let change."""
+    """The values of editable fields by name, as JSON."""
     at: str
-    """When the page was made, in ISO 8601; of a conflict page, the one that it began with."""
+    """When the page was made, in ISO 8601; for a conflict page, the time of the first page."""
     since: int
-    """The version that ``base`` was; it stays the same through any number of conflict pages."""
+    """The version of ``base``; it stays the same through any number of conflict pages."""
     digested: bool = False
-    """Whether ``base`` holds digests in the place of values, which do not belong into addresses."""
+    """Whether ``base`` holds digests instead of values, which must not appear in URLs."""
 
     @classmethod
     def of(cls, instance: models.Model, names: Iterable[str] | None = ()) -> Self:
-        """Return what a page with these fields (None: all) shows of the instance."""
+        """Return the state of the instance that a page with these fields (None: all) shows."""
         fields = merged_fields(type(instance), names)
         version = version_of(instance)
-        base = {field.name: plain(field, instance) for field in fields}
+        base = {field.name: to_json_value(field, instance) for field in fields}
         return cls._about(instance, version=version, since=version, base=base)
 
     @classmethod
     def unknown(cls, instance: models.Model) -> Self:
-        """Return what stands for a page of which nobody knows what it showed."""
+        """Return the token of a page whose shown values are unknown."""
         return cls._about(instance, version=0, since=0, base={})
 
     @classmethod
@@ -85,33 +83,34 @@ class Seen:
 
     @classmethod
     def read(cls, text: str, model: type[models.Model]) -> Self | None:
-        """Return what a token says; None if it is none of ours, or about another model."""
+        """Return the content of a token; None if it is not valid or is for another model."""
         try:
             seen = cls(**signing.loads(text, salt=_SALT))
+        # TypeError: a token of an older release may lack a field.
         except (signing.BadSignature, TypeError, ValueError):
             return None
         return seen if seen.label == _concrete(model)._meta.label else None
 
     def sign(self) -> str:
-        """Return the token."""
+        # Signed, not encrypted: the values were on the page anyway.
         return signing.dumps(asdict(self), salt=_SALT, compress=True)
 
     def without_values(self) -> Self:
-        """Return the same with digests: enough to tell which fields changed, not what they were."""
+        """Return a copy with digests: enough to find the changed fields, but not their values."""
         if self.digested:
             return self
         return replace(self, digested=True, base={name: _digest(value) for name, value in self.base.items()})
 
     def moved_to(self, now: Seen) -> Seen:
-        """Return what a conflict page is made from: the state of ``now``, over the base that this one began with."""
+        """Return the token of a conflict page: the state of ``now`` with the base of this token."""
         return replace(now, base=self.base, since=self.since, at=self.at)
 
     def is_about(self, instance: models.Model) -> bool:
-        """Whether the token was made for this object."""
+        """Whether the token is for this object."""
         return self.pk == str(instance.pk)
 
     def is_gone(self) -> bool:
-        """Whether the object's row is deleted, and not merely out of somebody's sight."""
+        """Whether the object's row is deleted, and not only hidden from the user."""
         model = apps.get_model(self.label)
         return not model._base_manager.using(router.db_for_write(model)).filter(pk=self.pk).exists()
 
@@ -120,12 +119,12 @@ class Seen:
         return self.version == version_of(instance)
 
     def base_of(self, field: models.Field[Any, Any], *, now: Seen, theirs: Any) -> Any:
-        """Return what the field was when the page was made; ``theirs`` is its value in the state of ``now``."""
+        """Return the field's value when the page was made; ``theirs`` is its value in the state of ``now``."""
         if field.name not in self.base:
             return UNKNOWN
         stored = self.base[field.name]
-        # Not every field reads back exactly what it wrote, so that an unchanged one is not compared by value.
-        return theirs if stored == now.base[field.name] else python(field, stored)
+        # Some fields do not read back exactly what they stored, so an unchanged one returns the current value.
+        return theirs if stored == now.base[field.name] else to_python_value(field, stored)
 
     @property
     def made_at(self) -> datetime:
@@ -134,7 +133,7 @@ class Seen:
 
 
 def _digest(value: Any) -> str:
-    """Return what nobody without the secret key can make from a guessed value."""
+    """Return a digest that cannot be computed from a guessed value without the secret key."""
     return salted_hmac(_SALT, json.dumps(value, sort_keys=True), algorithm="sha256").hexdigest()[:12]
 
 

@@ -1,4 +1,4 @@
-"""Values of fields: as a token carries them, and as a person reads them."""
+"""Values of fields: as stored in a token, and as shown to users."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from django.contrib.admin.utils import display_for_field
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models.fields.files import FieldFile
+from django.utils.translation import gettext as _
 
-__all__ = ["UNKNOWN", "Unusable", "plain", "python", "shown", "value_of"]
+__all__ = ["UNKNOWN", "InvalidInput", "display_value", "to_json_value", "to_python_value", "value_of"]
 
 EMPTY = "-"
 
 
 class _Unknown:
     def __str__(self) -> str:
-        return "unknown"
+        return _("unknown")
 
 
 UNKNOWN = _Unknown()
-"""What a value was is not known; equal to no value."""
+"""An unknown value; equal to no value."""
 
 
-class Unusable(str):
-    """What was typed and is no value of the field; equal to no value but itself."""
+class InvalidInput(str):
+    """Typed text that is not a valid value of the field; equal only to itself."""
 
     __slots__ = ()
 
@@ -37,15 +38,15 @@ class Unusable(str):
 
 
 def value_of(field: models.Field[Any, Any], instance: models.Model) -> Any:
-    """Return the instance's value, in a form that later changes of the instance do not reach."""
+    """Return a copy of the instance's value that later changes of the instance do not affect."""
     value = field.value_from_object(instance)
     if isinstance(value, FieldFile):
         return value.name or ""
     return copy.deepcopy(value)
 
 
-def plain(field: models.Field[Any, Any], instance: models.Model) -> Any:
-    """Return the instance's value as JSON holds it."""
+def to_json_value(field: models.Field[Any, Any], instance: models.Model) -> Any:
+    """Return the instance's value as JSON stores it."""
     value = field.value_from_object(instance)
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -53,21 +54,21 @@ def plain(field: models.Field[Any, Any], instance: models.Model) -> Any:
     return text if isinstance(text, str) else json.loads(json.dumps(text, default=str))
 
 
-def python(field: models.Field[Any, Any], stored: Any) -> Any:
-    """Return the value that `plain` stored; `UNKNOWN` if the field can no longer read it."""
+def to_python_value(field: models.Field[Any, Any], stored: Any) -> Any:
+    """Return the value that `to_json_value` stored; `UNKNOWN` if the field cannot parse it."""
     try:
         return field.to_python(stored)
     except (ValidationError, ValueError, TypeError):
         return UNKNOWN
 
 
-def shown(field: models.Field[Any, Any], value: Any) -> str:
-    """Return the value as the admin shows it; a related object by its name."""
-    if value is UNKNOWN or isinstance(value, Unusable):
+def display_value(field: models.Field[Any, Any], value: Any) -> str:
+    """Return the value as the admin shows it; for a foreign key the related object's name."""
+    if value is UNKNOWN or isinstance(value, InvalidInput):
         return str(value)
     if isinstance(field, models.FileField):
         return str(value) or EMPTY
     if isinstance(field, models.ForeignKey) and value is not None:
         found = field.related_model._base_manager.filter(**{field.target_field.attname: value}).first()
-        return str(found) if found else f"{value} (deleted)"
+        return str(found) if found else _("%(value)s (deleted)") % {"value": value}
     return str(display_for_field(value, field, EMPTY, avoid_link=True)) or EMPTY

@@ -14,11 +14,11 @@ __all__ = ["make_recognizable"]
 def make_recognizable(model: type[models.Model]) -> None:
     """Let django-concurrency's API and its ``ConcurrencyTestMixin`` find the version of a `VersionedModel`.
 
-    The guard stays the model's own: it does not obey ``disable_concurrency()``. Raises ``TypeError`` for a model
-    without a version.
+    The model still checks its versions itself: ``disable_concurrency()`` has no effect on it. Raises ``TypeError`` for
+    a model without a version.
     """
     options = ConcurrencyOptions()
     options.field, options.base, options.triggers = version_field(model), model, []
-    options.manually = True  # that package must not wrap the guard of models derived from this one
+    options.manually = True  # keeps that package from wrapping _do_update() of derived models
     setattr(model, "_concurrencymeta", options)  # noqa: B010 - the names are that package's
     setattr(model, "get_concurrency_version", get_revision_of_object)  # noqa: B010

@@ -1,4 +1,4 @@
-"""Who is logged in, for HTTP APIs; an optional adapter for django-ninja (extra ``api``)."""
+"""Session authentication for HTTP APIs; an optional adapter for django-ninja (extra ``api``)."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ __all__ = ["FailedLogins", "SessionUser"]
 
 
 class FailedLogins(AnonRateThrottle):
-    """How often an address may fail; kept in the default cache, as all throttles of django-ninja are.
+    """Limits failed logins of an address; kept in the default cache, like all throttles of django-ninja.
 
-    Make one for each failure: it remembers the request between two of its steps.
+    Create one for each failure: it keeps the request's state between its steps.
     """
 
     scope = "failed-logins"
 
     def count(self, request: HttpRequest) -> None:
-        """Count one failure. Raises ``Throttled`` where there are too many by now."""
+        """Count one failure. Raises ``Throttled`` if there are too many."""
         if not self.allow_request(request):
             raise Throttled(wait=self.wait())  # type: ignore[arg-type]
 
 
 class SessionUser(SessionAuth):
-    """Whoever is logged in; what changes something needs a CSRF token."""
+    """The logged-in user; unsafe methods need a CSRF token."""
 
     def __call__(self, request: HttpRequest) -> Any | None:
-        """Return the user, or None where nobody is logged in: that is 401, not a failed CSRF check."""
+        """Return the user, or None without a login, which is 401 and not a failed CSRF check."""
         if self.param_name not in request.COOKIES or not request.user.is_authenticated:
             return None
         return super().__call__(request)

@@ -1,4 +1,4 @@
-"""Values of commands' options, as types for ``argparse``; each raises ``ArgumentTypeError`` with value and rule."""
+"""Types for ``argparse``; each raises ``ArgumentTypeError`` with the value and the rule."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def count(text: str) -> int:
-    """Return a whole number of at least 1."""
+    """Return a positive integer."""
     if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no number of at least 1")
+        raise ArgumentTypeError(f"{text!r}: must be a positive integer")
     return int(text)
 
 
 def duration(text: str) -> timedelta:
-    """Return a duration greater than zero: a whole number with s, m, h, d or w."""
+    """Return a duration greater than zero: an integer with s, m, h, d or w."""
     match = re.fullmatch(r"(\d+)([smhdw])", text)
     if match is None or int(match[1]) == 0:
-        raise ArgumentTypeError(f"{text!r} is no duration such as 90s, 15m, 12h, 30d or 4w")
+        raise ArgumentTypeError(f"{text!r}: must be a duration such as 90s, 15m, 12h, 30d or 4w")
     try:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError as error:
-        raise ArgumentTypeError(f"{text!r} is no duration: it is too long") from error
+        raise ArgumentTypeError(f"{text!r}: the duration is too long") from error

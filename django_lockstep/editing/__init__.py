@@ -10,10 +10,10 @@ from django_lockstep.lazy import lazy_exports
 if TYPE_CHECKING:
     from django_lockstep.editing.abstract import EditLockedModel
     from django_lockstep.editing.errors import EditingError, EditLocked, EditLockLost
-    from django_lockstep.editing.fences import fence
     from django_lockstep.editing.operations import announce, check_in, check_out, extend, status_of, take_over
     from django_lockstep.editing.results import EditResult
     from django_lockstep.editing.triggers import AddEditGuard
+    from django_lockstep.editing.write_checks import require_editable
     from django_lockstep.editing.writers import writing
 
 __all__ = [
@@ -27,10 +27,12 @@ __all__ = [
     "check_in",
     "check_out",
     "extend",
-    "fence",
+    "require_editable",
     "status_of",
     "take_over",
     "writing",
 ]
 
-__getattr__ = lazy_exports(__name__, "abstract", "errors", "results", "triggers", "writers", "fences", "operations")
+__getattr__ = lazy_exports(
+    __name__, "abstract", "errors", "results", "triggers", "writers", "write_checks", "operations"
+)

@@ -1,4 +1,4 @@
-"""Who has what, in the admin: to look at. `EditLockAdminMixin` is for the admin of any other model."""
+"""Read-only admin of check-outs and edit locks. `EditLockAdminMixin` is for the admin of any other model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["CheckOutAdmin", "EditLockAdmin", "EditLockAdminMixin"]
 
 @admin.register(EditLock)
 class EditLockAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
-    """What is held right now, expired or not. Rows come and go by the app's operations alone."""
+    """The current locks, expired or not. Only the app's operations write rows."""
 
     list_display = ("__str__", "status", "editor", "locked_by", "since", "expires_at", "note")
     list_filter = ("status", "model")
@@ -23,7 +23,7 @@ class EditLockAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(CheckOut)
 class CheckOutAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
-    """The log: who had what, and how it ended."""
+    """The log of check-outs and how they ended."""
 
     list_display = ("target_name", "editor", "since", "expires_at", "ended_at", "ended_how", "ended_by", "note")
     list_filter = ("ended_how", "model")

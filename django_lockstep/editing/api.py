@@ -1,12 +1,12 @@
 """The HTTP API, with django-ninja (extra ``api``): ``path("editing/api/", api.urls)``.
 
 Every operation needs a user, by session (with CSRF) or by bearer token, and that user's permissions for the table:
-``view`` or ``change`` to look, ``change`` to check out, ``lockstep_editing.take_over_editlock`` to take over.
-Tables that a user may not see are unknown to them.
+``view`` or ``change`` to look, ``change`` to check out, ``lockstep_editing.take_over_editlock`` to take over. A table
+that the user may not see is answered like an unknown one.
 
-200 done; 400 not JSON; 401 nobody; 403 not allowed, somebody else's, wrong token; 404 unknown table or record; 409 the
-check-out has ended, or the race was lost; 415 another content type; 422 malformed; 423 refused, with the holders as a
-list; 503 the database cannot be asked now. Every refusal is problem details (RFC 9457).
+200 done; 400 not JSON; 401 no user; 403 not allowed, another user's check-out, wrong token; 404 unknown table or
+record; 409 the check-out has ended, or a concurrent request won; 415 another content type; 422 malformed; 423 refused,
+with a list of the holders; 503 the database is not available. Every refusal is problem details (RFC 9457).
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from ninja.security import HttpBearer
 
 from django_lockstep.contrib.logins import FailedLogins, SessionUser
 from django_lockstep.editing import credentials
-from django_lockstep.editing.conf import api_authenticator
-from django_lockstep.editing.errors import EditingError, UnknownRecord, UnknownTable
+from django_lockstep.editing.conf import api_authenticator, api_max_depth, api_max_ttl
+from django_lockstep.editing.errors import EditingError, LimitExceeded, UnknownRecord, UnknownTable
 from django_lockstep.editing.expected_status import transition
 from django_lockstep.editing.holds import checked_out
-from django_lockstep.editing.limits import require_time, require_visible
+from django_lockstep.editing.models import Status as LockStatus
 from django_lockstep.editing.operations import check_in, check_out, extend, status_of, take_over
+from django_lockstep.editing.plans import plan_for
 from django_lockstep.editing.results import EditResult
 from django_lockstep.editing.schemas import (
     CheckOutIn,
@@ -55,12 +56,13 @@ class SignedToken(HttpBearer):
     """``Authorization: Bearer``: the project's own authenticator, or a token of ``manage.py edit_token``."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Any:
-        """Return the user, who is the request's user from here on."""
-        theirs = api_authenticator()
-        user = theirs(request, token) if theirs else credentials.user_of(token)
+        """Return the token's user, who becomes ``request.user``."""
+        authenticate = api_authenticator()
+        user = authenticate(request, token) if authenticate else credentials.user_of(token)
         if user is not None and user.is_active:
             request.user = user
             return user
+        # After a failed token only, so that valid clients are not throttled.
         FailedLogins("30/m").count(request)
         return None
 
@@ -78,7 +80,7 @@ def _table(request: HttpRequest, name: str, *, change: bool = False) -> Target:
     """Return the table if the user may see it; raise `UnknownTable` otherwise, ``PermissionDenied`` without change."""
     table = _known(name)
     if table is None or not _may(request, table.model, "view", "change"):
-        # One text for both, so that nobody learns which tables there are.
+        # One text for both, so that the existence of hidden tables is not disclosed.
         raise UnknownTable(f"There is no table {name!r}")
     if change and not _may(request, table.model, "change"):
         raise PermissionDenied(f"{table.table} may not be changed by {request.user}")
@@ -103,28 +105,53 @@ def _record(request: HttpRequest, name: str, pk: str, *, change: bool = False) -
 
 def _record_of(table: Target, pk: str) -> Target:
     found = record(table.model, pk)
+    # One URL for one record: "007" and "7" would be the same row with two names.
     if "\0" in pk or (found.key != pk and not isinstance(found.pk, tuple)):
-        raise UnknownRecord(f"{pk!r} is not how {table.model._meta.label} writes a primary key")
+        raise UnknownRecord(f"{pk!r} is not a primary key of {table.model._meta.label} in its canonical form")
     return found
 
 
 def _require_allowed(request: HttpRequest, target: Target, options: Any) -> None:
-    require_time(getattr(options, "ttl", None))
+    _require_time(getattr(options, "ttl", None))
     if isinstance(options, CheckOutIn):
 
         def sees(model: type[models.Model]) -> bool:
             return _may(request, model, "view", "change")
 
-        require_visible(target, sees, depth=options.depth, related=options.related)
+        _require_visible(target, sees, depth=options.depth, related=options.related)
+
+
+def _require_time(ttl: float | None) -> None:
+    """Raise `LimitExceeded` for more seconds than ``LOCKSTEP_EDIT_API_MAX_TTL``."""
+    longest = api_max_ttl().total_seconds()
+    if ttl is not None and ttl > longest:
+        raise LimitExceeded(f"ttl must be at most {longest:g} seconds, not {ttl:g}")
+
+
+def _require_visible(
+    target: Target, sees: Callable[[type[models.Model]], bool], *, depth: int | None, related: Any
+) -> None:
+    """Raise ``PermissionDenied`` if the check-out would lock tables that the user may not see.
+
+    `LimitExceeded` for more foreign keys than ``LOCKSTEP_EDIT_API_MAX_DEPTH``.
+    """
+    deepest = api_max_depth()
+    if deepest is not None and (depth is None or depth > deepest):
+        raise LimitExceeded(f"depth must be at most {deepest}, not {depth!r}")
+    wanted = plan_for(target, depth=depth, related=related).wanted
+    if not all(sees(one.target.model) for one in wanted if one.status == LockStatus.LOCKED):
+        raise PermissionDenied(
+            f"{target.table} refers to tables that the check-out would lock and that you may not see"
+        )
 
 
 def _answer(result: EditResult) -> Answer:
-    told = result.as_json()
+    data = result.as_json()
     if result.lock_result:
-        return Status(200, told)
+        return Status(200, data)
     if result.must_end:
-        return _refusal(423, f"{result.table} is taken", **told, holders=told["must_end"])
-    return _refusal(409, f"{result.table} is {result.current_status}", result=told)
+        return _refusal(423, f"{result.table} is taken", **data, holders=data["must_end"])
+    return _refusal(409, f"{result.table} is {result.current_status}", result=data)
 
 
 def _refusal(status: int, detail: str, **members: Any) -> HttpResponse:
@@ -133,20 +160,20 @@ def _refusal(status: int, detail: str, **members: Any) -> HttpResponse:
 
 @router.get("/tables", response={200: list[ResultOut]})
 def list_tables(request: HttpRequest) -> list[dict[str, Any]]:
-    """Tell the status of every table that the user may see."""
+    """Return the status of every table that the user may see."""
     seen = [model for model in apps.get_models() if not model._meta.proxy and _may(request, model, "view", "change")]
     return [status_of(model).as_json() for model in seen]
 
 
 @router.get(_TABLE, response=_RESPONSES)
 def table_status(request: HttpRequest, name: str) -> Answer:
-    """Tell the status of a table."""
+    """Return the status of a table."""
     return Status(200, status_of(_table(request, name)).as_json())
 
 
 @router.get(f"{_TABLE}/records", response={**_RESPONSES, 200: list[ResultOut]})
-def records_out(request: HttpRequest, name: str) -> Any:
-    """Tell the status of the table's records that somebody has checked out; not of those deleted since."""
+def checked_out_records(request: HttpRequest, name: str) -> Any:
+    """Return the status of the table's checked-out records; deleted records are left out."""
     return Status(200, list(_statuses(checked_out(_table(request, name)))))
 
 
@@ -156,8 +183,8 @@ def _statuses(records: Iterable[Target]) -> Iterator[dict[str, Any]]:
             yield status_of(one).as_json()
 
 
-def _offer(name: str, operation: Callable[..., EditResult], schema: type[Schema], *, summary: str) -> None:
-    """Serve an operation below a table and below a record."""
+def _add_routes(name: str, operation: Callable[..., EditResult], schema: type[Schema], *, summary: str) -> None:
+    """Add the operation's routes for tables and for records."""
 
     def answer(request: HttpRequest, target: Target, options: Any) -> Answer:
         _require_allowed(request, target, options)
@@ -170,7 +197,7 @@ def _offer(name: str, operation: Callable[..., EditResult], schema: type[Schema]
         return answer(request, _record(request, name, pk, change=True), options)
 
     for kind, path, view in (("table", _TABLE, for_table), ("record", _RECORD, for_record)):
-        view.__annotations__["options"] = schema  # where ninja looks for it
+        view.__annotations__["options"] = schema  # ninja reads the schema from the annotation
         add = router.post(
             f"{path}/{name}",
             response=_RESPONSES,
@@ -180,26 +207,26 @@ def _offer(name: str, operation: Callable[..., EditResult], schema: type[Schema]
         add(view)
 
 
-_offer("check-out", check_out, CheckOutIn, summary="Check out")
-_offer("check-in", check_in, TokenIn, summary="Check in")
-_offer("extend", extend, ExtendIn, summary="Extend the check-out of")
-_offer("take-over", take_over, CheckOutIn, summary="Take over")
+_add_routes("check-out", check_out, CheckOutIn, summary="Check out")
+_add_routes("check-in", check_in, TokenIn, summary="Check in")
+_add_routes("extend", extend, ExtendIn, summary="Extend the check-out of")
+_add_routes("take-over", take_over, CheckOutIn, summary="Take over")
 
 
-# After the operations: a key may contain slashes, so that this path matches theirs as well.
+# After the operations: a key may contain slashes, so this path also matches theirs.
 @router.get(_RECORD, response=_RESPONSES)
 def record_status(request: HttpRequest, name: str, pk: str) -> Answer:
-    """Tell the status of a record."""
+    """Return the status of a record."""
     return Status(200, status_of(_record(request, name, pk)).as_json())
 
 
 @router.post("/transition", response=_RESPONSES)
 def make_transition(request: HttpRequest, wanted: TransitionIn) -> Answer:
-    """Change the status of a table and of those it refers to, if all are what the client expects."""
+    """Change the status of a table and of its references, if all have the expected status."""
     table = _table(request, wanted.table, change=True)
     target = table if wanted.record is None else _record_of(table, wanted.record)
     references = [_table(request, name) for name in wanted.fk_tables]
-    require_time(wanted.ttl)
+    _require_time(wanted.ttl)
     return _answer(transition(target, references, wanted=wanted, editor=request.user))
 
 
@@ -216,7 +243,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 
 def failed(request: HttpRequest, error: Any) -> HttpResponse:
-    """Answer wrong use and lost races. A project with an API of its own registers it for both error trees."""
+    """Answer the room's errors with problem details. A project's own API registers it for both error trees."""
     if isinstance(error, ConcurrencyError):
         facts = {"how": getattr(error, "how", ""), "by": getattr(error, "by", ""), "at": getattr(error, "at", None)}
         return _refusal(409, str(error), **facts)

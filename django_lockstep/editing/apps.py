@@ -13,5 +13,4 @@ class EditingConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks."""
         from django_lockstep.editing import checks  # noqa: F401

@@ -1,4 +1,4 @@
-"""System checks of the app: what edit locks cannot promise here."""
+"""System checks of edit locks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
 @register(Tags.models)
 def check_order_of_bases(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell which models write before `EditLockedModel` is asked."""
+    """Report models whose other bases save before `EditLockedModel` checks."""
     return [
         checks.Error(
             f"{model._meta.label} inherits EditLockedModel after {bases[0].__name__}, whose save() runs first.",
@@ -35,7 +35,7 @@ def check_order_of_bases(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 def _saving_before(model: type[models.Model]) -> Sequence[type]:
-    """Return the bases with a ``save()`` of their own that stand before the mixin; a model's own calls super()."""
+    """Return the bases with their own ``save()`` before the mixin; the model's own ``save()`` calls super()."""
     order = model.__mro__[1:]
     before = order[: order.index(EditLockedModel)]
     return [base for base in before if "save" in vars(base) and not issubclass(base, EditLockedModel)]
@@ -43,11 +43,11 @@ def _saving_before(model: type[models.Model]) -> Sequence[type]:
 
 @register(Tags.database)
 def check_databases(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Tell which databases have no guards between a write and a check-out."""
+    """Warn of databases without advisory locks between writes and check-outs."""
     return [
         checks.Warning(
-            f"Database {alias!r} ({connections[alias].vendor}) has no advisory locks of a transaction: of a check-out "
-            "and a save, or another check-out, at the same moment both may succeed there.",
+            f"Database {alias!r} ({connections[alias].vendor}) has no transaction-level advisory locks: a check-out "
+            "and a concurrent save or check-out of the same rows may both succeed.",
             hint="Use PostgreSQL.",
             obj=alias,
             id="lockstep.W021",
@@ -59,13 +59,13 @@ def check_databases(app_configs: Any, databases: Sequence[str] | None = None, **
 
 @register(Tags.security)
 def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell that the middleware comes before it is known whose request it is."""
+    """Report the middleware if it comes before authentication."""
     order = list(settings.MIDDLEWARE)
     if _MIDDLEWARE not in order or _AUTHENTICATION in order[: order.index(_MIDDLEWARE)]:
         return []
     return [
         checks.Error(
-            "EditLockMiddleware stands before the authentication middleware: requests have no user there yet.",
+            "EditLockMiddleware comes before the authentication middleware, where requests have no user yet.",
             hint=f"Put {_MIDDLEWARE!r} after {_AUTHENTICATION!r}.",
             id="lockstep.E022",
         )
@@ -74,7 +74,7 @@ def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register
 def check_durations(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell that a setting is not a duration, or not a depth."""
+    """Report settings that are not a duration, or not a depth."""
     from django_lockstep.editing import conf
 
     messages: list[CheckMessage] = []
@@ -83,7 +83,7 @@ def check_durations(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             read()
         except (TypeError, ValueError) as error:
             messages.append(
-                checks.Error(str(error), hint="Give a timedelta or seconds above zero.", id="lockstep.E023")
+                checks.Error(str(error), hint="Use a timedelta or a positive number of seconds.", id="lockstep.E023")
             )
     try:
         conf.api_max_depth()

@@ -1,4 +1,4 @@
-"""The database's clock, which alone decides what has expired, and how its times are told to people."""
+"""The database's clock, which alone decides what has expired, and the format of its times in messages."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["ClockTimestamp", "after", "before", "time_of_day"]
 
 
 class ClockTimestamp(Func):
-    """The time at this moment, not that of the transaction's begin: PostgreSQL's ``clock_timestamp()``."""
+    """The current time, not the start of the transaction: PostgreSQL's ``clock_timestamp()``."""
 
     template = "clock_timestamp()"
     output_field = DateTimeField()
@@ -36,6 +36,6 @@ def before(duration: timedelta) -> Any:
 
 
 def time_of_day(moment: datetime) -> str:
-    """Return the time for a sentence, in the current time zone, as templates show it beside it."""
+    """Return the time of day for a message, in the current time zone, as templates show it."""
     local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
     return f"{local:%H:%M:%S}"

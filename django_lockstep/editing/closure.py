@@ -1,10 +1,10 @@
-"""What a check-out takes: its own rows and, over foreign keys, the tables or records that they refer to.
+"""The closure of a check-out: its own rows and, over foreign keys, the tables or records that they refer to.
 
-Followed are the foreign keys of Django's models, one-to-one fields included. A model that inherits from others has rows
-in their tables as well: these belong to it and cost no step. A swapped user model is what Django says it is.
+Foreign keys of Django's models are followed, one-to-one fields included. A model that inherits from others has rows in
+their tables as well; these belong to it and do not count as a step. A swapped user model is resolved as Django does.
 
-Not followed are many-to-many fields, whose foreign keys are columns of another table, the through model's (which can be
-checked out itself, and refers to both sides), and generic foreign keys, which name no table.
+Many-to-many fields are not followed, because their foreign keys are columns of the through model's table (which can be
+checked out itself), nor are generic foreign keys, which name no table.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ __all__ = ["Closure", "closure_of", "own_records", "own_targets"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closure:
-    """What a check-out takes, each in the order of its name, so that two of them never deadlock."""
+    """The targets of a check-out, in the order of their names, so that two check-outs never deadlock."""
 
     own: tuple[Target, ...]
-    """The target, and what it inherits from: to be edited."""
+    """The target and its parents: to be edited."""
     references: tuple[Target, ...]
-    """What these refer to: to be kept unchanged."""
+    """Their references: to be kept unchanged."""
 
 
 def closure_of(target: Target, *, depth: int | None, using: str) -> Closure:
-    """Return what the target consists of and refers to, over at most ``depth`` foreign keys (None: all of them).
+    """Return the target's own parts and its references over at most ``depth`` foreign keys (None: all of them).
 
-    Depth 0 follows none, 1 the target's own, 2 those of the tables it refers to as well. For a record its row is read,
-    and with it those of the records in between. Raises `UnknownRecord` where the target's row does not exist.
+    Depth 0 follows none, 1 the target's own, 2 also those of the tables it refers to. For a record its row is read, and
+    those of the records in between. Raises `UnknownRecord` where the target's row does not exist.
     """
     rows = _Rows(using)
     own = rows.own(target)
     seen, edge, step = set(own), own, 0
+    # Breadth first, with every target visited once: cycles of foreign keys end here.
     while edge and (depth is None or step < depth):
         found = [reference for one in edge for reference in rows.references(one)]
         edge = [part for part in dict.fromkeys(part for one in found for part in rows.parts(one)) if part not in seen]
@@ -53,16 +54,16 @@ def _sorted(targets: Iterable[Target]) -> tuple[Target, ...]:
 
 
 def own_targets(instance: models.Model) -> list[Target]:
-    """Return the instance's rows in its own table and in those that its model inherits from; new ones have no key."""
+    """Return the instance's rows in its own table and in its parents' tables; new rows have no key."""
     model = instance._meta.concrete_model or type(instance)
     return [Target(owner, _key_in(instance, owner)) for owner in (model, *model._meta.get_parent_list())]
 
 
 def own_records(model: type[models.Model], pks: Iterable[Any], *, using: str) -> list[Target]:
-    """Return what `own_targets` does for the records with these primary keys; one query at most reads their rows.
+    """Return `own_targets` of the records with these primary keys, with at most one query.
 
-    Of a record without a row there is the part in the model's own table alone. Raises `UnknownRecord` for what cannot
-    be a primary key of the model.
+    A record without a row has only the part in the model's own table. Raises `UnknownRecord` for what cannot be a
+    primary key of the model.
     """
     targets = [record(model, pk) for pk in pks]
     if not model._meta.get_parent_list():
@@ -90,7 +91,7 @@ class _Rows:
         return self.parts(target)
 
     def parts(self, target: Target) -> list[Target]:
-        """Return the target and what it inherits from. A foreign key without a row refers to that key alone."""
+        """Return the target and its parents. A foreign key without a row refers to that key alone."""
         parents = target.model._meta.get_parent_list()
         if target.pk is None or not parents:
             return [target, *map(Target, parents)]
@@ -98,7 +99,7 @@ class _Rows:
         return [target] if row is None else own_targets(row)
 
     def references(self, target: Target) -> Iterator[Target]:
-        """Yield what the columns of the target's own table refer to."""
+        """Yield the targets that the columns of the target's own table refer to."""
         fields: list[Any] = [field for field in target.model._meta.local_concrete_fields if _is_reference(field)]
         row = self._row(target) if fields and target.pk is not None else None
         for field in fields:

@@ -1,4 +1,4 @@
-"""The app's settings, read when they are needed and never written back."""
+"""The app's settings, read when they are needed."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,7 +21,7 @@ def time_to_live(ttl: Duration | None = None) -> timedelta:
 
 
 def idle_after() -> timedelta:
-    """``LOCKSTEP_EDIT_IDLE`` (default 5 minutes): how long a person may do nothing and still count as active."""
+    """``LOCKSTEP_EDIT_IDLE`` (default 5 minutes): how long a user without input still counts as active."""
     return _duration(getattr(settings, "LOCKSTEP_EDIT_IDLE", timedelta(minutes=5)), name="LOCKSTEP_EDIT_IDLE")
 
 
@@ -31,25 +31,25 @@ def history_for() -> timedelta:
 
 
 def api_token_age() -> timedelta:
-    """``LOCKSTEP_EDIT_API_TOKEN_AGE`` (default one day): how long a token of ``manage.py edit_token`` is good."""
+    """``LOCKSTEP_EDIT_API_TOKEN_AGE`` (default one day): how long a token of ``manage.py edit_token`` is valid."""
     return _duration(
         getattr(settings, "LOCKSTEP_EDIT_API_TOKEN_AGE", timedelta(days=1)), name="LOCKSTEP_EDIT_API_TOKEN_AGE"
     )
 
 
 def api_max_ttl() -> timedelta:
-    """``LOCKSTEP_EDIT_API_MAX_TTL`` (default one day): how long a request may check something out, or extend that."""
+    """``LOCKSTEP_EDIT_API_MAX_TTL`` (default one day): the longest ttl of a check-out or an extension by request."""
     return _duration(
         getattr(settings, "LOCKSTEP_EDIT_API_MAX_TTL", timedelta(days=1)), name="LOCKSTEP_EDIT_API_MAX_TTL"
     )
 
 
 def api_max_depth() -> int | None:
-    """``LOCKSTEP_EDIT_API_MAX_DEPTH`` (default 3): over how many foreign keys a request may go; None: all of them."""
+    """``LOCKSTEP_EDIT_API_MAX_DEPTH`` (default 3): the largest depth of a request; None: no limit."""
     depth = getattr(settings, "LOCKSTEP_EDIT_API_MAX_DEPTH", 3)
     if depth is None or (isinstance(depth, int) and not isinstance(depth, bool) and depth >= 0):
         return depth
-    raise ValueError(f"LOCKSTEP_EDIT_API_MAX_DEPTH must be None or a whole number of at least 0, not {depth!r}")
+    raise ValueError(f"LOCKSTEP_EDIT_API_MAX_DEPTH must be None or an integer of at least 0, not {depth!r}")
 
 
 def api_authenticator() -> Callable[[Any, str], Any] | None:

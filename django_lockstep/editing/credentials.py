@@ -1,4 +1,4 @@
-"""Bearer tokens of the HTTP API: signed, with an end, and void once the password changes."""
+"""Bearer tokens of the HTTP API: signed, with an expiry, and invalid once the password changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def issue(user: Any) -> str:
 
 
 def user_of(token: str) -> Any:
-    """Return the active user whom the token was issued to; None for any token that does not hold."""
+    """Return the active user that the token was issued to; None for an invalid token."""
     try:
         pk, proof = signing.loads(token, salt=_SALT, max_age=api_token_age())
     except (signing.BadSignature, ValueError):
@@ -31,5 +31,6 @@ def user_of(token: str) -> Any:
 
 
 def _proof(user: Any) -> str:
-    """Return something that changes with the password and does not tell it."""
+    """Return a digest that changes with the password and does not reveal it."""
+    # Django's session hash: it changes with the password, which revokes all tokens.
     return str(user.get_session_auth_hash())

@@ -1,12 +1,12 @@
-"""What editing can fail with.
+"""Errors of edit locks.
 
 ::
 
     ConcurrencyError (django_lockstep.errors)
-    ├── EditLocked             somebody else has it
+    ├── EditLocked             another user has checked it out
     ├── EditLockLost           the check-out has ended: expired, taken over, checked in
     └── ReferencesChanged      the record's foreign keys changed while it was being checked out
-    EditingError               wrong use; nothing was changed
+    EditingError               misuse; nothing was changed
     ├── UnknownTable           (also LookupError)
     ├── UnknownRecord          (also LookupError)
     ├── NotTheEditor           (also django.core.exceptions.PermissionDenied)
@@ -15,7 +15,7 @@
     ├── InvalidTransition      (also ValueError)
     └── LimitExceeded          (also ValueError)
 
-A refused check-out is none of these: it is a result. All survive pickling.
+A refused check-out is not an error but a result. All errors survive pickling.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = [
 
 
 class EditLocked(ConcurrencyError):
-    """Somebody else has checked it out.
+    """Another user has checked it out.
 
-    ``holder`` is the user name of who has it, ``since`` and ``expires`` (both aware datetimes) say how long,
-    ``locked_by`` names the table or record whose check-out it is.
+    ``holder`` is that user's name, ``since`` and ``expires`` are aware datetimes, ``locked_by`` names the checked-out
+    table or record that causes the lock.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class EditLocked(ConcurrencyError):
 class EditLockLost(ConcurrencyError):
     """The check-out has ended.
 
-    ``how`` says why (``expired``, ``taken over`` or ``checked in``), ``by`` is the user name of who took it over,
-    ``at`` the time of the end.
+    ``how`` is ``expired``, ``taken over`` or ``checked in``, ``by`` the name of the user that took it over, ``at`` the
+    time of the end.
     """
 
     def __init__(
@@ -89,17 +89,17 @@ class EditLockLost(ConcurrencyError):
 
 
 def _with(reduced: tuple[Any, ...], error: ConcurrencyError, *names: str) -> tuple[Any, ...]:
-    """Let these attributes travel with a pickled error."""
+    """Add these attributes to a pickled error."""
     rebuild, (cls, message, label, state) = reduced
     return rebuild, (cls, message, label, {**state, **{name: vars(error)[name] for name in names}})
 
 
 class ReferencesChanged(ConcurrencyError):
-    """The record's foreign keys changed while it was being checked out; the check-out may be tried again."""
+    """The record's foreign keys changed during the check-out, which may be retried."""
 
 
 class EditingError(LockstepError):
-    """Editing was used wrongly; nothing was changed."""
+    """An edit-lock operation was misused; nothing was changed."""
 
 
 class UnknownTable(EditingError, LookupError):
@@ -111,11 +111,11 @@ class UnknownRecord(EditingError, LookupError):
 
 
 class NotTheEditor(EditingError, PermissionDenied):
-    """Somebody else checked it out, or nobody did."""
+    """The check-out belongs to another user, or does not exist."""
 
 
 class WrongToken(EditingError, PermissionDenied):
-    """The token belongs to no check-out of this table or record."""
+    """The token does not belong to a check-out of this table or record."""
 
 
 class TakeOverNotAllowed(EditingError, PermissionDenied):
@@ -123,12 +123,12 @@ class TakeOverNotAllowed(EditingError, PermissionDenied):
 
 
 class UnrelatedTarget(EditingError, ValueError):
-    """The foreign keys of what is checked out do not lead to a table or record that was named along with it."""
+    """A table or record named as ``related`` is not reachable by the target's foreign keys."""
 
 
 class InvalidTransition(EditingError, ValueError):
-    """There is no such transition of statuses."""
+    """The transition of statuses is not allowed."""
 
 
 class LimitExceeded(EditingError, ValueError):
-    """A request wants a longer time or more foreign keys than the settings allow."""
+    """A request asks for a longer time or more foreign keys than the settings allow."""

@@ -1,6 +1,6 @@
-"""The expected-status form of the HTTP API: clients post the statuses before and after, and name what is locked along.
+"""The expected-status form of the HTTP API: clients post the statuses before and after, and the references to lock.
 
-An adapter: it compares, and leaves the change to `check_out` and `check_in`.
+An adapter: it compares the statuses and calls `check_out` or `check_in`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from django_lockstep.editing.errors import InvalidTransition
-from django_lockstep.editing.holds import live_locks, status_in
+from django_lockstep.editing.holds import find_check_out, live_locks, status_in
 from django_lockstep.editing.models import Status
 from django_lockstep.editing.operations import atomic_for, check_in, check_out, status_of
-from django_lockstep.editing.ownership import owned
 from django_lockstep.editing.plans import lock_plan, plan_of
 from django_lockstep.editing.results import EditResult
 from django_lockstep.editing.schemas import TransitionIn
@@ -23,12 +22,12 @@ __all__ = ["transition"]
 def transition(target: Target, references: list[Target], *, wanted: TransitionIn, editor: Any) -> EditResult:
     """Check the target out (``normal`` to ``editing``) or in (``editing`` to ``normal``), with the references.
 
-    Where a status is not the expected one, nothing changes and ``lock_result`` is False. Raises `InvalidTransition` for
-    other changes, for lists of different lengths and for a check-in that names other tables than were locked.
+    If a status is not the expected one, nothing changes and ``lock_result`` is False. Raises `InvalidTransition` for
+    other changes, for lists of different lengths and for a check-in that names other tables than those locked.
     """
     before, after = wanted.fk_current_status, wanted.fk_target_status
     if not len(references) == len(before) == len(after):
-        raise InvalidTransition(f"{len(references)} fk_tables need as many statuses before and after")
+        raise InvalidTransition(f"{len(references)} fk_tables need as many fk_current_status and fk_target_status")
     change = (wanted.current_status, wanted.target_status)
     if change == ("normal", "editing"):
         shared = {("locked", "locked")} if wanted.shared_references else set()
@@ -53,7 +52,7 @@ def _check_out(
     database = target.database()
     options: Any = {"related": references, "shared_references": wanted.shared_references, "using": database}
     with atomic_for(target, database):
-        lock_plan(target, **options)  # nobody else is granted any of it between the comparison and the check-out
+        lock_plan(target, **options)  # keeps other check-outs out between the comparison and ours
         locks = live_locks(expected, using=database)
         if any(status_in(locks, one) != status for one, status in expected.items()):
             return status_of(target, **options)
@@ -65,10 +64,10 @@ def _check_out(
 def _check_in(target: Target, references: list[Target], *, token: str | None, editor: Any) -> EditResult:
     database = target.database()
     with atomic_for(target, database):
-        held = plan_of(target, owned(target, editor, token=token, using=database), using=database)
+        held = plan_of(target, find_check_out(target, editor, token=token, using=database), using=database)
         done = check_in(target, editor, token=token, using=database)
         locked = {one.target for one in held.wanted if one.status == Status.LOCKED}
-        own = set(held.targets) - locked  # what the model inherits from is edited along, named or not
+        own = set(held.targets) - locked  # parents' rows belong to the target, named or not
         if locked != set(references) - own:
             names = ", ".join(sorted(one.name for one in locked)) or "nothing"
             raise InvalidTransition(f"{target.name} was checked out with {names}")

@@ -1,4 +1,4 @@
-"""Forms that ask, as a part of their validation, whether they may be saved: what was typed stays on the page."""
+"""Forms that check edit locks in their validation, so that a refused save keeps the typed values on the page."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from typing import TYPE_CHECKING, Any
 from django.core.exceptions import ValidationError
 
 from django_lockstep.editing.errors import EditLocked, EditLockLost
-from django_lockstep.editing.fences import fence_instance
+from django_lockstep.editing.write_checks import require_instance_editable
 
 if TYPE_CHECKING:
-    from django_lockstep.editing.visits import Visit
+    from django_lockstep.editing.sessions import EditSession
 
-__all__ = ["obeying_form", "obeying_formset"]
+__all__ = ["lock_checked_form", "lock_checked_formset"]
 
 
-def obeying_form(form: Any, visit: Visit | None) -> Any:
-    """Return the form class with the question asked in ``clean()``, which has to run in a transaction.
+def lock_checked_form(form: Any, session: EditSession | None) -> Any:
+    """Return the form class with the check in ``clean()``, which must run in a transaction.
 
-    The record of the visit needs its check-out; any other record must not be somebody else's.
+    The session's record needs its check-out; any other record must not be checked out by another user.
     """
 
-    class ObeyingForm(form):  # type: ignore[misc]
+    class LockCheckedForm(form):  # type: ignore[misc]
         def clean(self) -> Any:
             cleaned = super().clean()
-            if visit is not None and visit.is_of(self.instance):
-                visit.ask()
+            if session is not None and session.is_of(self.instance):
+                session.require_check_out()
             elif self.has_changed():
-                _ask(self.instance)
+                _require_editable(self.instance)
             return cleaned
 
-    ObeyingForm.base_fields = form.base_fields  # what was done to them since, and not the model's afresh
-    ObeyingForm.__name__, ObeyingForm.__qualname__ = form.__name__, form.__qualname__
-    return ObeyingForm
+    LockCheckedForm.base_fields = form.base_fields  # keeps changes made to them since, instead of the model's fields
+    LockCheckedForm.__name__, LockCheckedForm.__qualname__ = form.__name__, form.__qualname__
+    return LockCheckedForm
 
 
-def obeying_formset(formset: Any) -> Any:
-    """Return the formset class with the question asked for each record that would be changed or deleted."""
+def lock_checked_formset(formset: Any) -> Any:
+    """Return the formset class with the check for each record that would be changed or deleted."""
 
-    class ObeyingFormSet(formset):  # type: ignore[misc]
+    class LockCheckedFormSet(formset):  # type: ignore[misc]
         def clean(self) -> None:
             super().clean()
             for form in self.forms:
                 if form.has_changed():
-                    _ask(form.instance)
+                    _require_editable(form.instance)
 
-    return ObeyingFormSet
+    return LockCheckedFormSet
 
 
-def _ask(instance: Any) -> None:
+def _require_editable(instance: Any) -> None:
     try:
-        fence_instance(instance)
+        require_instance_editable(instance)
     except (EditLocked, EditLockLost) as error:
         raise ValidationError(str(error), code="edit_locked") from error

@@ -1,4 +1,4 @@
-"""Who holds what, and how that is written: the one place that touches the rows of `EditLock`."""
+"""Check-outs and the edit locks that they hold: the one module that writes their rows."""
 
 from __future__ import annotations
 
@@ -10,32 +10,38 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import BooleanField, Case, Model, Q, QuerySet, Value, When
+from django.utils.translation import gettext as _
 
-from django_lockstep.editing.clock import ClockTimestamp
+from django_lockstep.editing.clock import ClockTimestamp, time_of_day
+from django_lockstep.editing.errors import EditLockLost, NotTheEditor, WrongToken
 from django_lockstep.editing.models import CheckOut, EditLock, Status
 from django_lockstep.editing.results import Hold, TableStatus
-from django_lockstep.editing.targets import Target, key_text, label_of, restored
+from django_lockstep.editing.targets import Target, key_text, label_of, parse_target
+from django_lockstep.editing.tokens import digest_of, matches
 
 __all__ = [
     "Wanted",
     "checked_out",
     "end",
     "end_expired",
-    "hold_all",
+    "find_check_out",
     "holders_among",
     "holds_of",
     "in_the_way",
+    "insert_locks",
     "is_alive",
     "live_locks",
     "locked_rows",
+    "lost_error",
     "overlaps",
+    "require_user",
     "status_in",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a check-out wants of one table or record."""
+    """The lock that a check-out requests for one table or record."""
 
     target: Target
     status: str
@@ -43,7 +49,7 @@ class Wanted:
 
 
 def _overlap(targets: Collection[Target], *, whole_tables: bool) -> Q:
-    """Match the rows of the targets and of the tables that they are in; with whole tables, of all records in them."""
+    """Match locks of the targets and of their tables; with ``whole_tables`` also of all records in target tables."""
     keys: dict[str, set[str]] = {}
     for target in targets:
         keys.setdefault(target.table, {""}).add(target.key)
@@ -56,7 +62,7 @@ def _overlap(targets: Collection[Target], *, whole_tables: bool) -> Q:
 
 
 def overlaps(lock: EditLock, target: Target, *, whole_tables: bool = True) -> bool:
-    """Whether the lock is one of those that a query for the target finds."""
+    """Whether the lock overlaps the target, as in `_overlap`."""
     if lock.model != target.table:
         return False
     return lock.object_pk in ("", target.key) or (target.pk is None and whole_tables)
@@ -70,24 +76,24 @@ def _rows(condition: Q, *, using: str) -> QuerySet[EditLock]:
 
 
 def live_locks(targets: Collection[Target], *, using: str) -> list[EditLock]:
-    """Return what overlaps the targets and has not expired, to look at."""
+    """Return the unexpired locks that overlap the targets, without locking rows."""
     unexpired = Q(check_out__expires_at__gt=ClockTimestamp())
     return list(_rows(_overlap(targets, whole_tables=True) & unexpired, using=using))
 
 
 def checked_out(table: Target | None = None, *, using: str = DEFAULT_DB_ALIAS) -> list[Target]:
-    """Return the tables and records that somebody has checked out now; of one table, its records alone."""
+    """Return the checked-out tables and records; with ``table`` only that table's records."""
     rows = CheckOut.objects.using(using).filter(ended_at=None, expires_at__gt=ClockTimestamp())
     rows = rows.filter(locks__status=Status.EDITING).distinct().order_by("model", "object_pk")
     if table is not None:
         rows = rows.filter(model=table.table).exclude(object_pk="")
-    return [restored(model, key) for model, key in rows.values_list("model", "object_pk")]
+    return [parse_target(model, key) for model, key in rows.values_list("model", "object_pk")]
 
 
 def holders_among(model: type[Model], pks: Iterable[Any], *, using: str = DEFAULT_DB_ALIAS) -> dict[str, EditLock]:
-    """Return who has each of these records, by primary key as text: a lock of the record, or one of its table.
+    """Return the lock of each of these records or of their table, by primary key as text.
 
-    Somebody who is only there counts where nobody has it.
+    A presence is returned only for records without another lock.
     """
     keys = [key_text(model, pk) for pk in pks]
     rows = EditLock.objects.using(using).filter(model=label_of(model), object_pk__in=["", *keys])
@@ -99,12 +105,12 @@ def holders_among(model: type[Model], pks: Iterable[Any], *, using: str = DEFAUL
 def locked_rows(
     targets: Collection[Target], *, whole_tables: bool = True, digest: str = "", using: str
 ) -> list[EditLock]:
-    """Return what overlaps the targets, expired or not (``alive``), with its check-outs locked in primary-key order.
+    """Return the locks that overlap the targets, expired or not (``alive``), with their check-outs' rows locked.
 
-    With a ``digest``, what that check-out holds is among the rows. One query locks all of them: of two that lock each
-    other's check-outs, each its own first, one would be a deadlock's victim. The lock (FOR NO KEY UPDATE) waits for
-    whoever extends or ends one of them right now. The time is compared after the wait, so that nobody takes for expired
-    what has just been extended. Needs a transaction and the targets' guards.
+    With a ``digest``, the locks of that check-out are included. One query locks all rows in primary-key order: two
+    callers that each locked their own check-out first would deadlock. The lock (FOR NO KEY UPDATE) waits for a
+    concurrent extension or end. The expiry is compared after the wait, so that a check-out that was just extended does
+    not count as expired. Needs a transaction and the targets' advisory locks.
     """
     condition = _overlap(targets, whole_tables=whole_tables)
     rows = _rows(condition | Q(check_out__digest=digest) if digest else condition, using=using)
@@ -118,15 +124,16 @@ def _has_of(using: str) -> bool:
 
 
 def end(check_outs: Iterable[CheckOut], *, how: str, using: str, by: Any = None) -> None:
-    """End these check-outs, whose rows are locked, with everything that they hold."""
+    """End these check-outs, whose rows the caller has locked, and delete their locks."""
     ids = [check_out.pk for check_out in check_outs]
     ended = CheckOut.objects.using(using).filter(pk__in=ids)
     ended.update(ended_at=ClockTimestamp(), ended_how=how, ended_by=by)
+    # CheckOut rows stay as the log; only the locks are deleted.
     EditLock.objects.using(using).filter(check_out__in=ids).delete()
 
 
 def end_expired(locks: Iterable[EditLock], *, using: str) -> list[EditLock]:
-    """End the check-outs that have expired, of these locked rows; return the rows that are left."""
+    """End the expired check-outs of these locks; return the remaining locks."""
     locks = list(locks)
     expired = {lock.check_out_id: lock.check_out for lock in locks if not is_alive(lock)}
     if expired:
@@ -140,7 +147,8 @@ def is_alive(lock: EditLock) -> bool:
 
 
 def in_the_way(locks: Iterable[EditLock], wanted: Iterable[Wanted]) -> list[EditLock]:
-    """Return the locks that exclude what is wanted: all that overlap it, unless both only need it unchanged."""
+    """Return the locks that exclude what is wanted: all that overlap it, unless both are shared."""
+    # Iterated once for each lock.
     wanted = list(wanted)
     return [
         lock
@@ -150,8 +158,8 @@ def in_the_way(locks: Iterable[EditLock], wanted: Iterable[Wanted]) -> list[Edit
     ]
 
 
-# The condition stands in the write itself: a row is written for each target that nobody holds in a way that excludes
-# it, and the count of rows says whether that was all of them.
+# The INSERT itself has the condition: it writes a row for each target without an excluding lock, and the number of rows
+# shows whether all were granted.
 _HOLD = """
 INSERT INTO {locks} (check_out_id, model, object_pk, status, shared)
 SELECT %s, wanted.model, wanted.object_pk, wanted.status, wanted.shared
@@ -166,23 +174,25 @@ WHERE NOT EXISTS (
 _WANTED = "SELECT %s AS model, %s AS object_pk, %s AS status, {boolean} AS shared"
 
 
-def hold_all(check_out: CheckOut, wanted: Sequence[Wanted], *, using: str) -> bool:
-    """Write that the check-out holds what it wants, each only while its status allows; whether it got all of it.
+def insert_locks(check_out: CheckOut, wanted: Sequence[Wanted], *, using: str) -> bool:
+    """Insert the wanted locks that no other lock excludes; return whether all were inserted.
 
-    Expired check-outs have to be ended before. On False the caller takes back what was written.
+    Expired check-outs must be ended before. On False the caller rolls back.
     """
     connection = connections[using]
+    # In a UNION ALL of parameters PostgreSQL would type this one as text.
     boolean = "%s::boolean" if connection.vendor == "postgresql" else "%s"
     table = connection.ops.quote_name(EditLock._meta.db_table)
     rows = " UNION ALL ".join([_WANTED.format(boolean=boolean)] * len(wanted))
     values = [value for one in wanted for value in (one.target.table, one.target.key, str(one.status), one.shared)]
     with connection.cursor() as cursor:
         cursor.execute(_HOLD.format(locks=table, wanted=rows), [check_out.pk, *values])
+        # All or nothing: fewer rows mean that another check-out holds one of the targets.
         return bool(cursor.rowcount == len(wanted))
 
 
 def holds_of(locks: Iterable[EditLock]) -> tuple[Hold, ...]:
-    """Return the check-outs behind these locks, the earliest first."""
+    """Return the check-outs of these locks, the earliest first."""
     grouped: dict[int, list[EditLock]] = {}
     for lock in locks:
         grouped.setdefault(lock.check_out_id, []).append(lock)
@@ -205,6 +215,51 @@ def _hold(locks: list[EditLock]) -> Hold:
 
 
 def status_in(locks: Iterable[EditLock], target: Target) -> str:
-    """Return the target's status according to these live locks; a record in a table that is out has the table's."""
+    """Return the target's status by these unexpired locks; a table's status applies to its records."""
     found = {lock.status for lock in locks if lock.model == target.table and lock.object_pk in ("", target.key)}
     return next((status for status in (Status.EDITING, Status.LOCKED) if status in found), Status.NORMAL).value
+
+
+def require_user(editor: Any) -> None:
+    """Raise `NotTheEditor` unless the editor is a saved user."""
+    if getattr(editor, "pk", None) is None:
+        raise NotTheEditor(f"editor must be a saved user, not {editor!r}")
+
+
+def find_check_out(target: Target, editor: Any, *, token: str | None, using: str) -> CheckOut:
+    """Return the editor's check-out of the target, its row locked FOR NO KEY UPDATE; it may have ended.
+
+    Without a token, the latest that was not ended. Raises `WrongToken`, `NotTheEditor`. Needs a transaction.
+    """
+    require_user(editor)
+    rows = CheckOut.objects.using(using).filter(model=target.table, object_pk=target.key).order_by("-pk")
+    rows = rows.select_for_update(no_key=connections[using].features.has_select_for_no_key_update)
+    if token is None:
+        found = rows.filter(editor=editor, ended_at=None).first()
+        if found is None:
+            words = _("%(editor)s has not checked out %(what)s")
+            raise NotTheEditor(words % {"editor": editor.get_username(), "what": target.name})
+        if found.require_token:
+            raise WrongToken(_("The check-out of %(what)s requires its token") % {"what": target.name})
+        return found
+    found = rows.filter(digest=digest_of(token)).first()
+    if found is None or not matches(token, found.digest):
+        raise WrongToken(_("The token does not belong to a check-out of %(what)s") % {"what": target.name})
+    if found.editor_id != editor.pk:
+        words = _("%(what)s was checked out by another user, not by %(editor)s")
+        raise NotTheEditor(words % {"what": target.name, "editor": editor.get_username()})
+    return found
+
+
+def lost_error(check_out: CheckOut, *, using: str) -> EditLockLost:
+    """Return the error that says how the check-out ended; without a recorded end it has expired."""
+    row = CheckOut.objects.using(using).select_related("ended_by").get(pk=check_out.pk)
+    how = row.ended_how or CheckOut.End.EXPIRED.value
+    by = row.ended_by.get_username() if row.ended_by else ""
+    at = row.ended_at or row.expires_at
+    words = {
+        "expired": _("The check-out of %(what)s expired at %(at)s"),
+        "taken over": _("The check-out of %(what)s was taken over by %(by)s at %(at)s"),
+        "checked in": _("The check-out of %(what)s was checked in at %(at)s"),
+    }[how]
+    return EditLockLost(words % {"what": row.target_name, "by": by, "at": time_of_day(at)}, how=how, by=by, at=at)

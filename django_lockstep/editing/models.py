@@ -1,4 +1,4 @@
-"""The app's two tables: check-outs, and what each of them holds."""
+"""The app's two tables: check-outs, and the locks that each of them holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 __all__ = ["LONGEST_KEY", "CheckOut", "EditLock", "Status"]
 
 LONGEST_KEY = 500
-"""Characters of a record's key: with the table's name they are indexed, and MySQL's indexes hold 3072 bytes."""
+"""Maximum length of a record's key: it is indexed with the table's name, and MySQL's indexes hold 3072 bytes."""
 
 
 class Status(models.TextChoices):
@@ -24,7 +24,7 @@ class Status(models.TextChoices):
 
 
 class CheckOut(models.Model):
-    """One person's check-out of one table or record, from one tab. Kept after its end, as the log of who had what."""
+    """One user's check-out of one table or record, from one tab. Rows are kept after their end, as a log."""
 
     class End(models.TextChoices):
         """How a check-out ended."""
@@ -60,16 +60,16 @@ class CheckOut(models.Model):
 
     @property
     def target_name(self) -> str:
-        """What was checked out, such as ``shop.seat`` or ``shop.seat:5``."""
+        """The checked-out table or record, such as ``shop.seat`` or ``shop.seat:5``."""
         return f"{self.model}:{self.object_pk}" if self.object_pk else self.model
 
 
 class EditLock(models.Model):
-    """A table or a record that a check-out holds. One that nobody holds has no row, and its status is normal.
+    """A table or a record that a check-out holds. Without a row the status is normal.
 
-    ``editing``: it is what was checked out. ``locked``: that refers to it and needs it unchanged; several check-outs
-    may hold it so, where each asked for ``shared`` references. ``normal``: somebody is there, and keeps nobody out
-    (presence). Counts while its check-out has not expired, by the database's clock.
+    ``editing``: it is the target of the check-out. ``locked``: the target refers to it and needs it unchanged; several
+    check-outs may lock it if each asked for ``shared`` references. ``normal``: a user views it and locks nothing
+    (presence). A lock is effective until its check-out expires, by the database's clock.
     """
 
     check_out = models.ForeignKey(CheckOut, models.CASCADE, related_name="locks", verbose_name=_("check-out"))
@@ -81,7 +81,7 @@ class EditLock(models.Model):
     class Meta:
         verbose_name = _("edit lock")
         verbose_name_plural = _("edit locks")
-        permissions: ClassVar = [("take_over_editlock", _("Can take over what somebody else has checked out"))]
+        permissions: ClassVar = [("take_over_editlock", _("Can take over other users' check-outs"))]
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["model", "object_pk"],
@@ -99,12 +99,12 @@ class EditLock(models.Model):
 
     @property
     def editor(self) -> Any:
-        """Who holds it."""
+        """The user that holds it."""
         return self.check_out.editor
 
     @property
     def locked_by(self) -> str:
-        """What was checked out and caused this, such as ``shop.ticket``."""
+        """The checked-out table or record that causes this lock, such as ``shop.ticket``."""
         return self.check_out.target_name
 
     @property
@@ -114,10 +114,10 @@ class EditLock(models.Model):
 
     @property
     def expires_at(self) -> datetime:
-        """When it is free again unless the check-out is extended."""
+        """When it expires unless the check-out is extended."""
         return self.check_out.expires_at
 
     @property
     def note(self) -> str:
-        """What the editor left for others to read."""
+        """The editor's message to other users."""
         return self.check_out.note

@@ -1,4 +1,4 @@
-"""Check out, check in, extend, take over, and look: each one transaction, all or nothing."""
+"""Check out, check in, extend, take over and query: each is one atomic transaction."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from django_lockstep.editing.holds import (
     Wanted,
     end,
     end_expired,
-    hold_all,
+    find_check_out,
     holds_of,
     in_the_way,
+    insert_locks,
     live_locks,
     locked_rows,
+    lost_error,
+    require_user,
     status_in,
 )
 from django_lockstep.editing.models import CheckOut, EditLock, Status
-from django_lockstep.editing.ownership import lost, owned, require_person
-from django_lockstep.editing.plans import Plan, Related, lock_plan, plan_for, plan_of
+from django_lockstep.editing.plans import LockPlan, Related, lock_plan, plan_for, plan_of
 from django_lockstep.editing.results import EditResult, TableStatus
 from django_lockstep.editing.targets import Target, target_of
 from django_lockstep.editing.tokens import digest_of, new_token, pass_of
@@ -44,7 +46,7 @@ __all__ = [
 ]
 
 TAKE_OVER = "lockstep_editing.take_over_editlock"
-"""The permission to end what others have checked out."""
+"""The permission to end other users' check-outs."""
 
 
 @contextmanager
@@ -66,22 +68,23 @@ def check_out(
     require_token: bool = False,
     using: str | None = None,
 ) -> EditResult:
-    """Take a table or a record for editing, with everything its foreign keys refer to, or nothing of it.
+    """Check out a table or a record for editing, with everything its foreign keys refer to, all or nothing.
 
     ``what`` is a model, a model's label or an instance; ``editor`` a saved user. ``ttl`` is a timedelta or seconds
-    (default: ``LOCKSTEP_EDIT_TTL``, 30 minutes), counted by the database's clock. ``depth`` says over how many foreign
-    keys to go (None: all); a list as ``related`` names the tables and records to lock instead, some of those that the
-    foreign keys lead to. With ``shared_references`` others who share theirs too may need the same rows unchanged. With
-    ``require_token`` everybody has to show the token to write, to extend and to check in, the editor's other tabs too.
+    (default: ``LOCKSTEP_EDIT_TTL``, 30 minutes), counted by the database's clock. ``depth`` is the number of foreign
+    keys to follow (None: all); a list as ``related`` names the tables and records to lock instead, which must be
+    reachable by foreign keys. With ``shared_references`` several check-outs may lock the same rows. With
+    ``require_token`` the token is needed to write, to extend and to check in, also in the editor's other tabs.
 
-    A refusal is a result with ``lock_result`` False that tells who has what; a granted one has the ``token``. Waits for
-    writes under way, by `EditLockedModel` and `fence`. Works in a transaction of the caller, at READ COMMITTED only.
+    A refusal is a result with ``lock_result`` False that lists the holders; a granted result has the ``token``. Waits
+    for concurrent writes by `EditLockedModel` and `require_editable`. Works in the caller's transaction, at READ
+    COMMITTED only.
 
-    Raises `UnknownTable`, `UnknownRecord`, `NotTheEditor` for somebody who is no saved user, `UnrelatedTarget` for what
-    is named as ``related`` and is not referred to, `ReferencesChanged` where the record's foreign keys change at that
-    moment; ``ValueError`` for an option that does not exist; the lock errors of `django_lockstep.locking`.
+    Raises `UnknownTable`, `UnknownRecord`, `NotTheEditor` for an editor who is not a saved user, `UnrelatedTarget` for
+    an unreachable target in ``related``, `ReferencesChanged` if the record's foreign keys change concurrently;
+    ``ValueError`` for an invalid option; the lock errors of `django_lockstep.locking`.
     """
-    require_person(editor)
+    require_user(editor)
     target, lasting = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
@@ -100,44 +103,48 @@ def take_over(
     require_token: bool = False,
     using: str | None = None,
 ) -> EditResult:
-    """Check out what others have, and end their check-outs in the same transaction; as `check_out` otherwise.
+    """Check out, and end other check-outs that are in the way in the same transaction; otherwise as `check_out`.
 
-    Ends every check-out that is in the way, with all that it holds. The ended ones stay in the table of check-outs with
-    who took them over and when, and their editors are told by whatever they do next. Raises `TakeOverNotAllowed`
-    unless all of them are the person's own (other tabs), or the person has ``lockstep_editing.take_over_editlock``.
+    Ends each of them with all its locks. The table of check-outs keeps who took them over and when, and their editors
+    get `EditLockLost` with their next operation. Raises `TakeOverNotAllowed` unless all of them are the user's own
+    (other tabs), or the user has ``lockstep_editing.take_over_editlock``.
     """
-    require_person(by)
+    require_user(by)
     target, lasting, allowed = target_of(what), time_to_live(ttl), by.has_perm(TAKE_OVER)
     with atomic_for(target, database := target.database(using)):
         plan = lock_plan(target, related=related, depth=depth, shared_references=shared_references, using=database)
+        # After lock_plan(): under the advisory locks no check-out can appear between this and the grant.
         _end_obstacles(plan, by, allowed=allowed)
         return _grant(plan, by, ttl=lasting, note=note, require_token=require_token)
 
 
-def _end_obstacles(plan: Plan, by: Any, *, allowed: bool) -> None:
+def _end_obstacles(plan: LockPlan, by: Any, *, allowed: bool) -> None:
     obstacles = {lock.check_out_id: lock.check_out for lock in in_the_way(_current(plan), plan.wanted)}
     if not allowed and any(check_out.editor_id != by.pk for check_out in obstacles.values()):
-        words = _("%(editor)s lacks %(permission)s, and %(what)s is not theirs")
+        words = _("%(editor)s needs the permission %(permission)s to take over %(what)s from another user")
         facts = {"editor": by.get_username(), "permission": TAKE_OVER, "what": plan.target.name}
+        # Decided under the advisory locks, so that no other user's check-out can slip in after the check.
         raise TakeOverNotAllowed(words % facts)
     end(obstacles.values(), how=CheckOut.End.TAKEN_OVER, by=by, using=plan.using)
 
 
-def _current(plan: Plan) -> list[EditLock]:
+def _current(plan: LockPlan) -> list[EditLock]:
     """Return the locks that overlap the plan, locked, after ending what has expired."""
     return end_expired(locked_rows(plan.targets, using=plan.using), using=plan.using)
 
 
-def _grant(plan: Plan, editor: Any, *, ttl: timedelta, note: str = "", require_token: bool = False) -> EditResult:
-    """Take all of the plan or nothing, and say which. Needs a transaction and the plan's guards."""
+def _grant(plan: LockPlan, editor: Any, *, ttl: timedelta, note: str = "", require_token: bool = False) -> EditResult:
+    """Take all of the plan or nothing. Needs a transaction and the plan's advisory locks."""
     _current(plan)
     token = new_token()
     digest = digest_of(token)
+    # A savepoint, so that a refusal undoes the CheckOut row and not the caller's writes.
     with transaction.atomic(using=plan.using):
         mine = CheckOut.objects.using(plan.using).create(
             editor=editor,
             model=plan.target.table,
             object_pk=plan.target.key,
+            # The token itself is never stored.
             digest=digest,
             pass_digest=digest_of(pass_of(digest)),
             require_token=require_token,
@@ -145,24 +152,25 @@ def _grant(plan: Plan, editor: Any, *, ttl: timedelta, note: str = "", require_t
             since=ClockTimestamp(),
             expires_at=after(ttl),
         )
-        granted = hold_all(mine, plan.wanted, using=plan.using)
+        granted = insert_locks(mine, plan.wanted, using=plan.using)
         if not granted:
             transaction.set_rollback(True, using=plan.using)
     return _build_result(plan, mine=mine if granted else None, lock_result=granted, token=token if granted else None)
 
 
 def check_in(what: Any, editor: Any, *, token: str | None = None, using: str | None = None) -> EditResult:
-    """Give back a check-out with everything that it holds.
+    """End a check-out and release all its locks.
 
-    Without a token it is the editor's latest of this table or record. The answer's statuses are those after it: what
-    others share stays locked by them. Raises `WrongToken`, `NotTheEditor`, `EditLockLost` where it has already ended.
+    Without a token, the editor's latest of this table or record. The result has the statuses afterwards: references
+    shared with others stay locked. Raises `WrongToken`, `NotTheEditor`, `EditLockLost` if it has already ended.
     """
     target = target_of(what)
     with atomic_for(target, database := target.database(using)):
-        mine = owned(target, editor, token=token, using=database)
+        mine = find_check_out(target, editor, token=token, using=database)
+        # Built before the end, which deletes the rows that it is made from.
         plan = plan_of(target, mine, using=database)
         if not _unexpired(mine, database).exists():
-            raise lost(mine, using=database)
+            raise lost_error(mine, using=database)
         end([mine], how=CheckOut.End.CHECKED_IN, using=database)
         return _build_result(plan, mine=None, lock_result=True)
 
@@ -176,9 +184,10 @@ def extend(
     """
     target, lasting = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
-        mine = owned(target, editor, token=token, using=database)
+        mine = find_check_out(target, editor, token=token, using=database)
+        # The UPDATE itself checks the expiry by the database's clock: an expired check-out is never revived.
         if not _unexpired(mine, database).update(expires_at=after(lasting)):
-            raise lost(mine, using=database)
+            raise lost_error(mine, using=database)
         return _build_result(plan_of(target, mine, using=database), mine=mine, lock_result=True)
 
 
@@ -195,35 +204,35 @@ def status_of(
     shared_references: bool = False,
     using: str | None = None,
 ) -> EditResult:
-    """Tell the status of a table or a record and of what it refers to, who has it, and what would have to end.
+    """Return the status of a table or a record and of its references, the holder, and the check-outs in the way.
 
-    ``must_end`` is empty where a check-out with the same options would be granted now. ``lock_result`` says whether the
-    check-out with this ``token`` has it, ``lost`` how that ended. Takes no lock. Raises `UnknownTable`,
-    `UnknownRecord`.
+    ``must_end`` is empty if a check-out with the same options would be granted now. ``lock_result`` says whether the
+    check-out with this ``token`` holds the target, ``lost`` how that check-out ended. Takes no lock. Raises
+    `UnknownTable`, `UnknownRecord`.
     """
     plan = plan_for(what, related=related, depth=depth, shared_references=shared_references, using=using)
     rows = CheckOut.objects.using(plan.using).filter(model=plan.target.table, object_pk=plan.target.key)
     mine = rows.filter(digest=digest_of(token)).first() if token else None
     if mine is None or _unexpired(mine, plan.using).exists():
         return _build_result(plan, mine=mine, lock_result=mine is not None)
-    return _build_result(plan, mine=None, lock_result=False).using(lost=str(lost(mine, using=plan.using)))
+    return _build_result(plan, mine=None, lock_result=False).using(lost=str(lost_error(mine, using=plan.using)))
 
 
 def announce(what: Any, editor: Any, *, ttl: Duration | None = None, using: str | None = None) -> EditResult:
-    """Tell others that somebody is here, and keep nobody out (presence).
+    """Announce a user's presence to others without locking anything.
 
-    Lasts, is extended and checked in as a check-out is. The answer's ``present`` lists the others. Raises as
+    Expires, is extended and checked in like a check-out. The result's ``present`` lists the others. Raises as
     `check_out` does.
     """
-    require_person(editor)
+    require_user(editor)
     target, lasting = target_of(what), time_to_live(ttl)
     with atomic_for(target, database := target.database(using)):
         wanted = (Wanted(target=target, status=Status.NORMAL),)
-        return _grant(Plan(target=target, wanted=wanted, using=database), editor, ttl=lasting)
+        return _grant(LockPlan(target=target, wanted=wanted, using=database), editor, ttl=lasting)
 
 
-def _build_result(plan: Plan, *, mine: CheckOut | None, lock_result: bool, token: str | None = None) -> EditResult:
-    """Return the result for the plan as things are now, seen by who has the check-out ``mine``."""
+def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, token: str | None = None) -> EditResult:
+    """Return the plan's result by the current locks, from the view of the check-out ``mine``."""
     locks = live_locks(plan.targets, using=plan.using)
     others = [lock for lock in locks if mine is None or lock.check_out_id != mine.pk]
     must_end = holds_of(in_the_way(others, plan.wanted))
@@ -243,7 +252,7 @@ def _build_result(plan: Plan, *, mine: CheckOut | None, lock_result: bool, token
     )
 
 
-def _statuses(plan: Plan, locks: Iterable[EditLock]) -> Iterator[TableStatus]:
+def _statuses(plan: LockPlan, locks: Iterable[EditLock]) -> Iterator[TableStatus]:
     for one in plan.wanted:
         if one.status == Status.LOCKED:
             status = status_in(locks, one.target)

@@ -1,4 +1,4 @@
-"""What the operations answer: frozen data, and JSON of the same shape."""
+"""Results of the operations: frozen dataclasses, and JSON of the same shape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """One check-out and what it holds here."""
+    """One check-out and its locks that are relevant here."""
 
     id: int
     """The check-out's number."""
@@ -32,47 +32,47 @@ class Hold:
     since: datetime
     expires_at: datetime
     locked_by: str
-    """What was checked out, such as ``shop.seat`` or ``shop.seat:5``."""
+    """The checked-out table or record, such as ``shop.seat`` or ``shop.seat:5``."""
     holds: tuple[TableStatus, ...]
-    """What of it is in the way."""
+    """Its locks that are in the way."""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditResult:
-    """The answer to a check-out and to every other operation."""
+    """The result of every operation."""
 
     lock_result: bool
-    """Whether what was asked for was done; for a status: whether the token's check-out has the target."""
+    """Whether the operation succeeded; for a status: whether the token's check-out holds the target."""
     current_status: str
     """The target's status now: ``normal``, ``editing`` or ``locked``."""
     fk_current_status: tuple[TableStatus, ...]
-    """The status now of everything that the target refers to."""
+    """The current statuses of the target's references."""
     table: str
     """The target's model."""
     record: str = ""
     """The target's primary key as text; empty for a table."""
     holder: str | None = None
-    """The user name of who has the target, or of the first who is in the way."""
+    """The user name of the target's holder, or of the first check-out in the way."""
     since: datetime | None = None
-    """Since when."""
+    """The start of the holder's check-out."""
     expires_at: datetime | None = None
-    """Until when, unless it is extended."""
+    """Its expiry, unless it is extended."""
     must_end: tuple[Hold, ...] = ()
-    """The check-outs of others that would have to end before the target can be checked out."""
+    """Other check-outs that must end before the target can be checked out."""
     present: tuple[Hold, ...] = ()
-    """Who has announced to be there, and keeps nobody out."""
+    """Users that announced their presence, which locks nothing."""
     lost: str | None = None
-    """For the status of a token whose check-out has ended: how, and by whom."""
+    """For the status of a token whose check-out has ended: the message that says how."""
     token: str | None = None
-    """What the editor needs to go on with this check-out. Only the answer to that editor's request has it."""
+    """The token of this check-out. Only the result of the editor's own request has it."""
 
     def using(self, **changes: Any) -> EditResult:
         """Return a copy with these changes."""
         return replace(self, **changes)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as what JSON can hold: times in ISO 8601."""
+        """Return the result as JSON values: times in ISO 8601."""
         plain: dict[str, Any] = _plain(asdict(self))
         return plain
 

@@ -1,4 +1,4 @@
-"""What the HTTP API takes and answers."""
+"""Requests and responses of the HTTP API."""
 
 from datetime import datetime
 from typing import Annotated
@@ -61,13 +61,13 @@ class ResultOut(Schema):
 
 
 class LockedOut(ResultOut, ProblemOut):
-    """Refused: ``holders`` says by whom."""
+    """Refused: ``holders`` lists the check-outs in the way."""
 
     holders: list[HoldOut]
 
 
 class LostOut(ProblemOut):
-    """The check-out has ended, or somebody was faster."""
+    """The check-out has ended, or a concurrent request won."""
 
     how: str = ""
     by: str = ""
@@ -76,13 +76,13 @@ class LostOut(ProblemOut):
 
 
 class _In(Schema):
-    """What a client sends: nothing but what is named."""
+    """A client's request; unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class CheckOutIn(_In):
-    """How to check out."""
+    """Options of a check-out."""
 
     ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
     related: str = Field("references", pattern="^(references|none)$")
@@ -93,19 +93,19 @@ class CheckOutIn(_In):
 
 
 class TokenIn(_In):
-    """Which check-out: without a token, the editor's latest."""
+    """The token of a check-out; without it, the editor's latest."""
 
     token: Text | None = None
 
 
 class ExtendIn(TokenIn):
-    """How long from now."""
+    """Options of an extension, counted from now."""
 
     ttl: float | None = Field(None, gt=0, description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")
 
 
 class TransitionIn(_In):
-    """What is expected, and what it is to become."""
+    """The expected statuses and the target statuses."""
 
     table: Text
     record: Text | None = None

@@ -1,4 +1,4 @@
-"""What can be checked out: tables, meaning models, and records, meaning primary keys; and how both are written."""
+"""Targets of check-outs: tables (models) and records (primary keys), and their textual form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db import models, router
 
 from django_lockstep.editing.errors import UnknownRecord, UnknownTable
 
-__all__ = ["Target", "key_columns", "key_text", "label_of", "record", "restored", "target_of"]
+__all__ = ["Target", "key_columns", "key_text", "label_of", "parse_target", "record", "target_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Target:
 def target_of(what: Any) -> Target:
     """Return the target for a model, a saved instance, a model's label or a target.
 
-    Raises `UnknownTable` for what is no concrete model of this project, `UnknownRecord` for an instance without a
+    Raises `UnknownTable` for anything but a concrete model of this project, `UnknownRecord` for an instance without a
     primary key.
     """
     if isinstance(what, Target):
@@ -66,15 +66,16 @@ def record(model: type[models.Model], pk: Any) -> Target:
     Raises `UnknownRecord` for what cannot be a primary key of the model.
     """
     if pk is None or pk == "":
-        raise UnknownRecord(f"{model._meta.label} {pk!r} has no primary key to be checked out by")
+        raise UnknownRecord(f"{model._meta.label} {pk!r} has no primary key and cannot be checked out")
     try:
+        # The key as the field's Python type: "5" and 5 are one target, with one advisory lock.
         return Target(_concrete(model), _python_key(model, pk))
     except (ValidationError, ValueError, TypeError) as error:
         raise UnknownRecord(f"{pk!r} cannot be a primary key of {model._meta.label}") from error
 
 
-def restored(label: str, key: str) -> Target:
-    """Return the target that a row of ours names."""
+def parse_target(label: str, key: str) -> Target:
+    """Return the target of a stored label and key."""
     table = target_of(label)
     return record(table.model, key) if key else table
 
@@ -90,7 +91,7 @@ def _named(label: str) -> type[models.Model]:
 
 def _concrete(model: Any) -> type[models.Model]:
     if not (isinstance(model, type) and issubclass(model, models.Model)):
-        raise UnknownTable(f"{model!r} is no model, no instance and no model's label")
+        raise UnknownTable(f"{model!r} must be a model, an instance or a model's label")
     if model._meta.abstract or model._meta.swapped:
         kind = "abstract" if model._meta.abstract else f"swapped for {model._meta.swapped}"
         raise UnknownTable(f"{model._meta.label} is {kind}: it has no table")
@@ -98,7 +99,7 @@ def _concrete(model: Any) -> type[models.Model]:
 
 
 def label_of(model: type[models.Model]) -> str:
-    """Return the label by which the tables of locks know the model."""
+    """Return the label that stored locks use for the model."""
     return (model._meta.concrete_model or model)._meta.label_lower
 
 
@@ -117,14 +118,14 @@ def _python_key(model: type[models.Model], pk: Any) -> Any:
         return model._meta.pk.to_python(pk)
     values = json.loads(pk) if isinstance(pk, str) else pk
     if len(values) != len(parts):
-        raise ValueError(f"the primary key has {len(parts)} parts")
+        raise ValueError(f"the primary key must have {len(parts)} parts, not {len(values)}")
     return tuple(field.to_python(value) for field, value in zip(parts, values, strict=True))
 
 
 def key_text(model: type[models.Model], pk: Any) -> str:
     """Return the primary key as text, the same as PostgreSQL's cast to text; a composite one as a JSON array.
 
-    Raises `UnknownRecord` for keys of bytes, which have no such text.
+    Raises `UnknownRecord` for keys of bytes, which have no such text form.
     """
     value = _python_key(model, pk)
     parts = value if isinstance(value, tuple) else (value,)

@@ -1,4 +1,4 @@
-"""Tokens that tell the tabs of one person apart. Only their digest is stored."""
+"""Tokens that distinguish a user's tabs. Only their digest is stored."""
 
 import hashlib
 import hmac
@@ -15,21 +15,22 @@ def new_token() -> str:
 
 
 def digest_of(token: str) -> str:
-    """Return what the database keeps: the token's SHA-256, as 64 hexadecimal digits.
+    """Return the stored form of a token: its SHA-256, as 64 hexadecimal digits.
 
-    A plain hash is enough, because the token is random and long: there is nothing to guess.
+    A plain hash is enough, because the token is long and random and cannot be guessed.
     """
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def pass_of(digest: str) -> str:
-    """Return what Django shows to `AddEditGuard` for a writer without a token whose check-out has this digest.
+    """Return the proof of a check-out that Django passes to `AddEditGuard` for a writer without a token.
 
-    Made with the ``SECRET_KEY``, so that nobody finds it in the database, which has its digest only.
+    Made with the ``SECRET_KEY``; the database only has its digest, from which it cannot be computed.
     """
     return salted_hmac("lockstep.editing.pass", digest, algorithm="sha256").hexdigest()
 
 
 def matches(token: str, digest: str) -> bool:
     """Whether the token is the one with this digest, compared in constant time."""
+    # compare_digest: the time must not reveal how many digits match.
     return hmac.compare_digest(digest_of(token), digest)

@@ -1,4 +1,4 @@
-"""The status page: everything that is out, live."""
+"""The status page: all current check-outs, updated live."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["status_page"]
 @login_required
 @permission_required("lockstep_editing.view_editlock", raise_exception=True)
 def status_page(request: HttpRequest) -> HttpResponse:
-    """Show all tables and records that are out; to htmx, which asks every two seconds, only the table of them."""
+    """Show all check-outs; htmx, which polls every two seconds, gets only their table."""
+    # Expired rows that no purge has ended yet are not shown.
     rows = CheckOut.objects.filter(ended_at=None, expires_at__gt=ClockTimestamp())
     context = {
         "check_outs": rows.select_related("editor").prefetch_related("locks").order_by("since"),

@@ -1,4 +1,4 @@
-"""Who is writing: said once by a context manager or the middleware, asked by every guarded write."""
+"""The current writer: set by a context manager or the middleware, read by every checked write."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ TOKEN_FIELD = "_edit_token"  # noqa: S105 - a name, no secret
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """Who writes, and with which check-out's token, if any."""
+    """The writing user, and a check-out's token, if any."""
 
     editor: Any
     token_source: Callable[[], str]
 
     @property
     def token(self) -> str:
-        """The token; empty for a writer of whom only the name is known."""
+        """The token; empty for a writer without one."""
         return self.token_source()
 
     @property
     def key(self) -> str:
-        """The editor's primary key as text; empty for somebody anonymous."""
+        """The editor's primary key as text; empty for an anonymous user."""
         pk = getattr(self.editor, "pk", None)
         return "" if pk is None else str(pk)
 
@@ -41,16 +41,16 @@ _current: ContextVar[Writer | None] = ContextVar("lockstep_editing_writer", defa
 
 
 def current_writer() -> Writer | None:
-    """Return who is writing here, if anybody said so."""
+    """Return the writer of this context, None if none was named."""
     return _current.get()
 
 
 @contextmanager
 def writing(editor: Any, *, token: str = "") -> Iterator[None]:
-    """Say who writes in the block, in this thread or task.
+    """Name the writer for the block, in this thread or task.
 
-    With a token only that check-out counts, as long as it lasts: another tab of the same person is somebody else.
-    Without one, whatever the editor has checked out may be written. Blocks may be nested; the innermost counts.
+    With a token only that check-out counts, while it lasts: the same user's other tabs are treated as other users.
+    Without one, the editor may write everything they have checked out. Blocks may be nested; the innermost applies.
     """
     with _as(Writer(editor=editor, token_source=lambda: token)):
         yield
@@ -66,20 +66,20 @@ def _as(writer: Writer) -> Iterator[None]:
 
 
 class EditLockMiddleware:
-    """Middleware: the request's user is writing, with the token of its header or of its form.
+    """Middleware: names the request's user as the writer, with the token of its header or form.
 
-    Comes after the authentication middleware.
+    Put it after the authentication middleware.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer the request."""
+        # Lazy: reading POST here would consume the body before views can stream it.
         with _as(Writer(editor=request.user, token_source=lambda: token_of(request))):
             return self._get_response(request)
 
 
 def token_of(request: HttpRequest) -> str:
-    """Return the token that came with the request; empty if none did."""
+    """Return the request's token; empty without one."""
     return str(request.headers.get(TOKEN_HEADER) or request.POST.get(TOKEN_FIELD) or "")

@@ -1,14 +1,17 @@
-"""Conflicts over HTTP: entity tags from versions, conditional requests, honest answers. For any versioned model."""
+"""Conflicts over HTTP: entity tags from versions, conditional requests, problem details. For any versioned model."""
 
-from django_lockstep.http.errors import (
+from django_lockstep.http.middleware import ConcurrencyMiddleware
+from django_lockstep.http.preconditions import (
     MalformedPrecondition,
     PreconditionError,
     PreconditionFailed,
     PreconditionRequired,
+    check_preconditions,
+    etag,
+    not_modified,
+    require_match,
+    seen_elsewhere,
 )
-from django_lockstep.http.etags import etag
-from django_lockstep.http.middleware import ConcurrencyMiddleware
-from django_lockstep.http.preconditions import check_preconditions, not_modified, require_match, seen_elsewhere
 from django_lockstep.http.problems import Problem, problem_of
 from django_lockstep.http.views import require_if_match
 

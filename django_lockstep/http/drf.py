@@ -18,10 +18,11 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Any:
     """Answer errors of concurrent work, and the framework's own, with problem details (RFC 9457).
 
     For ``REST_FRAMEWORK = {"EXCEPTION_HANDLER": "django_lockstep.http.drf.problem_handler"}``. A serializer's errors
-    are the member ``errors``. Rolls back what the request wrote under ``ATOMIC_REQUESTS``. A conflict of the object
-    that `require_if_match` checked is left to that decorator, which answers 412.
+    are the member ``errors``. Rolls back the request's writes under ``ATOMIC_REQUESTS``. A conflict of the object that
+    `require_if_match` checked is left to that decorator, which answers 412.
     """
     seen = getattr(context.get("request"), "matched", None)
+    # None makes the framework raise the error again, so that the decorator around dispatch() sees it.
     if seen is not None and is_conflict_of(seen, error):
         return None
     problem = problem_of(error)
@@ -34,12 +35,12 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Any:
 
 def _as_problem(error: Exception, response: Any) -> HttpResponse:
     code = error.default_code if isinstance(error, APIException) else ""
-    # The names in a serializer's errors are those of its fields, which may be any.
+    # A serializer's field names could collide with members of the problem.
     of_fields = isinstance(error, ValidationError) or not isinstance(response.data, dict)
-    told = {"errors": response.data} if of_fields else response.data
+    members = {"errors": response.data} if of_fields else response.data
     return Problem(
         status=response.status_code,
-        detail=str(told.get("detail", "")),
-        members={**told, **({"code": code} if code else {})},
+        detail=str(members.get("detail", "")),
+        members={**members, **({"code": code} if code else {})},
         headers={name: value for name, value in response.headers.items() if name != "Content-Type"},
     ).to_response()

@@ -1,4 +1,4 @@
-"""Turns conflicts that no view handled into honest answers."""
+"""Answers conflicts that views did not handle."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["ConcurrencyMiddleware", "roll_back_request"]
 
 
 class ConcurrencyMiddleware(MiddlewareMixin):
-    """Answers conflicts with 409, 412 or 503 instead of 500, as JSON to whoever asks for JSON, otherwise as a page.
+    """Answers conflicts with 409, 412 or 503 instead of 500, as JSON or as a page.
 
-    The page is the project's ``409.html`` (or ``503.html``, and so on) if it has one; there always is one. Takes the
-    place of django-concurrency's middleware. Everything the request wrote under ``ATOMIC_REQUESTS`` is rolled back.
+    The page is the project's ``409.html`` (or ``503.html``, and so on), or a built-in one. Replaces
+    django-concurrency's middleware. The request's writes under ``ATOMIC_REQUESTS`` are rolled back.
     """
 
     sync_capable = True
@@ -28,7 +28,8 @@ class ConcurrencyMiddleware(MiddlewareMixin):
 
 
 def roll_back_request() -> None:
-    """Let what the request wrote under ``ATOMIC_REQUESTS`` be rolled back, although the answer is no exception."""
+    """Roll back the request's writes under ``ATOMIC_REQUESTS``: Django itself does so only for exceptions."""
     for connection in connections.all(initialized_only=True):
         if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
+            # ATOMIC_REQUESTS commits every response that is not an exception, also this refusal.
             connection.set_rollback(True)

@@ -16,8 +16,8 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, AuthorizationError, HttpError, Throttled, ValidationError
 
 from django_lockstep.errors import STALE_ERRORS, ConcurrencyError
-from django_lockstep.http.errors import PreconditionError
 from django_lockstep.http.middleware import roll_back_request
+from django_lockstep.http.preconditions import PreconditionError
 from django_lockstep.http.problems import Problem, problem_of
 
 __all__ = ["answer_with_problems"]
@@ -28,9 +28,9 @@ _DRIVER_ERRORS = (DatabaseError, InterfaceError)
 def answer_with_problems(api: NinjaAPI) -> None:
     """Let the API answer errors of concurrent work, and the framework's own, with problem details (RFC 9457).
 
-    Operations call `require_match` themselves, once they know that the object is the user's, and wrap their write into
-    `seen_elsewhere`. What the request wrote under ``ATOMIC_REQUESTS`` is rolled back. An error that nothing else fits
-    is reported as Django reports it, and answered with 500; under ``DEBUG`` it is raised.
+    Operations call `require_match` themselves, after checking that the user may see the object, and wrap their write
+    into `seen_elsewhere`. The request's writes under ``ATOMIC_REQUESTS`` are rolled back. Any other error is reported
+    as Django reports it and answered with 500; under ``DEBUG`` it is raised.
     """
     handlers: dict[Any, Callable[[HttpRequest, Any], Problem | None]] = {
         Exception: lambda request, error: None,
@@ -45,13 +45,13 @@ def answer_with_problems(api: NinjaAPI) -> None:
         Throttled: lambda request, error: Problem(status=429, headers=_retry_after(error)),
         HttpError: _refused,
     }
-    for kind, told in handlers.items():
-        api.add_exception_handler(kind, _handler(told))
+    for kind, build_problem in handlers.items():
+        api.add_exception_handler(kind, _handler(build_problem))
 
 
-def _handler(told: Callable[[HttpRequest, Any], Problem | None]) -> Callable[[HttpRequest, Any], HttpResponse]:
+def _handler(build_problem: Callable[[HttpRequest, Any], Problem | None]) -> Callable[[HttpRequest, Any], HttpResponse]:
     def handle(request: HttpRequest, error: Any) -> HttpResponse:
-        problem = told(request, error)
+        problem = build_problem(request, error)
         if problem is None:
             return _server_error(request, error)
         roll_back_request()
@@ -61,7 +61,7 @@ def _handler(told: Callable[[HttpRequest, Any], Problem | None]) -> Callable[[Ht
 
 
 def _server_error(request: HttpRequest, error: Exception) -> HttpResponse:
-    """Report the error to whoever listens for errors of requests, and to the log; answer without telling it."""
+    """Send the error to ``got_request_exception`` and to the log; answer without its details."""
     if settings.DEBUG or settings.DEBUG_PROPAGATE_EXCEPTIONS:
         raise error
     got_request_exception.send(sender=None, request=request)
@@ -80,23 +80,23 @@ def _unreadable(request: HttpRequest, error: Exception) -> Problem:
 
 
 def _refused(request: HttpRequest, error: HttpError) -> Problem:
-    # What a parser refuses arrives behind the framework's own error, which says only that it was refused.
-    told = error.__cause__ if isinstance(error.__cause__, HttpError) else error
-    return Problem(status=told.status_code, detail=str(told))
+    # The framework wraps a parser's error into a generic one; the cause has the details.
+    refusal = error.__cause__ if isinstance(error.__cause__, HttpError) else error
+    return Problem(status=refusal.status_code, detail=str(refusal))
 
 
 def _invalid(request: HttpRequest, error: ValidationError) -> Problem:
     if any(each.get("loc", ("",))[0] == "body" for each in error.errors) and not request.body:
-        return Problem(status=400, detail="The body is empty; it has to be a JSON object.")
+        return Problem(status=400, detail="The body is empty; it must be a JSON object.")
     errors = _plain(error.errors)
     detail = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in errors)
     return Problem(status=422, detail=detail, members={"errors": errors})
 
 
 def _plain(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return where and what, without the input and the exception objects that pydantic adds.
+    """Return place and message, without the input and the exception objects that pydantic adds.
 
-    The framework's own paginators name the field instead of giving a place and a message.
+    The framework's paginators give a field's name instead of a place and a message.
     """
     return [
         {"loc": list(error.get("loc", error)), "msg": str(error.get("msg", ", ".join(map(str, error.values()))))}

@@ -1,4 +1,4 @@
-"""An API of django-ninja that answers everything below its prefix in one way; an optional adapter."""
+"""A django-ninja API whose refusals are all problem details; an optional adapter."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class ProblemOut(Schema):
 
 
 class StrictParser(Parser):
-    """Takes JSON (RFC 8259) and nothing else, neither in its name nor beside it."""
+    """Accepts only ``application/json`` that is valid by RFC 8259."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        """Return what the body says.
+        """Return the parsed body.
 
-        Raises ``HttpError``: 415 for another content type, 400 for what is not JSON, and for strings that are no text:
-        with NUL, which PostgreSQL cannot store, or with half a surrogate pair, which no encoding has.
+        Raises ``HttpError``: 415 for another content type, 400 for invalid JSON and for strings with NUL, which
+        PostgreSQL cannot store, or with half a surrogate pair, which cannot be encoded.
         """
         if request.content_type != "application/json":
             raise HttpError(415, f"The content type must be application/json, not {request.content_type!r}")
@@ -55,7 +55,7 @@ class StrictParser(Parser):
             for text in _texts(body):
                 _check_text(text)
         except (ValueError, RecursionError) as error:
-            raise HttpError(400, f"The body is not JSON that can be read: {error}") from error
+            raise HttpError(400, f"The body is not valid JSON: {error}") from error
         return body
 
 
@@ -76,17 +76,17 @@ def _texts(value: Any) -> Iterator[str]:
 def _check_text(text: str) -> None:
     text.encode()  # raises ValueError for half a surrogate pair
     if "\0" in text:
-        raise ValueError(f"{text!r} has the character NUL")
+        raise ValueError(f"{text!r} contains the character NUL")
 
 
 class ProblemAPI(NinjaAPI):
-    """A ``NinjaAPI`` whose errors are problem details, whatever they come from; see `answer_with_problems`.
+    """A ``NinjaAPI`` whose errors are problem details, whatever their cause; see `answer_with_problems`.
 
-    That is so of unknown paths and methods, too: the API answers for everything below its prefix, and what a project
-    serves there itself has to stand before it in ``urlpatterns``. Bodies are read by `StrictParser`. HEAD is answered
-    wherever GET is. Answers may be kept by their client alone, which asks before it uses them again, unless the
-    operation sets another ``Cache-Control``. The schema declares the refusals that every operation may meet; it and its
-    pages are for whoever ``auth`` lets in, others are sent to log in.
+    This includes unknown paths and methods: the API answers for everything below its prefix, so a project's own views
+    there must come before it in ``urlpatterns``. `StrictParser` reads bodies. HEAD is answered wherever GET is.
+    Responses are private and revalidated unless the operation sets another ``Cache-Control``. The schema declares the
+    refusals common to all operations; it and its pages need a user accepted by ``auth``, others are redirected to the
+    login page.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -101,11 +101,11 @@ class ProblemAPI(NinjaAPI):
         patterns, app_name, namespace = super().urls
         for pattern in patterns:
             if isinstance(pattern, URLPattern):
-                pattern.callback = _unknown if pattern.name == "api-root" else _served(pattern.callback)
+                pattern.callback = _unknown if pattern.name == "api-root" else _with_head(pattern.callback)
         return [*patterns, re_path("", _unknown)], app_name, namespace
 
     def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
-        """Return the schema; refusals have the media type of RFC 9457, and those of every operation are there."""
+        """Return the schema; refusals have the media type of RFC 9457 and are declared for every operation."""
         schema = super().get_openapi_schema(**options)
         schema.add_schema_definitions({"ProblemOut": ProblemOut.json_schema()})
         for operation in (each for path in schema["paths"].values() for each in path.values()):
@@ -116,8 +116,9 @@ class ProblemAPI(NinjaAPI):
         @wraps(view)
         def show(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             try:
-                if any(_result(let_in(request)) for let_in in cast("Iterable[View]", self.auth)):
+                if any(_result(authenticate(request)) for authenticate in cast("Iterable[View]", self.auth)):
                     return cast("HttpResponse", view(request, *args, **kwargs))
+                # A program with a bad token gets 401; a browser without any is redirected to the login page.
                 if "Authorization" in request.headers:
                     raise AuthenticationError  # noqa: TRY301
             except Exception as error:  # noqa: BLE001
@@ -128,7 +129,7 @@ class ProblemAPI(NinjaAPI):
 
 
 def _result(answer: Any) -> Any:
-    """Return what a callable answered, or a coroutine of it."""
+    """Return the result, awaited if it is a coroutine."""
     if not isawaitable(answer):
         return answer
 
@@ -153,28 +154,28 @@ def _unknown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
     return Problem(status=404).to_response()
 
 
-def _served(view: View) -> View:
-    """Return the view for HEAD as well, with the headers of an answer that is one user's."""
+def _with_head(view: View) -> View:
+    """Return the view, which also answers HEAD, with the cache headers of a private response."""
     if iscoroutinefunction(view):
 
         @wraps(view)
         async def serve_async(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             with _as_get(request):
-                return _finished(await cast("Awaitable[HttpResponseBase]", view(request, *args, **kwargs)))
+                return _add_headers(await cast("Awaitable[HttpResponseBase]", view(request, *args, **kwargs)))
 
         return serve_async
 
     @wraps(view)
     def serve(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         with _as_get(request):
-            return _finished(view(request, *args, **kwargs))
+            return _add_headers(view(request, *args, **kwargs))
 
     return serve
 
 
 @contextmanager
 def _as_get(request: HttpRequest) -> Iterator[None]:
-    """Let HEAD be answered as GET in the block; the server leaves the body out."""
+    """Treat HEAD as GET inside the block; the server omits the body."""
     method = request.method
     request.method = "GET" if method == "HEAD" else method
     try:
@@ -183,7 +184,7 @@ def _as_get(request: HttpRequest) -> Iterator[None]:
         request.method = method
 
 
-def _finished(response: HttpResponseBase) -> HttpResponseBase:
+def _add_headers(response: HttpResponseBase) -> HttpResponseBase:
     if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = {method.strip() for method in response.headers["Allow"].split(",")}
         allowed |= {"HEAD"} if "GET" in allowed else set()

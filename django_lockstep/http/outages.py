@@ -1,4 +1,4 @@
-"""Which errors of the database say nothing about the request: asked again later, it may well succeed."""
+"""Database errors that do not depend on the request, which may succeed later."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _CLASSES = ("08", "53", "57P")
 _STATES = frozenset({"57014", "25P03", "25P04"})
 """``statement_timeout``, ``idle_in_transaction_session_timeout`` and ``transaction_timeout``."""
 _MYSQL = frozenset({0, 1040, 1053, 1927, 1969, 2002, 2003, 2006, 2013, 3024})
-"""The same of MySQL and MariaDB, whose drivers do not know SQLSTATE; 0 is a connection that is closed."""
+"""The same for MySQL and MariaDB, whose drivers have no SQLSTATE; 0 is a closed connection."""
 
 
 def is_outage(error: Error) -> bool:
-    """Whether the database could not be reached, had no connection left, or took longer than it is allowed to.
+    """Whether the database could not be reached, had no connection left, or exceeded a time limit.
 
-    An error without any code is one that the driver raised without an answer of the server: no connection to be had,
-    one that is lost, or a pool that has none left.
+    The driver raises errors without a code without a response from the server: a connection that failed or was lost, or
+    an exhausted pool.
     """
     state = sqlstate_of(error)
     if state is not None:

@@ -1,34 +1,135 @@
-"""The preconditions of a request against an object, without any framework's help (RFC 9110, section 13)."""
+"""Conditional requests (RFC 9110, section 13): entity tags, the checks against an object, and the refusals.
+
+::
+
+    PreconditionError
+    ├── PreconditionRequired    428   RFC 6585, section 3
+    ├── PreconditionFailed      412   RFC 9110, section 15.5.13
+    └── MalformedPrecondition   400
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 from django.db import models, router
 from django.http import HttpRequest
 
-from django_lockstep.errors import StaleVersionError, translated
-from django_lockstep.http.errors import PreconditionFailed, PreconditionRequired
-from django_lockstep.http.etags import etag, parse_tags, same_strong, same_weak
+from django_lockstep.errors import LockstepError, StaleVersionError, translated
+from django_lockstep.locking.memory import seen_version
 
-__all__ = ["check_preconditions", "is_conflict_of", "not_modified", "require_match", "seen_elsewhere"]
+__all__ = [
+    "ANY",
+    "MalformedPrecondition",
+    "PreconditionError",
+    "PreconditionFailed",
+    "PreconditionRequired",
+    "check_preconditions",
+    "etag",
+    "is_conflict_of",
+    "not_modified",
+    "parse_tags",
+    "require_match",
+    "same_strong",
+    "same_weak",
+    "seen_elsewhere",
+]
+
+
+class PreconditionError(LockstepError):
+    """A conditional request cannot be carried out.
+
+    ``etag`` is the current tag, None without an object or where the client may not know it. Without a message the first
+    line of the class's docstring is the message.
+    """
+
+    status = 400
+
+    def __init__(self, message: str = "", *, etag: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").partition("\n")[0])
+        self.etag = etag
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {"etag": self.etag}
+
+
+class PreconditionRequired(PreconditionError):
+    """Changing this needs the header If-Match with the ETag that was read."""
+
+    status = 428
+
+
+class PreconditionFailed(PreconditionError):
+    """The object was changed since it was read."""
+
+    status = 412
+
+
+class MalformedPrecondition(PreconditionError):
+    """A header of the request is not a list of entity tags."""
+
+    status = 400
+
+
+ANY = ("*",)
+"""The value of ``*`` in a header: any existing object."""
+
+_TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
+# Possessive quantifiers, so that a crafted header cannot cause catastrophic backtracking.
+_TAGS = re.compile(rf"[ \t]*+(?:{_TAG})?+(?:[ \t]*+,[ \t]*+(?:{_TAG})?+)*+[ \t]*+")
+
+
+def etag(obj: models.Model) -> str:
+    """Return the strong entity tag of a versioned object: its primary key and the version it was read with.
+
+    Equal tags mean the same row in the same version. A tag identifies the data, not one representation: where a URL has
+    several (languages, formats), their tags must differ as well, or ``Vary`` must list the header. Raises
+    ``ValueError`` for an object that was never saved or was read without its version.
+    """
+    return f'"{quote(str(obj.pk), safe="")}.{seen_version(obj)}"'
+
+
+def parse_tags(header: str) -> tuple[str, ...]:
+    """Return the tags of an ``If-Match`` or ``If-None-Match`` header; `ANY` for ``*``.
+
+    Raises `MalformedPrecondition` for any other header, also for unquoted tags: Django's own helpers drop those and
+    allow the write.
+    """
+    if header.strip(" \t") == "*":
+        return ANY
+    tags = tuple(re.findall(_TAG, header)) if _TAGS.fullmatch(header) else ()
+    if not tags:
+        raise MalformedPrecondition(f'{header!r} must be * or a list of entity tags such as "42.7", quotes included')
+    return tags
+
+
+def same_strong(current: str, tags: tuple[str, ...]) -> bool:
+    """Whether one of the tags equals this one, compared as for ``If-Match``: weak tags never match."""
+    return tags == ANY or current in tags
+
+
+def same_weak(current: str, tags: tuple[str, ...]) -> bool:
+    """Whether one of the tags equals this one, compared as for ``If-None-Match``: weak or not."""
+    return tags == ANY or current in {tag.removeprefix("W/") for tag in tags}
 
 
 def check_preconditions(request: HttpRequest, obj: models.Model | None) -> None:
-    """Check the request's ``If-Match`` and ``If-None-Match`` against the object; None where there is none.
+    """Check the request's ``If-Match`` and ``If-None-Match`` against the object (None if it does not exist).
 
-    For requests that change something. What is asked for only when it is sent; `require_match` demands it. Raises
-    `PreconditionFailed` with the current tag, and `MalformedPrecondition` for what is no list of tags.
+    For unsafe requests. The headers are optional; `require_match` demands them. Raises `PreconditionFailed` with the
+    current tag, and `MalformedPrecondition` for a header that is not a list of tags.
     """
     current = None if obj is None else etag(obj)
-    # Both are read before either is compared: whether a header can be read does not depend on the other one.
+    # Both are parsed before either is compared: a malformed header is 400, whatever the other one says.
     match, none_match = _tags(request, "If-Match"), _tags(request, "If-None-Match")
     if match is not None:
         _require_strong_match(current, match)
     if none_match is not None and current is not None and same_weak(current, none_match):
-        raise PreconditionFailed("It is there already.", etag=current)
+        raise PreconditionFailed("The object already exists.", etag=current)
 
 
 def _tags(request: HttpRequest, name: str) -> tuple[str, ...] | None:
@@ -37,30 +138,30 @@ def _tags(request: HttpRequest, name: str) -> tuple[str, ...] | None:
 
 
 def require_match(request: HttpRequest, obj: models.Model | None) -> None:
-    """Check as `check_preconditions`, and demand ``If-Match`` of whoever changes an object that is there.
+    """Check as `check_preconditions`, and require ``If-Match`` to change an existing object.
 
-    Whoever creates one says ``If-None-Match: *``. The object keeps the version that the client named, so that saving it
-    notices what is changed from now on. Raises `PreconditionRequired` without the header.
+    Creating one requires ``If-None-Match: *``. The object keeps the version that the client named, so that saving it
+    detects later changes. Raises `PreconditionRequired` without the header.
     """
     check_preconditions(request, obj)
     wanted = "If-Match" if obj is not None else "If-None-Match"
     if wanted not in request.headers:
-        hint = "" if obj is not None else "Creating needs the header If-None-Match: *"
+        hint = "" if obj is not None else "Creating an object needs the header If-None-Match: *"
         raise PreconditionRequired(hint, etag=None)
 
 
 def not_modified(request: HttpRequest, obj: models.Model) -> bool:
-    """Whether the client, by ``If-None-Match``, has this version of the object already: the answer is 304."""
+    """Whether the client already has this version, by ``If-None-Match``: the response is 304."""
     header = request.headers.get("If-None-Match")
     return header is not None and same_weak(etag(obj), parse_tags(header))
 
 
 @contextmanager
 def seen_elsewhere(obj: models.Model) -> Iterator[None]:
-    """Raise `PreconditionFailed` where the block could not write the object, because it was changed since the check.
+    """Raise `PreconditionFailed` if the block could not write the object because it was changed since the check.
 
-    The version stands in the UPDATE itself, so that nobody slips in between check and write. Conflicts of other
-    objects pass as they are.
+    The UPDATE itself compares the version, so a change between check and write is detected. Conflicts of other objects
+    pass unchanged.
     """
     try:
         yield
@@ -71,9 +172,10 @@ def seen_elsewhere(obj: models.Model) -> Iterator[None]:
 
 
 def is_conflict_of(obj: models.Model, error: Exception) -> bool:
-    """Whether the error says that this object was changed or deleted since it was read."""
+    """Whether the error means that this object was changed or deleted since it was read."""
     found = translated(error)
     gone: Any = vars(type(obj))["DoesNotExist"]
+    # By class and key: a conflict of another object must not be answered with this object's tag.
     return isinstance(error, gone) or (
         isinstance(found, StaleVersionError) and found.model is type(obj) and found.pk == obj.pk
     )
@@ -86,11 +188,11 @@ def _current(obj: models.Model) -> str | None:
 
 
 def _require_strong_match(current: str | None, tags: tuple[str, ...]) -> None:
-    """Raise `PreconditionFailed` unless one of the tags is the current one; a weak tag never is."""
+    """Raise `PreconditionFailed` unless one of the tags is the current one; a weak tag never matches."""
     if current is None:
-        raise PreconditionFailed("There is nothing here that could match.")
+        raise PreconditionFailed("There is no object that could match.")
     if same_strong(current, tags):
         return
     weak = next((tag for tag in tags if tag.startswith("W/")), None)
-    hint = f"{weak} is weak, and If-Match compares strongly: something on the way (GZipMiddleware, a proxy) made it so"
+    hint = f"{weak} is a weak tag, which If-Match never matches; GZipMiddleware or a proxy may have weakened it"
     raise PreconditionFailed(hint if weak else "", etag=current)

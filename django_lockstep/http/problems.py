@@ -1,4 +1,4 @@
-"""Answers to requests that met a conflict: problem details (RFC 9457) for programs, a page for people."""
+"""Responses to conflicts: problem details (RFC 9457) for programs, a page for people."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.db import Error
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template import Context, Engine, TemplateDoesNotExist
 from django.template.loader import render_to_string
+from django.utils.translation import gettext as _
 
 from django_lockstep.errors import (
     STALE_ERRORS,
@@ -22,8 +23,8 @@ from django_lockstep.errors import (
     SerializationFailure,
     translated,
 )
-from django_lockstep.http.errors import PreconditionError
 from django_lockstep.http.outages import is_outage
+from django_lockstep.http.preconditions import PreconditionError
 
 __all__ = ["MEDIA_TYPE", "Problem", "problem_of", "refusal_of"]
 
@@ -35,47 +36,47 @@ _RETRY = {"Retry-After": "1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A problem as RFC 9457 tells it; ``to_response`` makes the answer."""
+    """A problem as RFC 9457 defines it."""
 
     status: int
     """HTTP status."""
     title: str = ""
-    """What kind of problem it is, the same for all of its kind; by default the status's phrase."""
+    """The kind of problem; by default the status's phrase."""
     detail: str = ""
-    """What went wrong this time."""
+    """The reason in this case."""
     type: str = "about:blank"
     """URI of the kind."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers of the answer, such as ETag and Retry-After."""
+    """Headers of the response, such as ETag and Retry-After."""
     members: Mapping[str, Any] = field(default_factory=dict)
-    """Further members of the JSON object, plain values; one that has the name of a member above is left out."""
+    """Further members of the JSON object; those with the name of a member above are left out."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object."""
         title = self.title or HTTPStatus(self.status).phrase
-        told = {"type": self.type, "title": title, "status": self.status, "detail": self.detail}
-        more = {name: value for name, value in self.members.items() if name not in told}
-        return {**{name: value for name, value in told.items() if value}, **more}
+        members = {"type": self.type, "title": title, "status": self.status, "detail": self.detail}
+        more = {name: value for name, value in self.members.items() if name not in members}
+        return {**{name: value for name, value in members.items() if value}, **more}
 
     def to_response(self, request: HttpRequest | None = None) -> HttpResponse:
-        """Return the answer: JSON, unless the request prefers a page."""
+        """Return the response: JSON, unless the request prefers a page."""
         if request is not None and _wants_page(request):
             response = HttpResponse(_page(self, request), status=self.status)
         else:
             response = JsonResponse(self.to_dict(), status=self.status, content_type=MEDIA_TYPE)
         for name, value in self.headers.items():
             response.headers[name] = value
+        # A cached conflict would be shown again after it is resolved.
         response.headers.setdefault("Cache-Control", "no-store")
         return response
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """Return what to answer to an error of concurrent work, also one of the driver; None for all others.
+    """Return the problem for an error of concurrent work, also one of the driver; None for all others.
 
-    A failed precondition has its own status; a conflict is 409; what would succeed later (a lock not available, a
-    deadlock, a serialization failure, retries used up) is 503 with ``Retry-After``, and so is a database that cannot be
-    reached, has no connection left, or ended the statement because it took too long. An error class may name another
-    status in ``http_status``.
+    A failed precondition has its own status; a conflict is 409; an error that a later attempt may cure (a lock not
+    available, a deadlock, a serialization failure, exhausted retries) is 503 with ``Retry-After``, and so is a database
+    that cannot be reached, has no connection left, or ended the statement because it took too long. An error class may
+    name another status in ``http_status``.
     """
     if isinstance(error, PreconditionError):
         return refusal_of(error)
@@ -83,18 +84,21 @@ def problem_of(error: Exception) -> Problem | None:
     own = getattr(found, "http_status", None)
     if isinstance(own, int):
         return Problem(status=own, detail=str(found))
+    # Before the general case: these are retryable, so 503 with Retry-After and not 409.
     if isinstance(found, _BUSY):
-        return Problem(status=503, detail="Too much is going on here. Try again.", headers=_RETRY)
+        return Problem(status=503, detail=_("Too many concurrent requests for this object. Try again."), headers=_RETRY)
     if isinstance(found, Error) and is_outage(found):
-        # At COMMIT a lost connection leaves open what happened, so that this must not say that nothing did.
-        return Problem(status=503, detail="The database did not answer. Try again.", headers=_RETRY)
+        # A connection lost at COMMIT leaves the outcome unknown, so the text must not claim that nothing was saved.
+        return Problem(status=503, detail=_("The database did not answer. Try again."), headers=_RETRY)
     if isinstance(found, (ConcurrencyError, *STALE_ERRORS)):
-        return Problem(status=409, detail="It was changed by somebody else meanwhile. Nothing was saved.")
+        return Problem(
+            status=409, detail=_("The object was changed by another user in the meantime. Nothing was saved.")
+        )
     return None
 
 
 def refusal_of(error: PreconditionError) -> Problem:
-    """Return what to answer to a request whose precondition failed, with the current tag where it is known."""
+    """Return the problem for a failed precondition, with the current tag where it is known."""
     return Problem(status=error.status, detail=str(error), headers={"ETag": error.etag} if error.etag else {})
 
 
@@ -104,11 +108,12 @@ def _wants_page(request: HttpRequest) -> bool:
 
 
 def _page(problem: Problem, request: HttpRequest) -> str:
-    """Return the project's page for this status, 409.html for all of them, or the one that lies beside this module."""
+    """Return the project's page for this status, its 409.html, or the built-in page."""
     context = {"problem": problem.to_dict(), "status": problem.status}
     for name in (f"{problem.status}.html", "409.html"):
         try:
             return render_to_string(name, context, request=request)
         except TemplateDoesNotExist:
             continue
-    return Engine().from_string(_PAGE.read_text("utf-8")).render(Context(context))
+    engine = Engine(libraries={"i18n": "django.templatetags.i18n"})
+    return engine.from_string(_PAGE.read_text("utf-8")).render(Context(context))

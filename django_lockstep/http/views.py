@@ -1,4 +1,4 @@
-"""Views that change an object only in the version that the client has seen."""
+"""A decorator for views that change an object only in the version that the client has seen."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from django_lockstep.errors import ConcurrencyError
-from django_lockstep.http.errors import PreconditionError, PreconditionFailed
-from django_lockstep.http.etags import etag
 from django_lockstep.http.middleware import roll_back_request
-from django_lockstep.http.preconditions import not_modified, require_match, seen_elsewhere
+from django_lockstep.http.preconditions import (
+    PreconditionError,
+    PreconditionFailed,
+    etag,
+    not_modified,
+    require_match,
+    seen_elsewhere,
+)
 from django_lockstep.http.problems import refusal_of
 
 __all__ = ["require_if_match"]
@@ -26,25 +31,25 @@ __all__ = ["require_if_match"]
 Lookup = Callable[..., models.Model | None]
 V = TypeVar("V", bound=Callable[..., Any])
 
-_MEANT = (PreconditionError, ConcurrencyError, DatabaseError, ObjectDoesNotExist)
-"""Errors that may mean that somebody was faster."""
+_CONFLICTS = (PreconditionError, ConcurrencyError, DatabaseError, ObjectDoesNotExist)
+"""Errors that may be caused by a concurrent change."""
 
 
 def require_if_match(lookup: Lookup) -> Callable[[V], V]:
     """Let a view change an object only if the client has seen its current version; a decorator.
 
-    ``lookup`` gets what the view gets and returns the versioned object, or None or ``Http404`` where there is none (or
-    none for this user: permissions belong here). The view finds it as ``request.matched`` and saves that instance: the
-    version then stands in the UPDATE itself, so that a change between check and write is refused like one before. For
-    async views too; for methods of classes through ``method_decorator``; for Django REST framework around ``dispatch``.
+    ``lookup`` gets the view's arguments and returns the versioned object; it returns None or raises ``Http404`` where
+    there is none (or none that this user may see). The view finds the object as ``request.matched`` and saves that
+    instance: the UPDATE itself then compares the version, so a change between check and write is refused too. Works for
+    async views; for methods of classes use ``method_decorator``, for Django REST framework decorate ``dispatch``.
 
     Answers without calling the view: 428 without ``If-Match``, 412 for another version or a weak tag, with the current
-    ``ETag``, 400 for a malformed tag; for GET and HEAD 304 if the client has this version. A PUT with
-    ``If-None-Match: *`` reaches the view with None, to create the object (``save(force_insert=True)``) and to put it
-    into ``request.matched``; 412 if it is there already, or is as soon as the view tries.
+    ``ETag``, 400 for a malformed tag; for GET and HEAD 304 if the client has this version. A PUT with ``If-None-Match:
+    *`` reaches the view with None, to create the object (``save(force_insert=True)``) and assign it to
+    ``request.matched``; 412 if it already exists or was created concurrently.
 
-    Every successful answer gets the new ``ETag``. Refusals are problem details (RFC 9457), and roll back what was
-    written under ``ATOMIC_REQUESTS``.
+    Every successful response gets the new ``ETag``. Refusals are problem details (RFC 9457) and roll back writes under
+    ``ATOMIC_REQUESTS``.
     """
 
     def decorate(view: V) -> V:
@@ -61,7 +66,7 @@ def require_if_match(lookup: Lookup) -> Callable[[V], V]:
                 with exchange.savepoints():
                     response = view(request, *args, **kwargs)
                 return exchange.after(response)
-            except _MEANT as error:
+            except _CONFLICTS as error:
                 return exchange.answer_to(error)
 
         return cast("V", call)
@@ -78,26 +83,27 @@ def _around_coroutine(
         try:
             refused = await sync_to_async(exchange.before)()
             return refused if refused is not None else exchange.after(await view(request, *args, **kwargs))
-        except _MEANT as error:
+        except _CONFLICTS as error:
             return await sync_to_async(exchange.answer_to)(error)
 
     return call
 
 
 class _Exchange:
-    """One request and its answer."""
+    """The conditional handling of one request and its response."""
 
     def __init__(self, request: HttpRequest, lookup: Callable[[], models.Model | None]) -> None:
         self.request = request
         self._lookup = lookup
 
     def before(self) -> HttpResponseBase | None:
-        """Find the object and check the preconditions; return the answer if it is clear already."""
+        """Find the object and check the preconditions; return a response if the view must not be called."""
         self._seen, absent = self._find()
         self.request.matched = self._seen  # type: ignore[attr-defined]
         if self.request.method in {"GET", "HEAD"}:
             return self._not_modified()
         if self.request.method not in {"OPTIONS", "TRACE"}:
+            # 404 without a condition; with one, RFC 9110 wants 412 for an object that does not exist.
             if absent and not self._names_a_condition() and self.request.method != "PUT":
                 raise absent
             require_match(self.request, self._seen)
@@ -105,7 +111,7 @@ class _Exchange:
 
     @contextmanager
     def savepoints(self) -> Iterator[None]:
-        """Keep the transaction of ``ATOMIC_REQUESTS`` usable where the view may find that somebody created first."""
+        """Keep the transaction of ``ATOMIC_REQUESTS`` usable if the view's INSERT meets a concurrent one."""
         with ExitStack() as stack:
             for connection in connections.all(initialized_only=True):
                 if self._seen is None and connection.in_atomic_block:
@@ -113,16 +119,17 @@ class _Exchange:
             yield
 
     def after(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Add the tag of what is there now."""
+        """Add the tag of the object's current version."""
         obj: Any = getattr(self.request, "matched", None)
-        there = obj is not None and obj.pk is not None and not obj._state.adding
-        if there and 200 <= response.status_code < 300 and self.request.method != "DELETE":
+        exists = obj is not None and obj.pk is not None and not obj._state.adding
+        if exists and 200 <= response.status_code < 300 and self.request.method != "DELETE":
             response.headers.setdefault("ETag", etag(obj))
         return response
 
     def answer_to(self, error: Exception) -> HttpResponseBase:
         """Return the refusal that the error means, or raise it."""
         try:
+            # Raised inside the context manager, which maps a conflict of the checked object to PreconditionFailed.
             with self._refusals():
                 raise error
         except PreconditionError as refusal:
@@ -142,7 +149,8 @@ class _Exchange:
             obj, _ = self._find()
             if obj is None:
                 raise
-            raise PreconditionFailed("It was created meanwhile.", etag=etag(obj)) from error
+            # Only if the object now exists: any other IntegrityError is an error of the view.
+            raise PreconditionFailed("The object was created in the meantime.", etag=etag(obj)) from error
 
     def _find(self) -> tuple[models.Model | None, Exception | None]:
         try:

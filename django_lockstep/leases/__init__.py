@@ -1,4 +1,4 @@
-"""Leases: named locks with a time to live, on the database's clock, with a token that the write itself checks.
+"""Leases: named locks with a time to live on the database's clock, and with a token that writes check.
 
 Import from here; the modules behind it may move. The model is `django_lockstep.leases.models.Lease`.
 """

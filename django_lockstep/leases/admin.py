@@ -1,4 +1,4 @@
-"""The admin: who holds what; force release for those who may."""
+"""The admin: leases and their holders, and an action to release them by force."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from django_lockstep.admin.read_only import ReadOnly
 from django_lockstep.leases.models import Lease
@@ -20,9 +20,9 @@ __all__ = ["LeaseAdmin"]
 
 @admin.register(Lease)
 class LeaseAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
-    """Shows leases, and takes them from their holders where somebody with the permission says so.
+    """Shows leases; users with the permission can release them by force.
 
-    Rows are written by holders alone; see ``manage.py purge_leases`` for old ones.
+    Only holders write rows; ``manage.py purge_leases`` deletes old ones.
     """
 
     list_display = ("key", "owner", "token", "state", "age", "remaining", "data")
@@ -36,36 +36,37 @@ class LeaseAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description=_("state"))
     def state(self, lease: Any) -> str:
-        """Return whether somebody holds it."""
         if lease.under_guard:
             return str(_("under guard"))
         if lease.remaining <= timedelta():
             return str(_("free"))
-        return str(_("kept after its release") if lease.released_at else _("held"))
+        return str(_("kept after release") if lease.released_at else _("held"))
 
     @admin.display(description=_("age"), ordering="-acquired_at")
     def age(self, lease: Any) -> str:
-        """Return for how long its last holder has or had it."""
+        """Return the time since the last acquire."""
         return in_seconds(lease.age)
 
     @admin.display(description=_("remaining"), ordering="expires_at")
     def remaining(self, lease: Any) -> str:
-        """Return how long it is taken still."""
+        """Return the time until it expires; empty once it has."""
         return in_seconds(lease.remaining) if lease.remaining > timedelta() else ""
 
     @admin.action(description=_("Force release of selected leases"), permissions=["force_release"])
     def force_release(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Take the selected leases from their holders, and log each."""
+        """Release the selected leases by force, and log each."""
         count = 0
-        # Not queryset.db, which may be a replica.
+        # Not queryset.db: reads may go to a replica.
         leases = Lease.objects.using(queryset._db)  # type: ignore[attr-defined]
         for lease in queryset.order_by("pk"):
             if leases.filter(pk=lease.pk, token=lease.token).force_release():
-                self.log_change(request, lease, f"Force release: was held by {lease.owner}, token {lease.token}.")
+                facts = {"owner": lease.owner, "token": lease.token}
+                self.log_change(
+                    request, lease, gettext("Released by force; was held by %(owner)s, token %(token)s.") % facts
+                )
                 count += 1
         text = ngettext("%d lease was released.", "%d leases were released.", count) % count
         self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
 
     def has_force_release_permission(self, request: HttpRequest) -> bool:
-        """Ask for the permission of its own."""
         return request.user.has_perm(f"{self.opts.app_label}.force_release_lease")

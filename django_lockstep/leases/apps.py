@@ -13,5 +13,4 @@ class LeasesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks."""
         from django_lockstep.leases import checks  # noqa: F401

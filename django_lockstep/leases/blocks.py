@@ -1,4 +1,4 @@
-"""``lease`` and ``exclusive``: a block, and a function, that runs only while nobody else holds the key."""
+"""``lease`` and ``exclusive``: a block and a decorator for code that runs only while it holds the key."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
     """Hold the lease for the length of a block, ``with`` or ``async with``; the block gets the `LeaseHandle`.
 
     ``owner``, ``wait``, ``at_least``, ``data`` and ``only_if_exists`` are those of ``Lease.objects.acquire``.
-    ``heartbeat=True`` refreshes the lease at a third of ``ttl`` as long as the block runs; a lost lease calls
-    ``on_lost(handle)`` once, from the thread that finds out, and makes ``handle.check()`` raise. ``on_danger(handle)``
-    is called ``margin`` seconds before the end (default: a third of ``ttl``), unless a refresh comes before. Errors of
-    callbacks are logged. ``using`` names the database.
+    ``heartbeat=True`` refreshes the lease at a third of ``ttl`` while the block runs; a lost lease calls
+    ``on_lost(handle)`` once, from the thread that detects it, and makes ``handle.check()`` raise. ``on_danger(handle)``
+    is called ``margin`` seconds before the end (default: a third of ``ttl``), unless the lease is refreshed earlier.
+    Errors of callbacks are logged. ``using`` names the database.
 
-    The lease is released at the end of the block, whatever ends it; an exception comes out unchanged. May be used
-    again, not inside itself: there the handle can be entered.
+    The lease is released at the end of the block, also after an exception, which passes unchanged. The object can be
+    reused, but not inside its own block: enter the handle there.
 
     Raises `LeaseNotAcquired`, which names the holder, and what ``acquire`` raises.
     """
@@ -76,7 +76,7 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         self._new_claim = functools.partial(
             claim, key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists
         )
-        self._new_claim()  # what is wrong with it shows here
+        self._new_claim()  # wrong arguments raise here
         self._wait = seconds(wait, name="wait", or_zero=True)
         self._heartbeat = heartbeat
         self._on_lost = on_lost
@@ -86,37 +86,38 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         self._handle: LeaseHandle | None = None
 
     def __enter__(self) -> LeaseHandle:
-        """Acquire the lease."""
         wanted = self._begin()
         return self._entered(wanted, self._manager().ask(wanted, wait=self._wait, on_lost=self._on_lost))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Release the lease."""
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.__exit__(kind, error, traceback)
 
     async def __aenter__(self) -> LeaseHandle:
-        """Acquire the lease."""
         wanted = self._begin()
         return self._entered(wanted, await self._manager().aask(wanted, wait=self._wait, on_lost=self._on_lost))
 
     async def __aexit__(self, *error: Any) -> None:
-        """Release the lease."""
         await sync_to_async(self.__exit__)(*error)
 
     def _begin(self) -> Claim:
         if self._handle is not None:
-            raise RuntimeError(f"This block holds lease {self._handle.key!r} already; enter its handle instead")
+            raise RuntimeError(f"This block already holds lease {self._handle.key!r}; enter its handle instead")
         return self._new_claim()
 
     def _entered(self, wanted: Claim, answer: LeaseHandle | Holder | None) -> LeaseHandle:
         if not isinstance(answer, LeaseHandle):
-            nobody = "has never been held, or is queued for" if wanted.only_if_exists else "is queued for by others"
-            who = str(answer) if answer else nobody
-            raise LeaseNotAcquired(f"Lease {wanted.key!r} {who}", key=wanted.key, holder=answer)
+            unheld = (
+                "was never held, or others are queueing for it"
+                if wanted.only_if_exists
+                else "has a queue of other claims"
+            )
+            reason = str(answer) if answer else unheld
+            raise LeaseNotAcquired(f"Lease {wanted.key!r} {reason}", key=wanted.key, holder=answer)
+        # Before the heartbeat starts: from here on the end of the block releases the lease.
         self._handle = answer.__enter__()
         if self._heartbeat:
             answer.start_heartbeat()
@@ -125,7 +126,7 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         return answer
 
     def _manager(self) -> Any:
-        # Late, because this module is imported by projects' models.
+        # Looked up late, because projects' models may import this module.
         manager = lease_model()._default_manager
         return manager.db_manager(self._using) if self._using else manager
 
@@ -146,14 +147,15 @@ def exclusive(key: str, ttl: Duration, *, skip: bool = False, **options: Unpack[
     """Decorate a function, or a coroutine function, so that it runs only while it holds the lease.
 
     ``key`` is a template for ``str.format``, filled from the call's arguments by name: ``"bill-{customer.pk}"``.
-    ``options`` are those of `lease`. Where somebody else holds the key, ``skip=True`` returns None without running it;
+    ``options`` are those of `lease`. Where another holder has the key, ``skip=True`` returns None without running it;
     otherwise `LeaseNotAcquired` is raised.
 
-    Raises ``ValueError`` at once for a template that names something else than a parameter.
+    Raises ``ValueError`` at once for a template with a name that is not a parameter.
     """
 
     def decorate(function: Callable[..., Any], /) -> Callable[..., Any]:
         block = functools.partial(_block, inspect.signature(function), key, ttl, options)
+        # Checked when the module is imported, not at the first call.
         _require_parameters(key, function)
         wrap = _around_coroutine if inspect.iscoroutinefunction(function) else _around
         return wrap(function, block, skip=skip)
@@ -172,7 +174,9 @@ def _block(
 def _require_parameters(key: str, function: Callable[..., Any]) -> None:
     names = {name.split(".")[0].split("[")[0] for _, name, _, _ in string.Formatter().parse(key) if name is not None}
     if unknown := names - set(inspect.signature(function).parameters):
-        raise ValueError(f"key {key!r} names {', '.join(sorted(unknown)) or 'nothing'}, which is no parameter")
+        raise ValueError(
+            f"key {key!r} names {', '.join(sorted(unknown)) or 'nothing'}, which is not a parameter of the function"
+        )
 
 
 def _around(function: Callable[P, R], block: Callable[P, lease], *, skip: bool) -> Callable[P, R | None]:

@@ -1,4 +1,4 @@
-"""System checks of the app: what a project's databases and views cannot promise."""
+"""System checks: guarantees that a project's databases do not give to leases."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ __all__ = ["check_guards", "check_storage"]
 
 @register(Tags.models)
 def check_guards(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell on which database leases have no guard."""
+    """Warn of a database without lease guards."""
     alias = router.db_for_write(lease_model())
     connection = connections[alias]
+    # "unknown" is Django's dummy backend of a project without databases.
     if connection.vendor in ("postgresql", "unknown"):
         return []
     return [
         checks.Warning(
-            f"Leases on database {alias!r} ({connection.vendor}) have no guard: a holder that was paused can write "
-            "after another one took over, waiters have no queue, and statements no time limit.",
+            f"Leases on database {alias!r} ({connection.vendor}) have no guard: a paused holder can still write "
+            "after a takeover, waiters have no queue, and statements have no time limit.",
             hint="Use PostgreSQL, or write with update_if_token(), which refuses lower tokens.",
             obj=alias,
             id="lockstep.W020",
@@ -35,7 +36,7 @@ def check_guards(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register(Tags.database)
 def check_storage(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Ask each database whether the sequence and the function belong to its table of leases."""
+    """Check that each table of leases has its sequence and its functions."""
     model = lease_model()
     table = model._meta.db_table
     return [
@@ -62,7 +63,7 @@ def _lacks_storage(alias: str, table: str) -> bool:
 def _storage_missing(alias: str) -> CheckMessage:
     return Error(
         f"Database {alias!r} has the table of leases without its sequence or its functions: no lease can be acquired.",
-        hint="They come with the app's migrations: restore them along with the table, or migrate back and forth.",
+        hint="The app's migrations create them: restore them with the table, or migrate the app to zero and back.",
         obj=alias,
         id="lockstep.E020",
     )

@@ -1,4 +1,4 @@
-"""The app's settings, read when they are needed and never written back."""
+"""The app's settings, read when they are needed."""
 
 from django.conf import settings
 

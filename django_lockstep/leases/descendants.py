@@ -1,4 +1,4 @@
-"""The processes below this one. On Linux those stay below it whose parents end, also outside of a process group."""
+"""The descendants of this process. On Linux a process whose parent ends can be adopted by this one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 @contextmanager
 def adopted() -> Iterator[None]:
-    """In the block, become the parent of every descendant whose own parent ends; without effect but on Linux."""
+    """Become the parent of every descendant whose own parent ends inside the block; Linux only, elsewhere no effect."""
     _adopt(True)
     try:
         yield
@@ -31,12 +31,12 @@ def _adopt(wanted: bool) -> None:
 
 
 def children() -> set[int]:
-    """Return the processes right below this one, also those that have ended and wait to be noticed."""
+    """Return the direct children of this process, zombies included."""
     return {pid for pid, parent, _ in _processes() if parent == os.getpid()}
 
 
 def descendants(*, without: Set[int]) -> set[int]:
-    """Return the living processes below this one, less these children and what is below them. Empty without /proc."""
+    """Return the living descendants, without these children and their descendants. Empty without /proc."""
     below: dict[int, list[int]] = {}
     for pid, parent, has_ended in _processes():
         if not has_ended:
@@ -49,7 +49,7 @@ def descendants(*, without: Set[int]) -> set[int]:
 
 
 def reap(*, without: Set[int]) -> None:
-    """Take note of children that have ended, as the parent of adopted ones has to; not of these, whom others note."""
+    """Reap ended children, as the parent of adopted processes must; their owners reap those in ``without``."""
     for pid, parent, has_ended in _processes():
         if has_ended and parent == os.getpid() and pid not in without:
             with suppress(ChildProcessError):

@@ -1,4 +1,4 @@
-"""What holding a lease can fail with.
+"""Errors of leases.
 
 ::
 
@@ -25,7 +25,7 @@ __all__ = ["LeaseError", "LeaseLost", "LeaseNotAcquired", "LeaseTimedOut", "Stal
 
 
 class LeaseError(ConcurrencyError):
-    """A lease got in the way: ``key`` and ``token`` say which, each None where unknown."""
+    """An operation on a lease failed; ``key`` and ``token`` identify it, each None where unknown."""
 
     _carried: ClassVar[tuple[str, ...]] = ("key", "token")
 
@@ -36,7 +36,7 @@ class LeaseError(ConcurrencyError):
 
 
 class LeaseNotAcquired(LeaseError):
-    """Somebody else holds the lease: ``holder`` is the `Holder` who did when it was refused, None if others queue."""
+    """Another holder has the lease: ``holder`` is the `Holder` at that moment, None if others are queueing."""
 
     _carried = (*LeaseError._carried, "holder")
 
@@ -46,7 +46,7 @@ class LeaseNotAcquired(LeaseError):
 
 
 class LeaseLost(LeaseError):
-    """The lease is no longer held with this token, or nobody can say that it is."""
+    """The lease is no longer held with this token, or this cannot be confirmed."""
 
 
 class StaleToken(LeaseError):
@@ -56,4 +56,4 @@ class StaleToken(LeaseError):
 
 
 class LeaseTimedOut(LeaseError, OperationalError):
-    """The database did not answer in the time that a lease's statement has; nothing was changed."""
+    """The database did not answer within the statement's time limit; nothing was changed."""

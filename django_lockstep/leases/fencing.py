@@ -1,7 +1,7 @@
 """Rows that remember the highest token that wrote them, for data outside of the lease's database.
 
-A guard is better where it can be had: it keeps the lease itself. A row that refuses lower tokens only keeps a paused
-holder from undoing what its successor wrote (M. Kleppmann, "How to do distributed locking", 2016).
+Prefer a lease guard where possible: it keeps the lease itself. A row that refuses lower tokens only prevents a paused
+holder from overwriting its successor's writes (M. Kleppmann, "How to do distributed locking", 2016).
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ class FencedQuerySet(models.QuerySet[M]):
     """Rows of a `FencedModel`."""
 
     def update_if_token(self, pk: object, token: int, **values: Any) -> bool:
-        """Write the values and the token in one UPDATE, unless a higher token wrote the row; tell whether it did.
+        """Write the values and the token in one UPDATE unless a higher token wrote the row; return whether it wrote.
 
-        A row in several tables is written in one transaction, the token's table first. A row that is not there is
-        False too. The transaction, if there is one, goes on.
+        A row in several tables is written in one transaction, the token's table first. A missing row returns False too.
+        An open transaction goes on.
         """
         fresh, owner = {"fencing_token__lte": valid_token(token)}, _owner(self.model)
         others = {name: value for name, value in values.items() if column(self.model, name).model is not owner}
         own = {name: value for name, value in values.items() if name not in others}
         self._for_write = True
+        # No savepoint is needed: if the first UPDATE matches no row, nothing has been written.
         block = transaction.atomic(using=self.db, savepoint=False) if others else nullcontext()
         with translated_errors(model=self.model, pk=pk), block:
             written = _token_rows(self.filter(pk=pk)).filter(**fresh).update(**own, fencing_token=token)
@@ -46,20 +47,19 @@ class FencedQuerySet(models.QuerySet[M]):
         return bool(written)
 
     async def aupdate_if_token(self, pk: object, token: int, **values: Any) -> bool:
-        """Do as `update_if_token`, from async code."""
         return await sync_to_async(self.update_if_token)(pk, token, **values)
 
 
 FencedManager = models.Manager.from_queryset(FencedQuerySet, "FencedManager")
-"""The manager of fenced models; a project's own begins with ``FencedManager`` or ``FencedQuerySet``."""
+"""The manager of fenced models; a project's own manager derives from it or from ``FencedQuerySet``."""
 
 
 class FencedModel(models.Model):
     """A model whose rows remember the highest token that wrote them, and refuse writers with a lower one.
 
     ``update_if_token(handle.token, ...)`` writes some fields, in one statement where they are in one table. ``save()``
-    and ``delete()`` go by the instance's ``fencing_token``, which is the row's when it was read. A query set's own
-    ``update()`` and ``delete()`` ask nobody.
+    and ``delete()`` use the instance's ``fencing_token``, as it was read. A query set's ``update()`` and ``delete()``
+    do not compare tokens.
     """
 
     fencing_token: models.BigIntegerField[int, int] = models.BigIntegerField(
@@ -79,10 +79,10 @@ class FencedModel(models.Model):
         using: str | None = None,
         update_fields: Iterable[str] | None = None,
     ) -> None:
-        """Write the instance unless a higher token wrote its row; as Django's otherwise.
+        """Write the instance unless a higher token wrote its row.
 
-        The token goes along with ``update_fields``. Raises `StaleToken`, ``ValueError`` before any SQL for an instance
-        that was read without its token; nothing was written then.
+        The token is always among ``update_fields``. Raises `StaleToken`, and ``ValueError`` before any SQL for an
+        instance that was read without its token; nothing is written then.
         """
         using, seen = using or self._writer(), self._seen_token()
         names = None if update_fields is None else {*update_fields, "fencing_token"}
@@ -91,22 +91,22 @@ class FencedModel(models.Model):
             super().save(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
 
     def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
-        """Delete the row unless a higher token wrote it. Raises as `save` does; nothing was deleted then."""
+        """Delete the row unless a higher token wrote it. Raises as `save` does; nothing is deleted then."""
         using, seen = using or self._writer(), self._seen_token()
         with transaction.atomic(using=using):
             self._require_fresh(seen, using)
             return super().delete(using=using, keep_parents=keep_parents)
 
     def update_if_token(self, token: int, **values: Any) -> bool:
-        """Write the values and the token unless a higher token wrote the row; the instance gets them if it did."""
+        """Write the values and the token, to the instance too, unless a higher token wrote the row."""
         using = self._writer()
         if not FencedQuerySet(type(self), using=using).update_if_token(self.pk, token, **values):
             return False
+        # Read back instead of assigned: values may be expressions.
         self.refresh_from_db(using=using, fields=[*values, "fencing_token"])
         return True
 
     async def aupdate_if_token(self, token: int, **values: Any) -> bool:
-        """Do as `update_if_token`, from async code."""
         return await sync_to_async(self.update_if_token)(token, **values)
 
     def _seen_token(self) -> int:
@@ -116,7 +116,7 @@ class FencedModel(models.Model):
         return self.fencing_token
 
     def _require_fresh(self, seen: int, using: str) -> None:
-        """Lock the row that has the token, FOR NO KEY UPDATE, and compare it with the one that was seen."""
+        """Lock the row with the token FOR NO KEY UPDATE, and compare it with the token seen."""
         features = connections[using].features
         with translated_errors(model=type(self), pk=self.pk):
             rows = _token_rows(type(self)._base_manager.using(using).filter(pk=self.pk))
@@ -131,18 +131,20 @@ class FencedModel(models.Model):
 
 
 def _owner(model: type[models.Model]) -> type[models.Model]:
-    """Return the model whose table has the tokens; another than the model where that inherits them."""
+    """Return the model whose table has the tokens: the model itself, or the one it inherits them from."""
     return column(model, "fencing_token").model
 
 
 def _token_rows(rows: models.QuerySet[Any]) -> models.QuerySet[Any]:
-    """Return the rows of the token's table that belong to these, to be locked or written where the token allows it.
+    """Return the rows of the token's table that belong to these, to be locked or written by token.
 
-    Where a query set needs several tables, Django writes by key what a SELECT has found: the condition on the token
-    would stand in that alone, and who was paused after it, or waited for his successor, would overwrite what he wrote.
+    For a query set of several tables Django first SELECTs the keys and then writes by key: the condition on the token
+    would be in the SELECT alone, and a holder paused after it, or waiting for its successor, would overwrite the
+    successor's write.
     """
     owner = _owner(rows.model)
     if owner is rows.model._meta.concrete_model and rows.query.count_active_tables() == 1:
         return rows
+    # Keys only: the token is compared again by the statement that locks or writes these rows.
     keys = list(rows.values_list(owner._meta.pk.name, flat=True))
     return owner._base_manager.using(rows.db).filter(pk__in=keys)

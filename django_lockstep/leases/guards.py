@@ -1,4 +1,4 @@
-"""The guard: a token that is checked in the transaction which writes the data."""
+"""The lease guard: checks the token in the transaction that writes the data."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ __all__ = ["guard"]
 
 
 def guard(key: str, token: int, *, within: Duration | None = None, using: str = DEFAULT_DB_ALIAS) -> None:
-    """Make sure that the token holds the lease, and that nobody takes it over before the open transaction ends.
+    """Check that the token holds the lease, and prevent a takeover until the open transaction ends.
 
-    One ``SELECT ... FOR KEY SHARE`` of the lease's row, which never waits. Refreshes, the heartbeat's among them, and
-    the holder's own release go on; who wants to take the lease over is refused or waits, even if it expires meanwhile.
-    Call it before or after the writes that it is for, in the same transaction and on the same database. Works at every
-    isolation level.
+    One ``SELECT ... FOR KEY SHARE`` of the lease's row, which never waits. Refreshes, by the heartbeat too, and the
+    holder's own release still succeed; other claims are refused or wait, even if the lease expires in the meantime.
+    Call it before or after the writes that it protects, in the same transaction and on the same database. Works at
+    every isolation level.
 
-    The transaction has to end ``within`` this time from the guard (a timedelta or seconds; default: the ttl with which
-    the lease was acquired), or the server ends its session, and nothing was written: a holder that is stopped in it
-    keeps the lease no longer than that. Servers before PostgreSQL 17 count the time in which the session sends nothing.
-    A limit of the session's own that ends sooner stays, and so does that of an earlier guard. In the transaction of a
-    ``TestCase`` there is no limit, because it would be the test's.
+    The transaction must end ``within`` this time from the guard (a timedelta or seconds; default: the ttl with which
+    the lease was acquired), or the server ends its session and nothing is written: a stopped holder cannot keep the
+    lease longer than that. Servers before PostgreSQL 17 count only the time in which the session is idle. A shorter
+    limit of the session, or of an earlier guard, stays in force. In the transaction of a ``TestCase`` there is no
+    limit, because it would apply to the whole test.
 
-    Raises `LeaseLost` if the token does not hold the lease, or somebody is just taking it over: let it end the
+    Raises `LeaseLost` if the token does not hold the lease or a takeover is in progress: let the error end the
     transaction. ``TransactionManagementError`` outside a transaction, ``NotSupportedError`` on other databases than
-    PostgreSQL, ``SerializationFailure``'s original at SERIALIZABLE where another transaction is in the way.
+    PostgreSQL, and the driver's serialization failure where another SERIALIZABLE transaction interferes.
     """
+    # In autocommit the row lock would end with its statement, before the write that it is for.
     require_transaction(connections[using], lease_model())
     limit = None if within is None else seconds(within, name="within")
+    # A timeout inside a TestCase would end the connection of the whole test.
     if is_of_testcase(connections[using]):
         limit = math.inf
     if not store_of(using).guard(valid_key(key), valid_token(token), within=limit):

@@ -1,4 +1,4 @@
-"""The handle: what a holder does with the lease that it got."""
+"""The handle: a holder's operations on its lease."""
 
 from __future__ import annotations
 
@@ -25,31 +25,30 @@ from django_lockstep.locking.durations import Duration, seconds
 __all__ = ["Callback", "LeaseHandle", "assert_held"]
 
 Callback = Callable[["LeaseHandle"], object]
-"""Called once, with the handle, in the thread that finds out."""
+"""Called once, with the handle, in the thread that detects the event."""
 
 logger = logging.getLogger("lockstep.leases")
 
 _DRIFT, _DELAY = 0.01, 0.002
-"""How much faster than ours the database's clock may run, and seconds in addition: the margin that S. Sanfilippo's
+"""By how much the database's clock may run faster than ours, and seconds in addition: the margin that S. Sanfilippo's
 "Distributed Locks with Redis" subtracts from a validity time."""
 
 
 class LeaseHandle:
     """A lease that this process holds; made by ``Lease.objects.acquire`` and `lease`.
 
-    As a context manager it releases the lease at the end of the block; entered again inside, at the end of the
-    outermost one. It belongs to the process that acquired: in a process forked from that, it is lost, and touches
-    nothing. Its methods may be called from every thread, ``refresh``, ``ensure`` and ``release`` outside of
-    transactions only, ``guard`` inside of one only.
+    As a context manager it releases the lease at the end of the outermost block. It belongs to the process that
+    acquired it: in a forked process it counts as lost and changes nothing. Its methods may be called from every thread:
+    ``refresh``, ``ensure`` and ``release`` only outside transactions, ``guard`` only inside one.
     """
 
     def __init__(self, claim: Claim, grant: Grant, *, using: str, on_lost: Callback | None = None) -> None:
         self.key = claim.key
         self.token = grant.token
-        """Higher than that of everybody who held the lease before; the same until the end."""
+        """Higher than the tokens of all earlier holders; constant until the end."""
         self.owner = claim.owner
         self.ttl = claim.ttl
-        """Seconds for which it is refreshed unless something else is asked for."""
+        """Seconds for which it is refreshed by default."""
         self.at_least = claim.at_least
         self.acquired_at = grant.since
         """By the database's clock."""
@@ -67,18 +66,18 @@ class LeaseHandle:
         self._beats = False
         self._on_danger: Callback | None = None
         self.margin = 0.0
-        """Seconds before the end at which `watch` tells."""
+        """Seconds before the end at which `watch` warns."""
 
     def __repr__(self) -> str:
         return f"<LeaseHandle {self.key!r} token={self.token} owner={self.owner!r}>"
 
     @property
     def data(self) -> Any:
-        """What is noted in the lease, by this holder or one before; every access gives a new copy."""
+        """The lease's data, from this holder or an earlier one; every access returns a new copy."""
         return json.loads(self._data)
 
     def note(self, data: Any) -> None:
-        """Replace the data, for others to see and for later holders to find; anything that JSON can hold.
+        """Replace the lease's data, which others and later holders can read, by any JSON value.
 
         Raises as `refresh` does, ``TypeError`` and ``ValueError`` before any SQL for other data.
         """
@@ -88,56 +87,57 @@ class LeaseHandle:
 
     @property
     def remaining(self) -> float:
-        """Seconds for which it is surely held, by this process's monotonic clock; asks nobody.
+        """Seconds for which the lease is certainly held, by this process's monotonic clock; sends no query.
 
-        Counted from before the database was asked, less a margin for clocks that do not run equally fast.
+        Counted from before the request was sent, less a margin for clock drift.
         """
         if self._is_over():
             return 0.0
         return max(0.0, self._deadline - time.monotonic())
 
     def check(self) -> None:
-        """Raise `LeaseLost` unless the lease is surely held, as far as this process knows; asks nobody."""
+        """Raise `LeaseLost` unless the lease is certainly held, as far as this process knows; sends no query."""
         if self.remaining <= 0:
             raise self._loss(self._why_over() or "it was not refreshed in time")
 
     def refresh(self, ttl: Duration | None = None, *, at_least: Duration | None = None) -> None:
         """Let the lease expire no earlier than ``ttl`` (default: the one it was acquired with) from now.
 
-        ``at_least`` changes for how long, counted from the acquire, it stays taken after a release.
+        ``at_least`` changes for how long, counted from the acquire, the lease stays taken even after a release.
 
-        One that has expired is held again if nobody took it. Raises `LeaseLost`, and then at every further call;
+        An expired lease is held again if it was not taken over. Raises `LeaseLost`, then and at every further call;
         ``TransactionManagementError`` in a transaction; `LeaseTimedOut` and the driver's errors where the database does
-        not answer: then it may be called again.
+        not answer, after which it may be called again.
         """
         wanted = self.ttl if ttl is None else seconds(ttl, name="ttl")
         kept = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
         asked = time.monotonic()
         self._require(lambda store: store.refresh(self.key, self.token, ttl=wanted, timeout=timeout_of(self.ttl)))
+        # Never earlier: the database also keeps the later of both expiries.
         self._deadline = max(self._deadline, _deadline(asked, wanted))
         self.at_least = kept
         if heartbeat := self._heartbeat:
             heartbeat.notice()
 
-    def _require(self, verb: Callable[[Store], bool]) -> None:
-        """Run the verb; raise `LeaseLost` where the token no longer holds the lease, and note that it is lost."""
+    def _require(self, operation: Callable[[Store], bool]) -> None:
+        """Run the operation; if the token no longer holds the lease, mark it as lost and raise `LeaseLost`."""
         if reason := self._why_over():
             raise self._loss(reason)
-        if not on_own_connection(self.using, verb):
-            self.lose("somebody else took it, or released it")
+        if not on_own_connection(self.using, operation):
+            self.lose("another holder took it, or it was released by force")
             raise self._loss(self._lost)
 
     def ensure(self, least: Duration) -> None:
-        """Refresh if fewer than ``least`` seconds are left, so that they are; raises as `refresh` does."""
+        """Refresh if fewer than ``least`` seconds are left, so that at least as many are; raises as `refresh` does."""
         wanted = seconds(least, name="seconds")
         if self.remaining < wanted:
-            # The answer takes time as well, at most this much.
+            # The answer takes time too, at most this much.
             self.refresh(max(self.ttl, (wanted + timeout_of(self.ttl) + _DELAY) / (1 - _DRIFT)))
 
     def release(self) -> bool:
-        """Give the lease back; False if it was lost or released before, and then nothing is touched.
+        """Release the lease; False if it was lost or released before, and nothing is changed then.
 
-        With ``at_least`` it stays taken until that is over. Raises as `refresh` does, but never `LeaseLost`.
+        With ``at_least`` it stays taken until that time is over. Raises as `refresh` does, but never `LeaseLost`.
         """
         if self._pid != os.getpid():
             return False
@@ -148,11 +148,12 @@ class LeaseHandle:
             self.using,
             lambda store: store.release(self.key, self.token, at_least=self.at_least, timeout=timeout_of(self.ttl)),
         )
+        # Set after the statement: after an error the lease may still be held, and release() may be called again.
         self._released = True
         return released
 
     def guard(self, *, within: Duration | None = None) -> None:
-        """Hold the lease until the open transaction ends; see `django_lockstep.leases.guards.guard`."""
+        """Guard the lease until the open transaction ends; see `django_lockstep.leases.guards.guard`."""
         if reason := self._why_over():
             raise self._loss(reason)
         guard(self.key, self.token, within=within, using=self.using)
@@ -160,17 +161,17 @@ class LeaseHandle:
     def start_heartbeat(self) -> None:
         """Refresh the lease at a third of its ttl from a thread and a connection of its own, until it is released.
 
-        The thread ends with the handle's last reference, and with the process. A refresh that fails is tried again
-        until the lease has expired; then, and where somebody else holds it, it is lost. In the transaction of a
-        ``TestCase``, which no other connection can see into, nothing is started.
+        The thread ends with the handle's last reference, and with the process. A failed refresh is retried until the
+        lease has expired; then, or if another holder took it, it is lost. In the transaction of a ``TestCase``, which
+        other connections cannot see, nothing is started.
         """
         self._watch(beats=True)
 
     def watch(self, on_danger: Callback, *, margin: Duration | None = None) -> None:
         """Call ``on_danger(handle)`` from a thread when fewer than ``margin`` seconds are left (default: ttl / 3).
 
-        In time to stop working, then: a lost lease is told of when it is too late. Called again where a refresh came in
-        between. In the transaction of a ``TestCase`` nothing is started.
+        This leaves time to stop working; ``on_lost`` is called when it is too late. Called again if a refresh happened
+        in between. In the transaction of a ``TestCase`` nothing is started.
         """
         margin = self.ttl / 3 if margin is None else seconds(margin, name="margin")
         self.stop_heartbeat()
@@ -180,23 +181,24 @@ class LeaseHandle:
     def _watch(self, *, beats: bool) -> None:
         if self._heartbeat is not None and beats != self._heartbeat.beats:
             self.stop_heartbeat()
+        # In a TestCase's transaction the heartbeat's own connection could not see the lease.
         if self._heartbeat is None and not connections[self.using].in_atomic_block:
             self._heartbeat = Heartbeat(self, beats=beats)
             self._beats = beats
 
     def warn(self) -> None:
-        """Call ``on_danger``."""
         self._call(self._on_danger)
 
     def stop_heartbeat(self) -> None:
-        """End the heartbeat's thread, and wait for it."""
+        """Stop the heartbeat's threads and wait for them."""
         if self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
 
     def lose(self, reason: str) -> None:
-        """Note that the lease is lost, and call ``on_lost`` if this is the first to know."""
+        """Mark the lease as lost; the first call also calls ``on_lost``."""
         with self._lock:
+            # Under the lock, so that of two threads that detect the loss only one calls on_lost.
             known, self._lost = self._lost, self._lost or reason
         if not known:
             self._call(self._on_lost)
@@ -206,7 +208,7 @@ class LeaseHandle:
             if callback is not None:
                 callback(self)
         except Exception:
-            # What counts for who is here is the lease, not what went wrong while it was told of.
+            # An error in a callback must not hide the loss of the lease from the caller.
             logger.exception("A callback of lease %r failed", self.key)
 
     def __enter__(self) -> LeaseHandle:
@@ -214,16 +216,18 @@ class LeaseHandle:
         self.check()
         with self._lock:
             self._depth += 1
+        # A new tuple: tasks that were started earlier keep their own view.
         _held.set((*_held.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Release the lease with the outermost block; the block's own error goes before one of the release.
+        """Release the lease at the end of the outermost block; the block's own error takes precedence.
 
         Where the database cannot be reached the lease is left to expire, with a warning in the log.
         """
+        # First: even if the release fails, this block no longer counts as holding the lease.
         _leave_block(self)
         if self._pid != os.getpid():
             return
@@ -237,7 +241,7 @@ class LeaseHandle:
         try:
             self.release()
         except Exception as failure:
-            # The work is done: that the lease now ends by itself is no reason to call it failed.
+            # The work succeeded: a lease that now expires by itself does not make it a failure.
             if error is None and not isinstance(failure, OperationalError | InterfaceError):
                 raise
             logger.warning("Lease %r could not be released and will expire", self.key, exc_info=True)
@@ -246,7 +250,7 @@ class LeaseHandle:
         return bool(self._why_over())
 
     def _why_over(self) -> str:
-        """Return why the handle is of no use any more; empty while it is."""
+        """Return why the handle can no longer be used; empty while it can."""
         if self._pid != os.getpid():
             return f"it belongs to process {self._pid}, from which this one was forked"
         return "it was released" if self._released else self._lost
@@ -255,27 +259,21 @@ class LeaseHandle:
         return LeaseLost(f"Lease {self.key!r} is lost: {reason}", key=self.key, token=self.token)
 
     async def arefresh(self, ttl: Duration | None = None, *, at_least: Duration | None = None) -> None:
-        """Do as `refresh`, from async code."""
         await sync_to_async(self.refresh)(ttl, at_least=at_least)
 
     async def anote(self, data: Any) -> None:
-        """Do as `note`, from async code."""
         await sync_to_async(self.note)(data)
 
     async def aensure(self, least: Duration) -> None:
-        """Do as `ensure`, from async code."""
         await sync_to_async(self.ensure)(least)
 
     async def arelease(self) -> bool:
-        """Do as `release`, from async code."""
         return await sync_to_async(self.release)()
 
     async def __aenter__(self) -> LeaseHandle:
-        """Do as ``with``."""
         return self.__enter__()
 
     async def __aexit__(self, *error: Any) -> None:
-        """Do as ``with``."""
         await sync_to_async(self.__exit__)(*error)
 
 
@@ -284,7 +282,7 @@ _held: ContextVar[tuple[LeaseHandle, ...]] = ContextVar("lockstep_leases_held", 
 
 
 def _leave_block(handle: LeaseHandle) -> None:
-    """Note that the innermost block of the handle ends here; without effect where none is open."""
+    """Remove the handle's innermost open block, if there is one."""
     open_blocks = list(_held.get())
     if handle in open_blocks:
         open_blocks.reverse()
@@ -293,17 +291,17 @@ def _leave_block(handle: LeaseHandle) -> None:
 
 
 def assert_held(key: str) -> LeaseHandle:
-    """Return the handle of the block in which this runs that holds the lease; asks nobody.
+    """Return the handle of the surrounding block that holds the lease; sends no query.
 
-    For functions that must not run without it, however deep inside. Raises `LeaseLost` where no block of this thread or
-    task holds the key, or its lease is lost as far as this process knows.
+    For functions deep inside that must not run without the lease. Raises `LeaseLost` where no block of this thread or
+    task holds the key, or the lease is lost as far as this process knows.
     """
     name = valid_key(key)
     for handle in reversed(_held.get()):
         if handle.key == name:
             handle.check()
             return handle
-    raise LeaseLost(f"Lease {name!r} is not held here: no block around this has acquired it", key=name)
+    raise LeaseLost(f"Lease {name!r} is not held here: no surrounding block has acquired it", key=name)
 
 
 def _deadline(asked: float, ttl: float) -> float:

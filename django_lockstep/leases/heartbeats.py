@@ -18,11 +18,11 @@ __all__ = ["Heartbeat"]
 logger = logging.getLogger("lockstep.leases")
 
 _BEATS, _RETRIES = 3, 4
-"""Beats in a ttl, and tries in the time of a beat where one has failed."""
+"""Refreshes in a ttl, and attempts within the time of one refresh after a failure."""
 
 
-class Lively(Protocol):
-    """What a heartbeat needs of a `LeaseHandle`."""
+class Refreshable(Protocol):
+    """The part of a `LeaseHandle` that a heartbeat uses."""
 
     key: str
     ttl: float
@@ -31,27 +31,28 @@ class Lively(Protocol):
 
     @property
     def remaining(self) -> float:
-        """Seconds for which it is surely held."""
+        """Seconds for which the lease is certainly held."""
 
     def warn(self) -> None:
-        """Tell that fewer seconds than the margin are left."""
+        """Report that fewer seconds than the margin are left."""
 
     def refresh(self) -> None:
         """Refresh the lease."""
 
     def lose(self, reason: str) -> None:
-        """Note that it is lost."""
+        """Mark the lease as lost."""
 
 
 class Heartbeat:
-    """Two threads: one refreshes a lease on a connection of its own, the other watches that it succeeds in time.
+    """Two threads: one refreshes a lease on a connection of its own, the other checks that it does so in time.
 
-    The second is for a database that does not answer at all: the first then hangs in the driver. It also tells when the
-    end is near, and is alone where nothing ``beats``. Neither keeps the handle alive.
+    The second is needed where the database does not answer at all and the first blocks in the driver. It also warns
+    when the end is near, and runs alone where ``beats`` is False. Neither keeps the handle alive.
     """
 
-    def __init__(self, handle: Lively, *, beats: bool) -> None:
+    def __init__(self, handle: Refreshable, *, beats: bool) -> None:
         self.beats = beats
+        # Weak, so that a dropped handle ends its threads instead of keeping the lease forever.
         self._handle = weakref.ref(handle)
         self._key = handle.key
         self._interval = handle.ttl / _BEATS
@@ -69,14 +70,14 @@ class Heartbeat:
         _running.add(self)
 
     def stop(self) -> None:
-        """End the threads and wait for them, at most as long as a statement may take."""
+        """Stop the threads and wait for them, at most as long as a statement may take."""
         _set(self._stopped, self._moved)
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(self._patience)
 
     def notice(self) -> None:
-        """Look at the handle again, whose time has changed."""
+        """Wake the watching thread: the handle's deadline has changed."""
         self._moved.set()
 
     def _beat(self) -> None:
@@ -85,15 +86,17 @@ class Heartbeat:
             while not self._stopped.wait(pause):
                 pause = self._interval if self._refreshed() else self._interval / _RETRIES
         finally:
+            # The thread's own connection; nothing else would close it.
             connections.close_all()
 
     def _refreshed(self) -> bool:
-        """Refresh the lease; False where that is to be tried again soon."""
+        """Refresh the lease; False if it should be retried soon."""
         handle = self._handle()
         if handle is None:
             return True
         try:
             handle.refresh()
+        # refresh() has already marked the lease as lost and called on_lost.
         except LeaseLost:
             _set(self._stopped, self._moved)
         except Exception:
@@ -108,7 +111,7 @@ class Heartbeat:
             self._moved.clear()
 
     def _look(self) -> float:
-        """Tell what has to be told now; return for how many seconds there will be nothing."""
+        """Warn or mark as lost if it is time; return the seconds until the next check."""
         handle = self._handle()
         if handle is None:
             return self._interval
@@ -122,8 +125,8 @@ class Heartbeat:
             handle.warn()
         return left
 
-    def _ended(self, handle: Lively) -> float:
-        # What nothing refreshes can still be refreshed late.
+    def _ended(self, handle: Refreshable) -> float:
+        # Without a heartbeat, an expired lease can still be refreshed by its holder.
         if self.beats and not self._stopped.is_set():
             handle.lose("the database did not answer until it had expired")
             _set(self._stopped, self._moved)
@@ -140,6 +143,6 @@ _running: weakref.WeakSet[Heartbeat] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """Let no thread be inside the driver when the interpreter goes."""
+    """Stop all threads before the interpreter shuts down: a thread inside the driver would crash it."""
     for heartbeat in list(_running):
         heartbeat.stop()

@@ -1,4 +1,4 @@
-"""A command that runs under a lease: its process group, the signals it gets, and its end."""
+"""A command that runs under a lease: its process group, its signals, and its end."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import IO
 
 from django_lockstep.leases.descendants import adopted, children, descendants, reap
 
-__all__ = ["Interrupted", "Job", "forwarded_signals", "masked"]
+__all__ = ["Interrupted", "Job", "forward_signals", "mask_arguments"]
 
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _LOOK = 0.5
-"""Seconds at most after which a signal is handed on."""
+"""Seconds at most until a signal is forwarded."""
 _PAUSE, _PATIENCE = 0.02, 5.0
-"""Seconds between two looks for what is left, and until what is not ended by a SIGKILL is given up."""
+"""Seconds between two checks for remaining processes, and until processes that survive SIGKILL are given up."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal came before the job was allowed to begin; ``number`` says which.
+    """A signal arrived before the job was allowed to start; ``number`` says which.
 
-    A ``KeyboardInterrupt``, because the driver then cancels its statement and waits for the end of that.
+    A ``KeyboardInterrupt``, because the driver then cancels its statement and waits for it to end.
     """
 
     def __init__(self, number: int) -> None:
@@ -35,48 +35,52 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
 
-def masked(command: Sequence[str]) -> list[str]:
-    """Return the command for others to see: its program, and asterisks for each argument, which may be a password."""
+def mask_arguments(command: Sequence[str]) -> list[str]:
+    """Return the command for display: its program, with asterisks for each argument, which may be a password."""
     return [*command[:1], *("***" for _ in command[1:])]
 
 
 class Job:
-    """A command in a session and process group of its own, so that signals reach all of it and nothing else.
+    """A command in its own session and process group, so that signals reach all of it and nothing else.
 
-    What it leaves behind is ended with it: its group, and on Linux all that descends from it.
+    Processes that it leaves behind are ended with it: its group, and on Linux all its descendants.
     """
 
     def __init__(self, command: Sequence[str], *, grace: float) -> None:
         self._command = list(command)
         self._grace = grace
         self._process: subprocess.Popen[bytes] | None = None
-        self._not_its: set[int] = set()
+        self._unrelated: set[int] = set()
         self._pending: list[int] = []
-        self._may_begin = self._was_interrupted = False
+        self._may_start = self._was_interrupted = False
         self._killer: threading.Thread | None = None
         self._is_over = False
         self._lock = threading.Lock()
 
     def allow(self) -> None:
-        """Let the command begin: signals are for it from here on; before, they interrupt."""
-        self._may_begin = True
+        """Let the command start: from now on signals are forwarded to it; before, they interrupt."""
+        self._may_start = True
 
     def run(self, **environment: str) -> int:
         """Run the command to its end and return its exit code, as a shell would: 128 + N where signal N ended it.
 
-        127 where there is no such program, 126 where it cannot be run. The environment is in addition to our own.
+        127 for an unknown program, 126 for one that cannot be run. The environment is added to our own.
         """
-        with _orphan_killer() as tell, adopted():
-            self._not_its = children()
+        # The watcher starts before the command, so that no moment remains in which the command has none.
+        with _orphan_killer() as watch_group, adopted():
+            self._unrelated = children()
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - the user's own
-                    self._command, start_new_session=True, env={**os.environ, **environment}
+                    # A session of its own: Ctrl-C in the terminal reaches it once, through us.
+                    self._command,
+                    start_new_session=True,
+                    env={**os.environ, **environment},
                 )
             except FileNotFoundError:
                 return _NOT_FOUND
             except OSError:
                 return _NOT_EXECUTABLE
-            tell(self._process.pid)
+            watch_group(self._process.pid)
             for number in self._pending:
                 self.send(number)
             code = self._end_of(self._process)
@@ -87,8 +91,8 @@ class Job:
     def _end_of(self, process: subprocess.Popen[bytes]) -> int:
         """Wait for the command's end, and return its code.
 
-        In another thread: a signal that comes right before this one would go to sleep in ``waitpid`` does not wake it,
-        and would be handed on when the command had ended.
+        Waits in another thread: a signal that arrives right before this thread blocks in ``waitpid`` would not wake it,
+        and would be forwarded only after the command's end.
         """
         waiter = threading.Thread(target=process.wait, name="wait for the command", daemon=True)
         waiter.start()
@@ -97,23 +101,24 @@ class Job:
         return process.wait()
 
     def receive(self, number: int) -> None:
-        """Send the signal on; raise `Interrupted`, once, where there is nothing yet that it could be for."""
-        if self._may_begin:
+        """Forward the signal; before the command is allowed to start, raise `Interrupted` once."""
+        if self._may_start:
             self.send(number)
         elif number != getattr(signal, "SIGWINCH", None) and not self._was_interrupted:
             self._was_interrupted = True
             raise Interrupted(number)
 
     def send(self, number: int) -> None:
-        """Send the signal to the group; to be, if the command has yet to begin."""
+        """Send the signal to the group, or keep it until the command starts."""
         if self._process is None:
             self._pending.append(number)
         elif not self._is_over:
             _signal_group(self._process.pid, number)
 
     def kill(self) -> None:
-        """Ask all of it to end (SIGTERM), and after the grace make it (SIGKILL); return at once."""
-        # Under the lock, because the command may end meanwhile, and `run` has to wait for the end of the whole group.
+        """Ask all processes to end (SIGTERM), and force them after the grace period (SIGKILL); return at once."""
+        # Under the lock, because the command may end at this moment, and `run` must wait for the end of the whole
+        # group.
         with self._lock:
             if self._killer is None and not self._is_over:
                 self._killer = threading.Thread(target=self._finish, name="end of the command", daemon=True)
@@ -126,14 +131,14 @@ class Job:
             killer.join()
 
     def _finish(self) -> None:
-        """Have nothing of it left; give up what does not end of a SIGKILL either."""
+        """End all remaining processes; give up those that survive SIGKILL."""
         for number, patience in ((signal.SIGTERM, self._grace), (signal.SIGKILL, _PATIENCE)):
             deadline = time.monotonic() + patience
             self._signal_all(number)
             while self._is_left() and time.monotonic() < deadline:
                 time.sleep(_PAUSE)
                 if number == signal.SIGKILL:
-                    self._signal_all(number)  # also what was born meanwhile
+                    self._signal_all(number)  # also processes started in the meantime
 
     def _signal_all(self, number: int) -> None:
         if self._process is None:
@@ -141,7 +146,7 @@ class Job:
             return
         group = self._process.pid
         _signal_group(group, number)
-        for pid in descendants(without=self._not_its):
+        for pid in descendants(without=self._unrelated):
             with suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(pid) != group:
                     os.kill(pid, number)
@@ -149,12 +154,12 @@ class Job:
     def _is_left(self) -> bool:
         if self._process is None:
             return False
-        reap(without={*self._not_its, self._process.pid})
-        return bool(descendants(without=self._not_its)) or _signal_group(self._process.pid, 0)
+        reap(without={*self._unrelated, self._process.pid})
+        return bool(descendants(without=self._unrelated)) or _signal_group(self._process.pid, 0)
 
 
 def _signal_group(group: int, number: int) -> bool:
-    """Send the signal to all of the group; return whether there was anybody."""
+    """Send the signal to the group; return whether it has a process."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
         return True
@@ -163,10 +168,10 @@ def _signal_group(group: int, number: int) -> bool:
 
 @contextmanager
 def _orphan_killer() -> Iterator[Callable[[int], None]]:
-    """Have a process group killed if this process dies in the block, by a SIGKILL say, and can no longer do it itself.
+    """Kill a process group if this process dies inside the block (by SIGKILL, for example).
 
-    A shell waits for the end of a pipe that only this process writes to. What the block is given tells it the group;
-    what it is told at last is that all is well.
+    A shell waits for the end of a pipe that only this process writes to. The yielded function tells it the group; a
+    last line tells it that the block ended normally.
     """
     script = 'read -r group; read -r word; [ "$word" ] || [ -z "$group" ] || kill -s KILL -- "-$group"'
     watcher = subprocess.Popen(  # noqa: S603 - a constant
@@ -179,7 +184,7 @@ def _orphan_killer() -> Iterator[Callable[[int], None]]:
     )
     pipe = watcher.stdin
     if pipe is None:
-        raise AssertionError("a pipe was asked for")
+        raise AssertionError("Popen returned no pipe")
     try:
         yield lambda group: _write(pipe, f"{group}\n")
     finally:
@@ -193,8 +198,8 @@ def _write(pipe: IO[bytes], line: str) -> None:
 
 
 @contextmanager
-def forwarded_signals(job: Job) -> Iterator[None]:
-    """Hand the signals of the block, in the main thread, on to the job; see `Job.receive`."""
+def forward_signals(job: Job) -> Iterator[None]:
+    """Forward the main thread's signals to the job inside the block; see `Job.receive`."""
 
     def forward(number: int, frame: FrameType | None) -> None:
         job.receive(number)

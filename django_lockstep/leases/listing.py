@@ -13,7 +13,7 @@ _COLUMNS = ("key", "owner", "token", "state", "age", "remaining")
 
 
 def facts_of(leases: Any) -> list[dict[str, Any]]:
-    """Return each lease's facts as plain values; durations are seconds by the database's clock."""
+    """Return each lease as plain values; durations are seconds by the database's clock."""
     return [_facts(row) for row in leases.with_times()]
 
 

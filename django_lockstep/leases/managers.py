@@ -1,4 +1,4 @@
-"""The manager: where leases are acquired, looked at, and cleared away."""
+"""The manager: acquires, inspects and purges leases."""
 
 from __future__ import annotations
 
@@ -16,29 +16,26 @@ from django_lockstep.leases.conf import lease_waits
 from django_lockstep.leases.guards import guard
 from django_lockstep.leases.handles import Callback, LeaseHandle
 from django_lockstep.leases.operations import UNDER_GUARD
-from django_lockstep.leases.stores import on_own_connection
+from django_lockstep.leases.stores import acquire, attempt, attempt_or_lost, on_own_connection, pauses
 from django_lockstep.leases.terms import KEPT, Claim, Grant, Holder, claim, valid_key
-from django_lockstep.leases.waiting import acquire, attempt, attempt_or_lost, pauses
 from django_lockstep.locking.durations import Duration, seconds
 
 __all__ = ["LeaseManager", "LeaseQuerySet"]
 
 HOLDER_TIMEOUT = 10.0
-"""Seconds that looking at a lease may take."""
+"""Seconds that a query for the holder may take."""
 
 
 class UnderGuard(Func):
-    """Whether a transaction keeps the lease of the key under guard; False where there are no guards."""
+    """Whether a transaction guards the lease of the key; False on databases without lease guards."""
 
     output_field = models.BooleanField()
     arity = 1
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **context: Any) -> Any:
-        """Return the constant of databases without guards."""
         return compiler.compile(Value(False))
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Return what looks at the guards' locks."""
         return super().as_sql(compiler, connection, template=UNDER_GUARD.format(key="%(expressions)s"))
 
 
@@ -46,13 +43,13 @@ class LeaseQuerySet(models.QuerySet[Any]):
     """Rows of leases, held, expired or released."""
 
     def held(self) -> LeaseQuerySet:
-        """Return those that nobody else could have now, by the database's clock or because of a guard."""
+        """Return those that cannot be acquired now, by the database's clock or because of a guard."""
         return self.filter(Q(expires_at__gt=Now()) | Q(UnderGuard("key")))
 
     def with_times(self) -> LeaseQuerySet:
         """Add ``age`` and ``remaining``, by the database's clock, and whether they are ``under_guard``.
 
-        What has expired has a negative rest.
+        Expired leases have a negative ``remaining``.
         """
         duration = models.DurationField()
         timed: LeaseQuerySet = self.annotate(
@@ -63,18 +60,20 @@ class LeaseQuerySet(models.QuerySet[Any]):
         return timed
 
     def force_release(self) -> int:
-        """Take these leases from whoever holds them; return how many were held.
+        """Release these leases by force; return how many were held.
 
-        Holders learn of it with their next refresh or guard. Nobody is asked: for people who know what hangs on it.
+        Holders learn of it with their next refresh or guard; their work may still be running.
         """
+        # Released and expired at once: the holder's token fails from now on, and the next claim need not wait.
         return self.held().update(expires_at=Now(), released_at=Now())
 
     def ended(self, older_than: Duration) -> LeaseQuerySet:
-        """Return those that expired, or were released, longer ago than this.
+        """Return those that expired or were released longer ago than this.
 
-        Without the row of the highest token on databases that have no sequence to remember it.
+        Excludes the row of the highest token on databases without a sequence, which would forget it.
         """
         ago = timedelta(seconds=seconds(older_than, name="older_than"))
+        # Released rows have expires_at in the past too, so one condition covers both.
         rows = self.filter(expires_at__lt=Now() - ago)
         if connections[self.db].vendor == "postgresql":
             return rows
@@ -82,8 +81,8 @@ class LeaseQuerySet(models.QuerySet[Any]):
         return rows.exclude(token=highest)
 
     def purge(self, older_than: Duration) -> int:
-        """Delete rows whose lease ended longer ago than this; return how many. Their tokens never return."""
-        # One DELETE, which looks at the expiry again after any wait; delete() may collect keys first.
+        """Delete rows whose lease ended longer ago than this; return how many. Their tokens are never used again."""
+        # One DELETE, which compares the expiry again after any wait; delete() may collect keys first.
         using: str = self._db or router.db_for_write(self.model)  # type: ignore[attr-defined]
         deleted: int = self.using(using).ended(older_than).order_by()._raw_delete(using)
         return deleted
@@ -93,7 +92,7 @@ _Manager = models.Manager.from_queryset(LeaseQuerySet)
 
 
 class LeaseManager(_Manager[Any]):
-    """``Lease.objects``; another database than the router's by ``db_manager(alias)``."""
+    """``Lease.objects``; use ``db_manager(alias)`` for another database than the router's."""
 
     def acquire(
         self,
@@ -106,15 +105,15 @@ class LeaseManager(_Manager[Any]):
         data: Any = KEPT,
         only_if_exists: bool = False,
     ) -> LeaseHandle | None:
-        """Take the lease for ``ttl`` if nobody holds it; None if somebody does after ``wait``.
+        """Take the lease for ``ttl``; return None if it is still held after ``wait``.
 
-        Durations are seconds or a ``timedelta``. ``owner`` is what others are told (default: host, process, thread
-        and a random part), ``data`` anything that JSON can hold, for others to see (default: what the last holder left;
-        None if there was none). With ``at_least`` the lease stays taken for so long, counted from now, after an earlier
-        release. With ``only_if_exists`` a key that has no row, because nobody has ever held it, is refused.
+        Durations are seconds or a ``timedelta``. ``owner`` is the name shown to others (default: host, process, thread
+        and a random part), ``data`` any JSON value shown to others (default: the last holder's data, or None). With
+        ``at_least`` the lease stays taken for that long from now, even if it is released earlier. With
+        ``only_if_exists`` a key without a row, which was never held, is refused.
 
-        Those who wait get it in the order in which they came, and within `waiting.SLICE` before anybody new (on
-        PostgreSQL; elsewhere and in async code they look again and again). A refusal writes nothing.
+        Waiters get the lease in the order in which they asked, and after `stores.SLICE` before any newcomer (on
+        PostgreSQL; on other databases and in async code they poll). A refusal writes nothing.
 
         Raises ``TypeError`` and ``ValueError`` before any SQL for a key that is not 1 to 255 characters without NUL,
         and for the other arguments; ``TransactionManagementError`` in an open transaction; `LeaseTimedOut` and the
@@ -125,13 +124,13 @@ class LeaseManager(_Manager[Any]):
         return answer if isinstance(answer, LeaseHandle) else None
 
     def ask(self, wanted: Claim, *, wait: Duration = 0, on_lost: Callback | None = None) -> LeaseHandle | Holder | None:
-        """Do as `acquire`, and return who holds the lease where it is refused (None: others queue for it)."""
+        """Do as `acquire`, and return the holder where the lease is refused (None: others are queueing for it)."""
         using = self._alias
         answer = acquire(using, wanted, wait=seconds(wait, name="wait", or_zero=True))
         return LeaseHandle(wanted, answer, using=using, on_lost=on_lost) if isinstance(answer, Grant) else answer
 
     def holder(self, key: str) -> Holder | None:
-        """Return who holds the lease, since when, how long still and with which data; None if nobody does.
+        """Return the holder of the lease, with its times and its data; None if it is free.
 
         Raises as `acquire` does.
         """
@@ -153,7 +152,7 @@ class LeaseManager(_Manager[Any]):
         data: Any = KEPT,
         only_if_exists: bool = False,
     ) -> LeaseHandle | None:
-        """Do as `acquire`, from async code; who waits looks again and again, behind those who queue."""
+        """Do as `acquire`, from async code; waits by polling, behind the callers in the queue."""
         wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
         answer = await self.aask(wanted, wait=wait)
         return answer if isinstance(answer, LeaseHandle) else None
@@ -161,20 +160,19 @@ class LeaseManager(_Manager[Any]):
     async def aask(
         self, wanted: Claim, *, wait: Duration = 0, on_lost: Callback | None = None
     ) -> LeaseHandle | Holder | None:
-        """Do as `ask`, from async code."""
         using, longest = self._alias, seconds(wait, name="wait", or_zero=True) if lease_waits() else 0.0
         answer: Grant | Holder | None = None
         for pause in pauses(time.monotonic() + longest):
+            # Polls instead of queueing: a queued wait would block the one thread that serves all async ORM calls.
             answer = await sync_to_async(attempt_or_lost)(using, wanted)
             if isinstance(answer, Grant):
                 break
             await asyncio.sleep(pause)
         else:
-            answer = await sync_to_async(attempt)(using, wanted, polite=longest > 0)
+            answer = await sync_to_async(attempt)(using, wanted, yields_to_queue=longest > 0)
         return LeaseHandle(wanted, answer, using=using, on_lost=on_lost) if isinstance(answer, Grant) else answer
 
     async def aholder(self, key: str) -> Holder | None:
-        """Do as `holder`, from async code."""
         return await sync_to_async(self.holder)(key)
 
     @property

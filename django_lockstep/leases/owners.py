@@ -9,7 +9,7 @@ __all__ = ["UniqueOwner", "new_owner"]
 
 
 class UniqueOwner(str):
-    """A name that only one holder has: a lease in this name is surely its own."""
+    """A name that only one claim uses: a lease in this name certainly belongs to it."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
-"""The verbs of leases by conditional UPDATEs of Django's ORM, for databases other than PostgreSQL.
+"""Lease operations by conditional UPDATEs of Django's ORM, for databases other than PostgreSQL.
 
-Acquire, refresh and release hold there too: each write names the token that it replaces or belongs to. A guard does
-not: nothing of these databases keeps a takeover out of a transaction and lets a heartbeat in.
+Acquire, refresh and release are as safe there: each write names the token that it replaces or belongs to. A lease guard
+is not possible: these databases have no lock that stops a takeover and lets a heartbeat pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["PortableStore"]
 
 
 class PortableStore:
-    """The verbs on one database; each raises what Django raises. Statements have no time limit of their own here."""
+    """The operations on one database; each raises Django's database errors. Statements have no time limit here."""
 
     has_queue = False
 
@@ -29,8 +29,8 @@ class PortableStore:
         self._using = using
         self._model = model
 
-    def attempt(self, claim: Claim, *, timeout: float, polite: bool = False) -> Grant | Holder | None:
-        """Take the lease if nobody holds it, otherwise tell who does; None where somebody was faster."""
+    def attempt(self, claim: Claim, *, timeout: float, yields_to_queue: bool = False) -> Grant | Holder | None:
+        """Take a free lease, or return its holder; None where another process was faster."""
         asked = time.monotonic()
         row = self._read(claim.key)
         if row is not None and not row["is_over"]:
@@ -38,27 +38,27 @@ class PortableStore:
         if row is None and claim.only_if_exists:
             return None
         token = self._next_token()
-        written = self._insert(claim, token) if row is None else self._take_over(claim, token, before=row["token"])
+        written = self._insert(claim, token) if row is None else self._replace(claim, token, before=row["token"])
         if not written:
             return None
+        # Read back, because the database's clock has set the time.
         since, data = self._rows(claim.key).values_list("acquired_at", "data").get()
         return Grant(token=token, since=since, asked=asked, data=json.dumps(data))
 
     def queue(self, key: str, *, timeout: float, after: float) -> None:
-        """Refuse: who waits here looks again and again."""
+        """Refuse: waiting callers poll."""
         raise NotSupportedError(f"{connections[self._using].vendor} has no queue for leases")
 
-    def insist(self, key: str, *, timeout: float) -> None:
-        """Refuse: there is no queue to be first in."""
+    def claim_turn(self, key: str, *, timeout: float) -> None:
+        """Refuse: there is no queue."""
         self.queue(key, timeout=timeout, after=timeout)
 
     def holder(self, key: str, *, timeout: float) -> Holder | None:
-        """Return who holds the lease."""
         row = self._read(key)
         return None if row is None or row["is_over"] else _holder(row)
 
     def refresh(self, key: str, token: int, *, ttl: float, timeout: float) -> bool:
-        """Let it expire no earlier than ``ttl`` seconds from now; False if the token no longer holds it."""
+        """Extend the lease to ``ttl`` seconds from now; False if the token no longer holds it."""
         later = _in(ttl)
         longer = Case(When(expires_at__lt=later, then=later), default=F("expires_at"))
         return bool(self._rows(key, token).update(expires_at=longer))
@@ -68,13 +68,12 @@ class PortableStore:
         return bool(self._rows(key, token).update(data=Value(json.loads(data), models.JSONField())))
 
     def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
-        """Give it back; False if the token no longer holds it."""
+        """Release the lease; False if the token no longer holds it."""
         kept = models.ExpressionWrapper(F("acquired_at") + timedelta(seconds=at_least), models.DateTimeField())
         until = Case(When(acquired_at__gt=_in(-at_least), then=kept), default=Now())
         return bool(self._rows(key, token).update(released_at=Now(), expires_at=until))
 
     def guard(self, key: str, token: int, *, within: float | None) -> bool:
-        """Refuse."""
         raise NotSupportedError(
             f"A guard needs PostgreSQL: {connections[self._using].vendor} cannot keep lease {key!r} from being taken "
             "over until a transaction ends. Write with update_if_token() instead, which refuses lower tokens."
@@ -90,7 +89,7 @@ class PortableStore:
         return row
 
     def _next_token(self) -> int:
-        # Purging leaves the row with the highest token where it is, so that none returns.
+        # Purging keeps the row with the highest token, so that no token is used twice.
         highest: int = self._model._base_manager.using(self._using).aggregate(highest=Coalesce(Max("token"), 0))[
             "highest"
         ]
@@ -98,12 +97,14 @@ class PortableStore:
 
     def _insert(self, claim: Claim, token: int) -> bool:
         try:
+            # The unique constraint on the key decides between two first claims.
             self._model._base_manager.using(self._using).create(key=claim.key, **_values(claim, token))
         except IntegrityError:
             return False
         return True
 
-    def _take_over(self, claim: Claim, token: int, *, before: int) -> bool:
+    def _replace(self, claim: Claim, token: int, *, before: int) -> bool:
+        # The token of the expired lease is in the WHERE: of two claims that read the same row only one matches.
         free = self._rows(claim.key).filter(token=before, expires_at__lte=Now())
         return bool(free.update(released_at=None, **_values(claim, token)))
 

@@ -1,4 +1,4 @@
-"""The SQL of leases on PostgreSQL: each verb is one statement, and one round trip."""
+"""Lease operations on PostgreSQL: each is one statement and one round trip."""
 
 from __future__ import annotations
 
@@ -15,13 +15,24 @@ from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.leases.operations import GUARD_LOCK, INSISTENCE, UNDER_GUARD, quoted_names
+from django_lockstep.leases.operations import GUARD_LOCK, TURN_LOCK, UNDER_GUARD, quoted_names
 from django_lockstep.leases.terms import Claim, Grant, Holder
 from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
 
-__all__ = ["ACQUIRE", "GUARD", "HOLDER", "INSIST", "NOTE", "QUEUE", "REFRESH", "RELEASE", "SETTINGS", "PostgresStore"]
+__all__ = [
+    "ACQUIRE",
+    "CLAIM_TURN",
+    "GUARD",
+    "HOLDER",
+    "NOTE",
+    "QUEUE",
+    "REFRESH",
+    "RELEASE",
+    "SETTINGS",
+    "PostgresStore",
+]
 
-# Whatever level the project's connections have: a verb decides by what is committed when it gets there.
+# Independent of the project's isolation level: an operation decides by what is committed at that moment.
 SETTINGS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {milliseconds}; "
 
 OWN_LIMIT = """
@@ -29,10 +40,10 @@ SELECT CASE current_setting('default_transaction_isolation') WHEN 'read committe
     THEN ceil(extract(epoch FROM current_setting('statement_timeout')::interval) * 1000)::integer ELSE 0 END
 """
 
-# See django_lockstep.leases.operations for what the functions do.
+# The functions are explained in django_lockstep.leases.operations.
 ACQUIRE = compile_sql(
     "SELECT * FROM {acquire}(%s, %s, %s::jsonb, %s::double precision, %s, %s, %s::integer)",
-    *("key", "owner", "data", "ttl", "polite", "may_create", "limit"),
+    *("key", "owner", "data", "ttl", "yields_to_queue", "may_create", "limit"),
 )
 RELEASE = compile_sql(
     "SELECT {release}(%s, %s::bigint, %s::double precision, %s::integer)", "key", "token", "at_least", "limit"
@@ -45,7 +56,7 @@ FROM (SELECT *, {UNDER_GUARD.format(key="key")} AS under_guard FROM {{table}} WH
 WHERE expires_at > clock_timestamp() OR under_guard
 """
 
-# Never earlier than it was: a refresh that was promised more must not be cut short by the next heartbeat.
+# Never earlier than before: the next heartbeat must not shorten a longer refresh.
 REFRESH = """
 UPDATE {table} SET expires_at = greatest(expires_at, clock_timestamp() + make_interval(secs => %(ttl)s))
 WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
@@ -55,9 +66,9 @@ NOTE = """
 UPDATE {table} SET data = %(data)s::jsonb WHERE key = %(key)s AND token = %(token)s AND released_at IS NULL
 """
 
-# Skips a row that is being taken over instead of waiting for how that ends. A heartbeat's row lock is no obstacle.
-# The time limit counts from here on. A limit of the session's that ends sooner stays: the timer that runs goes on until
-# it is set to zero (the inner set_config, whose '0' makes room for the new value).
+# SKIP LOCKED: a row that is being taken over counts as lost, without a wait. FOR KEY SHARE passes a heartbeat's lock.
+# The time limit counts from here. A shorter limit of the session stays: a running timer continues until it is set to
+# zero (the inner set_config) before the new value.
 GUARD = f"""
 SELECT pg_advisory_xact_lock_shared({GUARD_LOCK.format(key="key")}),
     CASE WHEN current = 0 OR wanted < current - elapsed THEN
@@ -69,25 +80,25 @@ FROM (SELECT key, least(ceil(coalesce(%(within)s, ttl) * 1000), 2147483647) AS w
     FOR KEY SHARE SKIP LOCKED) AS held
 """
 
-# The server grants advisory locks in the order in which they were asked for. How long to wait is the caller's to say,
-# not the session's: its own limits are off until the end of the transaction.
+# The server grants advisory locks in the order of the requests. The caller decides how long to wait, so the session's
+# own limits are off until the end of the transaction.
 QUEUE = """
 SET LOCAL lock_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;
 SELECT pg_advisory_xact_lock(hashtextextended('lockstep.leases:' || %(key)s, 0));
 SET LOCAL statement_timeout = %(after)s
 """
-# PostgreSQL 17 and later have one for the transaction as well; an unknown setting would be an error.
+# PostgreSQL 17 and later also have transaction_timeout; on older servers setting it would be an error.
 _NO_TRANSACTION_TIMEOUT, _ITS_VERSION = "SET LOCAL transaction_timeout = 0; ", 170000
 _LIMIT, _LIMIT_BEFORE = "transaction_timeout", "idle_in_transaction_session_timeout"
 
 
-# Waits for those who are just taking the lease.
-INSIST = f"SELECT pg_advisory_xact_lock({INSISTENCE.format(key='%(key)s')})"
+# Waits for claims in progress, which hold the turn lock in share mode.
+CLAIM_TURN = f"SELECT pg_advisory_xact_lock({TURN_LOCK.format(key='%(key)s')})"
 
 
 class PostgresStore:
-    """The verbs on one database; each raises what Django raises."""
+    """The operations on one database; each raises Django's database errors."""
 
     has_queue = True
 
@@ -95,41 +106,48 @@ class PostgresStore:
         self._connection = connection
         self._table = table
 
-    def attempt(self, claim: Claim, *, timeout: float, polite: bool = False) -> Grant | Holder | None:
-        """Take the lease if nobody holds it, otherwise tell who does.
+    def attempt(self, claim: Claim, *, timeout: float, yields_to_queue: bool = False) -> Grant | Holder | None:
+        """Take a free lease, or return its holder.
 
-        ``polite``: leave it to the first in the queue who insists on it. None where they have yet to make its row.
+        With ``yields_to_queue`` a lease whose turn is claimed is left to the first in the queue. None where its row
+        does not exist yet.
         """
-        facts = {"key": claim.key, "owner": claim.owner, "data": claim.data, "ttl": claim.ttl, "polite": polite}
+        facts = {
+            "key": claim.key,
+            "owner": claim.owner,
+            "data": claim.data,
+            "ttl": claim.ttl,
+            "yields_to_queue": yields_to_queue,
+        }
         facts["may_create"] = not claim.only_if_exists
+        # Taken before the statement is sent: the lease may have started at any time after.
         asked = time.monotonic()
         granted, *row = self._called(ACQUIRE, facts, timeout=timeout)
         if granted:
-            return Grant(token=row[0], since=row[1], asked=asked, data=json.dumps(_loaded(row[3])))
+            return Grant(token=row[0], since=row[1], asked=asked, data=json.dumps(_parse_json(row[3])))
         return _holder(claim.key, row) if row[0] else None
 
     def queue(self, key: str, *, timeout: float, after: float) -> None:
-        """Wait, in a transaction that this begins, until nobody is before it in the queue for the lease.
+        """Wait in the open transaction until this session is first in the queue for the lease.
 
-        Statements that follow in the transaction have ``after`` seconds each.
+        Later statements of the transaction have ``after`` seconds each.
         """
         facts = {"key": key, "after": math.ceil(after * 1000)}
         sql = _NO_TRANSACTION_TIMEOUT + QUEUE if self._has_transaction_timeout() else QUEUE
         with self._executed(sql, facts, timeout=timeout, begins=True):
             pass
 
-    def insist(self, key: str, *, timeout: float) -> None:
-        """Keep everybody polite from taking the lease before this transaction ends, which is first in the queue."""
-        with self._executed(INSIST, {"key": key}, timeout=timeout):
+    def claim_turn(self, key: str, *, timeout: float) -> None:
+        """Stop claims that yield to the queue from taking the lease before this transaction ends."""
+        with self._executed(CLAIM_TURN, {"key": key}, timeout=timeout):
             pass
 
     def holder(self, key: str, *, timeout: float) -> Holder | None:
-        """Return who holds the lease."""
         row = self._row(HOLDER, {"key": key}, timeout=timeout)
         return None if row is None else _holder(key, row)
 
     def refresh(self, key: str, token: int, *, ttl: float, timeout: float) -> bool:
-        """Let it expire no earlier than ``ttl`` seconds from now; False if the token no longer holds it."""
+        """Extend the lease to ``ttl`` seconds from now; False if the token no longer holds it."""
         with self._executed(REFRESH, {"key": key, "token": token, "ttl": ttl}, timeout=timeout) as cursor:
             return bool(cursor.rowcount)
 
@@ -139,44 +157,45 @@ class PostgresStore:
             return bool(cursor.rowcount)
 
     def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
-        """Give it back; False if the token no longer holds it."""
+        """Release the lease; False if the token no longer holds it."""
         facts = {"key": key, "token": token, "at_least": at_least}
         return bool(self._called(RELEASE, facts, timeout=timeout)[0])
 
     def guard(self, key: str, token: int, *, within: float | None) -> bool:
-        """Lock the row against a takeover until the transaction ends; False if the token no longer holds it.
+        """Lock the row FOR KEY SHARE until the transaction ends; False if the token no longer holds the lease.
 
-        The server ends the session if the transaction has not ended ``within`` so many seconds (None: the lease's ttl).
+        The server ends the session if the transaction lasts longer than ``within`` seconds (None: the lease's ttl).
         """
         limit = _LIMIT if self._has_transaction_timeout() else _LIMIT_BEFORE
         facts = {"key": key, "token": token, "within": within, "limit": limit}
         try:
             return self._row(GUARD, facts, timeout=0) is not None
         except OperationalError as error:
+            # Above READ COMMITTED a concurrent takeover raises 40001 instead of matching no row.
             if _overtaken(error):
                 return False
             raise
 
     def _called(self, function: Compiled, facts: dict[str, Any], *, timeout: float) -> Any:
-        """Return the function's row, by a prepared statement where the session's own settings are what it needs."""
+        """Return the function's row, by a prepared statement where the session's own settings fit."""
         limit = math.ceil(timeout * 1000)
-        # Not in a transaction: a prepared statement keeps its snapshot there until the next one, and VACUUM waits.
+        # Not in a transaction: there a prepared statement keeps its snapshot until the next one, which delays VACUUM.
         if not self._connection.in_atomic_block and 0 < self._own_limit() <= limit:
             call = Compiled(_named(function.sql, self._connection.alias, self._table), function.places)
             row = fetch(self._connection, call, {**facts, "limit": limit})[0]
             if row[0] is not None:
                 return row
-            # Nothing was done: somebody changed the settings, or a pooler gave this connection another session.
+            # Nothing was done: the settings were changed, or a pooler gave this connection another session.
             _own_limits[self._connection.connection] = 0
-        return self._row(function.sql, function.filled(self._connection, {**facts, "limit": None}), timeout=timeout)
+        return self._row(function.sql, function.bind(self._connection, {**facts, "limit": None}), timeout=timeout)
 
     def _has_transaction_timeout(self) -> bool:
         return bool(self._connection.pg_version >= _ITS_VERSION)  # type: ignore[attr-defined]
 
     def _own_limit(self) -> int:
-        """Return the milliseconds after which the session ends a statement by itself, asked once a connection.
+        """Return the session's own statement_timeout in milliseconds, read once for each connection.
 
-        0 where there is no limit, or another level than READ COMMITTED.
+        0 without a limit, and at another level than READ COMMITTED.
         """
         self._connection.ensure_connection()
         session = self._connection.connection
@@ -194,9 +213,9 @@ class PostgresStore:
     def _executed(
         self, sql: str, facts: Mapping[str, Any] | list[Any], *, timeout: float, begins: bool = False
     ) -> Iterator[Any]:
-        """Send the statement with its settings in one message, which is one transaction where none is open.
+        """Send the statement with its settings in one message: one transaction where none is open.
 
-        Settings are for a transaction of our own (``begins`` says that the open one is), not for a caller's.
+        Settings are sent only for our own transaction (``begins`` marks the open one as ours), never for a caller's.
         """
         sql = _named(sql, self._connection.alias, self._table)
         if begins or not self._connection.in_atomic_block:
@@ -209,24 +228,24 @@ class PostgresStore:
 
 
 _own_limits: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-"""What the driver's connections answered to ``OWN_LIMIT``."""
+"""By the driver's connection: the result of ``OWN_LIMIT``."""
 
 
-@functools.cache  # as many as this module has statements and the project has databases
+@functools.cache  # bounded by the number of statements and databases
 def _named(sql: str, using: str, table: str) -> str:
-    """Return the SQL with the names of what it is about."""
+    """Return the SQL with the names of the table, sequence and functions."""
     return sql.format(**quoted_names(table, connections[using].ops.quote_name))
 
 
 def _bound(connection: BaseDatabaseWrapper, sql: str, facts: Mapping[str, Any] | list[Any]) -> tuple[Any, ...]:
-    """Return what to execute; a cursor that binds on the server cannot send several statements with parameters."""
+    """Return the arguments of execute(); server-side binding allows only one statement with parameters."""
     if connection.settings_dict["OPTIONS"].get("server_side_binding"):
         return (connection.ops.compose_sql(sql, facts),)  # type: ignore[attr-defined]
     return sql, facts
 
 
-def _loaded(data: Any) -> Any:
-    """Return the data; Django's cursors leave JSON as text, the compiled statements' do as the driver does."""
+def _parse_json(data: Any) -> Any:
+    """Return the data as Python values; Django's cursors return JSON as text, those of compiled statements do not."""
     return json.loads(data) if isinstance(data, str) else data
 
 
@@ -238,7 +257,7 @@ def _holder(key: str, row: Sequence[Any]) -> Holder:
         token=token,
         since=since,
         remaining=max(0.0, remaining),
-        data=_loaded(data),
+        data=_parse_json(data),
         released=released,
         under_guard=under_guard,
     )
@@ -247,8 +266,8 @@ def _holder(key: str, row: Sequence[Any]) -> Holder:
 def _overtaken(error: OperationalError) -> bool:
     """Whether the row has another token than in the transaction's snapshot (REPEATABLE READ and above).
 
-    SERIALIZABLE has other reasons for the same SQLSTATE, which another attempt may cure; the place in the server's
-    source tells them apart in every language.
+    SERIALIZABLE raises the same SQLSTATE for other reasons, which another attempt may cure; the error's source file
+    distinguishes them in every language of the server.
     """
     diagnosis = getattr(error.__cause__, "diag", None)
     return sqlstate_of(error) == "40001" and getattr(diagnosis, "source_file", None) == "nodeLockRows.c"

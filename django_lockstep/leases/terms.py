@@ -1,4 +1,4 @@
-"""What is asked of a lease and what comes back, as plain values; what may stand in them."""
+"""Claims, grants and holders as plain values, and the validation of their parts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["KEPT", "Claim", "Data", "Grant", "Holder", "claim", "valid_json", "v
 
 
 class Data(Enum):
-    """What a claim has to say about the lease's data."""
+    """A claim's marker for the lease's data."""
 
     KEPT = "kept"
-    """The data stays what the last holder left."""
+    """Keep the last holder's data."""
 
 
 KEPT = Data.KEPT
@@ -29,38 +29,38 @@ LONGEST = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A wish to hold a lease; made by `claim`, which looks at the values."""
+    """A request for a lease; made by `claim`, which validates the values."""
 
     key: str
     owner: str
     is_unique: bool
-    """Whether the owner's name was made for this claim, and is nobody else's."""
+    """Whether the owner's name was generated for this claim alone."""
     ttl: float
     """Seconds until it expires, counted by the database."""
     at_least: float
-    """Seconds since it was acquired for which it stays taken after an early release."""
+    """Seconds from the acquire for which the lease stays taken even after a release."""
     data: str | None
-    """What the holder notes, as JSON; None leaves what the last one noted."""
+    """The holder's data as JSON; None keeps the last holder's data."""
     only_if_exists: bool = False
-    """Whether a key that nobody has ever held is refused."""
+    """Whether a key that was never held is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The claim was granted."""
+    """A granted claim."""
 
     token: int
     since: datetime
     """When it was acquired, by the database's clock."""
     asked: float
-    """``time.monotonic()`` of this process before it asked; the lease cannot have begun earlier."""
+    """``time.monotonic()`` of this process before the request; the lease cannot have started earlier."""
     data: str
-    """What is noted, as JSON."""
+    """The lease's data as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds a lease, as the database saw it when it was asked."""
+    """The holder of a lease, as the database answered."""
 
     key: str
     owner: str
@@ -68,22 +68,22 @@ class Holder:
     since: datetime
     """When it was acquired, by the database's clock."""
     remaining: float
-    """Seconds until it expires; 0 where it has expired and its holder is just writing under guard."""
+    """Seconds until it expires; 0 where it has expired but is under guard in a transaction."""
     data: Any
-    """What the holder noted."""
+    """The holder's data."""
     released: bool
-    """Whether the holder is done, and ``at_least`` keeps the lease taken."""
+    """Whether it was released and only ``at_least`` keeps it taken."""
     under_guard: bool = False
-    """Whether a transaction under guard keeps the lease, whatever has expired."""
+    """Whether a transaction guards the lease, even after it expired."""
 
     def __str__(self) -> str:
         since = f"{self.since:%Y-%m-%d %H:%M:%S}"
         if self.under_guard and not self.remaining:
             how = "was released" if self.released else "has expired"
-            return f"of {self.owner} {how}, but its token {self.token} is under guard in a transaction that goes on"
+            return f"of {self.owner} {how}, but an open transaction guards its token {self.token}"
         if self.released:
-            return f"was acquired by {self.owner} at {since} and stays taken for {self.remaining:.1f} s more"
-        return f"is held by {self.owner} since {since}, for {self.remaining:.1f} s more"
+            return f"was acquired by {self.owner} at {since} and stays taken for another {self.remaining:.1f} s"
+        return f"has been held by {self.owner} since {since} and expires in {self.remaining:.1f} s"
 
 
 def claim(
@@ -95,7 +95,7 @@ def claim(
     data: Any = KEPT,
     only_if_exists: bool = False,
 ) -> Claim:
-    """Return the claim; raise ``TypeError`` or ``ValueError`` naming the value and the rule that it breaks."""
+    """Return the claim; raise ``TypeError`` or ``ValueError`` that names the value and the rule."""
     name = new_owner() if owner is None else owner
     return Claim(
         key=valid_key(key),
@@ -109,14 +109,14 @@ def claim(
 
 
 def valid_key(key: str) -> str:
-    """Return the key if it is one: 1 to 255 characters that the database can store. It is never shortened or hashed."""
+    """Return a valid key: 1 to 255 characters that the database can store. It is never shortened or hashed."""
     return _valid_text(key, name="key")
 
 
 def valid_token(token: int) -> int:
-    """Return the token if it is one: a whole number above zero."""
+    """Return a valid token: a positive integer."""
     if isinstance(token, bool) or not isinstance(token, int) or token < 1:
-        raise ValueError(f"token must be a whole number of at least 1, not {token!r}")
+        raise ValueError(f"token must be a positive integer, not {token!r}")
     return token
 
 

@@ -18,7 +18,7 @@ from django_lockstep.locking.merge import FieldConflict, Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager, VersionedQuerySet
 from django_lockstep.locking.retry import retry_on_conflict, retrying
 from django_lockstep.locking.rows import lock_row, lock_rows
-from django_lockstep.locking.transactions import transaction
+from django_lockstep.locking.transactions import isolated_transaction
 from django_lockstep.locking.triggers import AddVersionGuard
 from django_lockstep.locking.verifying import verify_unchanged
 from django_lockstep.locking.versions import VersionedModel
@@ -38,12 +38,12 @@ __all__ = [
     "VersionedModel",
     "VersionedQuerySet",
     "ignore_versions",
+    "isolated_transaction",
     "lock_row",
     "lock_rows",
     "merge_fields",
     "retry_on_conflict",
     "retrying",
-    "transaction",
     "translated_errors",
     "verify_unchanged",
 ]

@@ -9,21 +9,22 @@ from django.db import connections, models, transaction
 
 from django_lockstep.locking.fields import parents_of, version_field
 from django_lockstep.locking.memory import is_expression
-from django_lockstep.locking.writes import column, place_type, python_values, touched, write_if
+from django_lockstep.locking.writes import auto_now_values, column, place_type, python_values, write_if
 
 __all__ = ["Change", "update_many"]
 
 Change = tuple[Any, int, Mapping[str, Any]]
-"""Primary key, version that was seen, and the values to write."""
+"""Primary key, seen version, and the values to write."""
 
 
 def update_many(model: type[models.Model], changes: list[Change], *, using: str) -> list[Any]:
     """Write each change whose row still has its version; return the keys of the others, in the order given."""
     wanted = [(model._meta.pk.to_python(pk), version, _plain(model, values)) for pk, version, values in changes]
     if len({pk for pk, _, _ in wanted}) != len(wanted):
-        raise ValueError("a primary key comes twice: one of its changes would have to lose")
+        raise ValueError("a primary key is given twice: only one of its changes could be written")
     if not wanted:
         return []
+    # One statement cannot update several tables by one guard, and only PostgreSQL has UPDATE ... FROM with RETURNING.
     in_one = connections[using].vendor == "postgresql" and not parents_of(model)
     won = (_in_one_statement if in_one else _one_by_one)(model, wanted, using=using)
     return [pk for pk, _, _ in wanted if pk not in won]
@@ -32,7 +33,7 @@ def update_many(model: type[models.Model], changes: list[Change], *, using: str)
 def _plain(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
     if computed := [name for name, value in values.items() if is_expression(value)]:
         raise ValueError(f"expressions cannot be written in a batch: {', '.join(computed)}")
-    changes = python_values(model, {**touched(model), **values})
+    changes = python_values(model, {**auto_now_values(model), **values})
     return {column(model, name).attname: getattr(value, "pk", value) for name, value in changes.items()}
 
 
@@ -40,13 +41,14 @@ def _one_by_one(model: type[models.Model], changes: list[Any], *, using: str) ->
     with transaction.atomic(using=using):
         return {
             pk
+            # Sorted, so that two batches write (and lock) their common rows in the same order.
             for pk, seen, values in sorted(changes, key=lambda change: change[0])
             if write_if(model, pk, values, seen=seen, using=using)
         }
 
 
-# The rows are locked in primary-key order before any is written: without that, two batches deadlock. A row is written
-# only where the version is the one seen, looked at again by the UPDATE itself after any wait.
+# The rows are locked in primary-key order before any is written: without that, two batches deadlock. The UPDATE
+# compares the version again, because it may have changed while the lock was waited for.
 _STATEMENT = """
 WITH wanted ({names}) AS (VALUES {rows}),
      held AS (SELECT {pk} FROM {table} WHERE {pk} IN (SELECT {pk} FROM wanted) ORDER BY {pk} FOR NO KEY UPDATE)
@@ -72,6 +74,7 @@ def _in_one_statement(model: type[models.Model], changes: list[Any], *, using: s
         f"{name} = CASE WHEN wanted.{flag} THEN wanted.{name} ELSE target.{name} END"
         for name, flag in zip(columns, given, strict=True)
     ]
+    # Casts give each column of VALUES its type, also where every value is NULL.
     casts = [f"%s::{place_type(field, connection)}" for field in (pk, version, *fields)]
     casts += ["%s::boolean"] * len(fields)
     sql = _STATEMENT.format(
@@ -85,6 +88,7 @@ def _in_one_statement(model: type[models.Model], changes: list[Any], *, using: s
     params: list[Any] = []
     for key, seen, values in changes:
         prepared = [field.get_db_prep_save(values.get(field.attname), connection) for field in fields]
+        # A flag for each column: a change that omits a column keeps the row's value, which None could not express.
         params += [pk.get_db_prep_save(key, connection), seen, *prepared, *(name in values for name in attnames)]
     with connection.cursor() as cursor:
         cursor.execute(sql, params)

@@ -1,4 +1,4 @@
-"""System checks of the library: what a project's models and databases cannot promise.
+"""System checks: guarantees that a project's models and databases do not give.
 
 Static checks look at classes and settings only. Those that ask a database run where Django asks for it, with
 ``manage.py check --database default`` and with ``migrate``.
@@ -34,9 +34,9 @@ __all__ = [
 
 
 class ChecksTable(models.Model):
-    """A model that says what its table lacks on a database; see `check_tables`.
+    """A model that reports what its table lacks on a database; see `check_tables`.
 
-    A model and not a plain class, because migrations would name that among the bases of every model derived from it.
+    A model, because migrations would list a plain class among the bases of every derived model.
     """
 
     class Meta:
@@ -50,7 +50,8 @@ class ChecksTable(models.Model):
 
 @register(Tags.models)
 def check_databases(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell which databases ignore row locks or have no guards."""
+    """Warn of databases that ignore row locks or have no version guards."""
+    # Databases without an engine are placeholders that Django creates for a project without databases.
     used = [connection for connection in connections.all() if connection.settings_dict["ENGINE"] != _NO_ENGINE]
     messages: list[CheckMessage] = []
     for connection in used:
@@ -87,7 +88,7 @@ def _no_guards(alias: str, vendor: str) -> CheckMessage:
 def check_tables(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Ask every installed model that derives from `ChecksTable` what its table lacks.
 
-    Not from ``Model.check()``, which Django 6.1 calls with every database, whether one was named or not.
+    Not from ``Model.check()``, which Django 6.1 calls with every database, whether or not one was asked for.
     """
     models_of_tables = [
         model
@@ -104,7 +105,7 @@ def check_tables(app_configs: Any, databases: Sequence[str] | None = None, **kwa
 
 
 def check_versioned(model: type[models.Model]) -> list[CheckMessage]:
-    """Tell what the declaration of a versioned model leaves open."""
+    """Check the declaration of a versioned model."""
     return [*_check_manager(model), *check_declaration(model)]
 
 
@@ -115,7 +116,7 @@ def _check_manager(model: type[models.Model]) -> list[CheckMessage]:
 
 
 def check_guard(model: type[models.Model], alias: str) -> list[CheckMessage]:
-    """Tell that a versioned model's table has no guard."""
+    """Warn of a versioned model's table without a version guard."""
     return missing_trigger(model, alias, suffix=AddVersionGuard.suffix, message=_guard_missing)
 
 
@@ -160,9 +161,9 @@ def missing_trigger(
 
 @register(Tags.urls)
 def check_retries_in_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Tell which views are retried inside the transaction that ATOMIC_REQUESTS opens around them.
+    """Warn of views that are retried inside the transaction that ATOMIC_REQUESTS opens around them.
 
-    Sees what is decorated: view functions and the handler methods of view classes.
+    Finds decorated view functions and handler methods of view classes.
     """
     atomic = [connection.alias for connection in connections.all() if connection.settings_dict["ATOMIC_REQUESTS"]]
     if not atomic:

@@ -1,8 +1,8 @@
 """SQL compiled once and sent many times: what the query set API would send, without building it again for each call.
 
-Compiling costs Django several times what sending does: an UPDATE by primary key is built in a few hundred microseconds
-and sent in fifty. Here a query is compiled with `Parameter` in the place of each value that changes from call to call;
-`Compiled.filled` then only adapts the values, as their fields would. PostgreSQL with psycopg 3 only.
+Compiling costs Django several times as much as sending: an UPDATE by primary key is built in a few hundred microseconds
+and sent in fifty. Here a query is compiled once, with a `Parameter` in place of each value that changes from call to
+call; `Compiled.bind` then only adapts the values, as their fields would. PostgreSQL with psycopg 3 only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "compile_sql",
     "compile_update",
     "fetch",
-    "filled_in",
+    "fill_template",
     "is_psycopg",
     "parameter",
     "plain",
@@ -43,9 +43,9 @@ __all__ = [
 
 
 class Parameter(models.Value):
-    """Stands in a query for a value that is given with each call, by its name.
+    """A placeholder in a query for a value that each call gives by name.
 
-    ``output_field`` says how the value is adapted: as it would be if it were written into that field.
+    The value is adapted as if it were written into ``output_field``.
     """
 
     def __init__(self, name: str, output_field: models.Field[Any, Any]) -> None:
@@ -54,34 +54,33 @@ class Parameter(models.Value):
         self.adapt = _adapter(output_field)
 
     def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
-        """Leave the place open."""
         return "%s", [self]
 
 
 def _adapter(field: models.Field[Any, Any]) -> Callable[[Any, BaseDatabaseWrapper], Any]:
-    """Return what makes a value of this field ready for the driver."""
-    if type(field) in _TAKEN_AS_THEY_ARE:
+    """Return the function that prepares a value of this field for the driver."""
+    if type(field) in _UNADAPTED:
         return lambda value, _: value
-    prepare, is_whole = field.get_db_prep_save, type(field) in _WHOLE_NUMBERS
+    prepare, is_integer = field.get_db_prep_save, type(field) in _INTEGER_FIELDS
 
     def adapt(value: Any, connection: BaseDatabaseWrapper) -> Any:
-        prepared = value if is_whole and type(value) is int else prepare(value, connection)
+        prepared = value if is_integer and type(value) is int else prepare(value, connection)
         # psycopg's type for an int is the smallest that holds it, and each type would be another prepared statement.
         return Int8(prepared) if type(prepared) is int else prepared
 
     return adapt
 
 
-_TAKEN_AS_THEY_ARE = (models.CharField, models.DateTimeField, models.DecimalField, models.UUIDField)
-"""Fields whose values psycopg takes as Python has them: asking them each time is half the time of a call."""
+_UNADAPTED = (models.CharField, models.DateTimeField, models.DecimalField, models.UUIDField)
+"""Fields whose values psycopg takes unchanged: calling get_db_prep_save() for them would be half the time of a call."""
 
 
-_WHOLE_NUMBERS = (models.AutoField, models.BigAutoField, models.IntegerField, models.BigIntegerField)
-"""Fields that leave an int as it is."""
+_INTEGER_FIELDS = (models.AutoField, models.BigAutoField, models.IntegerField, models.BigIntegerField)
+"""Fields that leave an int unchanged."""
 
 
 def parameter(model: type[models.Model], name: str, *, called: str | None = None) -> Parameter:
-    """Return the parameter for a value of this field; calls give it by the field's name, or as it is ``called``."""
+    """Return the parameter for a value of this field; calls give it by the field's name, or by ``called``."""
     field: Any = model._meta.pk if name == "pk" else model._meta.get_field(name)
     # A foreign key's value is what its column holds.
     return Parameter(called or name, getattr(field, "target_field", field))
@@ -89,14 +88,14 @@ def parameter(model: type[models.Model], name: str, *, called: str | None = None
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A statement, or a part of one, and what belongs into its places."""
+    """A statement, or a part of one, with its parameters."""
 
     sql: str
     """The text, with ``%s`` for each place."""
     places: tuple[Any, ...]
-    """In order: a `Parameter`, or the value itself where it is always the same."""
+    """In order: a `Parameter`, or a constant value."""
 
-    def filled(self, connection: BaseDatabaseWrapper, values: Mapping[str, Any]) -> list[Any]:
+    def bind(self, connection: BaseDatabaseWrapper, values: Mapping[str, Any]) -> list[Any]:
         """Return the parameters to send. Raises ``KeyError`` for a value that is missing."""
         return [
             place.adapt(values[place.name], connection) if isinstance(place, Parameter) else place
@@ -104,18 +103,16 @@ class Compiled:
         ]
 
     def __add__(self, other: Compiled | str) -> Compiled:
-        """Return this part with another one behind it."""
         if isinstance(other, str):
             return Compiled(self.sql + other, self.places)
         return Compiled(self.sql + other.sql, self.places + other.places)
 
     def __radd__(self, text: str) -> Compiled:
-        """Return this part with a text before it."""
         return Compiled(text + self.sql, self.places)
 
 
 def plain(name: str) -> Compiled:
-    """Return the place for a value that psycopg takes as Python has it."""
+    """Return a placeholder for a value that psycopg takes unchanged."""
     return Compiled("%s", (Parameter(name, models.DecimalField()),))
 
 
@@ -124,8 +121,8 @@ def compile_sql(sql: str, *names: str) -> Compiled:
     return Compiled(sql, tuple(place for name in names for place in plain(name).places))
 
 
-def filled_in(template: str, **parts: Compiled | str) -> Compiled:
-    """Return a statement written out as text, with its parts in place of their names in braces."""
+def fill_template(template: str, **parts: Compiled | str) -> Compiled:
+    """Return the statement of a template, with the parts in place of their names in braces."""
     whole = Compiled("", ())
     for text, name, _, _ in string.Formatter().parse(template):
         whole = whole + text + (parts[name] if name else "")
@@ -133,7 +130,7 @@ def filled_in(template: str, **parts: Compiled | str) -> Compiled:
 
 
 def array_literal(values: Iterable[Any]) -> str:
-    """Return the values as PostgreSQL writes an array: half the work of having psycopg adapt each one."""
+    """Return the values as a PostgreSQL array literal: half the work of having psycopg adapt each value."""
     return "{" + ",".join([str(value) if type(value) in _NEVER_QUOTED else _quoted(value) for value in values]) + "}"
 
 
@@ -168,22 +165,22 @@ def is_psycopg(using: str) -> bool:
 
 
 class PreparingCursor(psycopg.Cursor[Any]):
-    """A cursor whose parameters are bound by the server, and whose statements may be prepared there."""
+    """A cursor that binds parameters on the server, so that statements can be prepared."""
 
     timezone: tzinfo | None = None
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> PreparingCursor:
         """Prepare the statement on its first execution, where the connection allows it."""
+        # prepare=True skips psycopg's count of executions before it prepares; prepare_threshold=None still disables it.
         return super().execute(query, params, prepare=True)
 
     def load_times_in(self, timezone: tzinfo | None) -> None:
-        """Load times as Django's cursors do."""
         load_times_in(timezone, self)
         self.timezone = timezone
 
 
 class _Logged(CursorDebugWrapper):
-    """Logs what was sent with its parameters put in, as Django does for its own cursors."""
+    """Logs statements with their parameters filled in, as Django does for its own cursors."""
 
     def debug_sql(
         self, sql: Any = None, params: Any = None, use_last_executed_query: bool = False, many: bool = False
@@ -209,6 +206,7 @@ def write(connection: BaseDatabaseWrapper, compiled: Compiled, values: Mapping[s
 
 
 def _executed(connection: BaseDatabaseWrapper, compiled: Compiled, values: Mapping[str, Any]) -> PreparingCursor:
+    # What Django's connection.cursor() does before it hands out a cursor, which is bypassed here.
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     connection.validate_thread_sharing()
@@ -216,24 +214,25 @@ def _executed(connection: BaseDatabaseWrapper, compiled: Compiled, values: Mappi
     wrapper: CursorWrapper = (
         _Logged(cursor, connection) if connection.queries_logged else CursorWrapper(cursor, connection)
     )
-    wrapper.execute(compiled.sql, compiled.filled(connection, values))
+    wrapper.execute(compiled.sql, compiled.bind(connection, values))
     return cursor
 
 
 _cursors: WeakKeyDictionary[BaseDatabaseWrapper, PreparingCursor] = WeakKeyDictionary()
-"""One for each connection of Django's, made again with the driver's connection: making one costs as much as a wait."""
+"""One cursor for each of Django's connections and its driver's connection: creating one costs a round trip's time."""
 
 
 def _cursor(connection: BaseDatabaseWrapper) -> PreparingCursor:
-    """Return what ``connection.create_cursor()`` would, but one whose statements can be prepared.
+    """Return the cursor that ``connection.create_cursor()`` would, but one whose statements can be prepared.
 
-    Django's own puts the parameters into the text, so that every statement is a new one.
+    Django's own cursor puts the parameters into the text, so that every statement is a new one.
     """
     if connection.allow_thread_sharing:
-        return PreparingCursor(connection.connection)  # somebody else could fetch what this thread asked for
+        return PreparingCursor(connection.connection)  # another thread could fetch this thread's rows
     cursor = _cursors.get(connection)
     if cursor is None or cursor.connection is not connection.connection or cursor.closed:
         cursor = _cursors[connection] = PreparingCursor(connection.connection)
+    # The time zone can change with the active settings, as in tests, while the cursor is reused.
     if cursor.timezone != connection.timezone:
         cursor.load_times_in(connection.timezone)
     return cursor

@@ -1,4 +1,4 @@
-"""The library's settings, read when they are needed and never written back."""
+"""The library's settings, read when they are needed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,16 +12,16 @@ _taken_out: ContextVar[bool] = ContextVar("retry waits are taken out", default=F
 
 
 def retry_waits() -> bool:
-    """``LOCKSTEP_RETRY_WAITS`` (default True): False takes the pauses out of every retry, for tests."""
+    """``LOCKSTEP_RETRY_WAITS`` (default True): False removes the pauses of every retry, for tests."""
     return not _taken_out.get() and bool(getattr(settings, "LOCKSTEP_RETRY_WAITS", True))
 
 
 @contextmanager
 def without_retry_waits() -> Iterator[None]:
-    """Take the pauses out of the retries that this thread, or this coroutine, makes inside the block.
+    """Remove the pauses of retries that this thread or coroutine makes inside the block.
 
-    For who decides by other means than time which of two conflicting transactions goes first. Attempts are counted,
-    time-outs hold, and the signal `retrying` is sent, as ever.
+    For callers that decide the order of conflicting transactions themselves, such as the explorer. Attempts are still
+    counted, timeouts apply, and the signal `retrying` is sent.
     """
     token = _taken_out.set(True)
     try:

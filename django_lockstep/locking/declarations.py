@@ -1,4 +1,4 @@
-"""System checks of what a versioned model declares: its version's options, its key, its references."""
+"""System checks of a versioned model's declaration: its version's options, its key, its references."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from django_lockstep.locking.fields import version_field
 __all__ = ["check_declaration"]
 
 _CHANGES_NO_ROW = {"CASCADE", "PROTECT", "RESTRICT", "DO_NOTHING", "DB_CASCADE"}
-"""What a deletion may do to rows that refer to the deleted one, without changing them."""
+"""Values of ``on_delete`` that change no referring row."""
 
 
 def check_declaration(model: type[models.Model]) -> list[CheckMessage]:
-    """Tell what the declaration of a versioned model leaves open."""
+    """Check the declaration of a versioned model."""
     if model._meta.proxy:
         return []
     references = [_changed_by_deletion(model, field, alias) for field in _changed(model) for alias in _unguarded(model)]
     if version_field(model).model is not model:
         return references
-    return [*_wrong_columns(model), *_key_that_returns(model), *references]
+    return [*_wrong_columns(model), *_reused_keys(model), *references]
 
 
 def _wrong_columns(model: type[models.Model]) -> list[CheckMessage]:
@@ -33,19 +33,19 @@ def _wrong_columns(model: type[models.Model]) -> list[CheckMessage]:
     return [_not_a_column(model, name) for name in version.uncounted if name not in columns]
 
 
-def _key_that_returns(model: type[models.Model]) -> list[CheckMessage]:
+def _reused_keys(model: type[models.Model]) -> list[CheckMessage]:
     return [] if version_field(model).start or _is_generated(model._meta.pk) else [_key_by_hand(model)]
 
 
 def _is_generated(key: models.Field[Any, Any]) -> bool:
-    """Whether keys come from a sequence or a default, so that none comes twice by itself."""
+    """Whether keys come from a sequence or a default, so that none is used twice by itself."""
     if key.remote_field and getattr(key.remote_field, "parent_link", False):
         return _is_generated(key.remote_field.model._meta.pk)
     return isinstance(key, AutoFieldMixin) or key.has_default() or key.has_db_default()
 
 
 def _changed(model: type[models.Model]) -> list[models.Field[Any, Any]]:
-    """Return the foreign keys that a deletion of their targets sets to something else."""
+    """Return the foreign keys that change when their target is deleted."""
     return [
         field
         for field in model._meta.local_fields
@@ -58,14 +58,14 @@ def _on_delete(field: models.Field[Any, Any]) -> Any:
 
 
 def _unguarded(model: type[models.Model]) -> list[str]:
-    """Return the databases that have the model's table and no triggers of ours."""
+    """Return the databases that have the model's table and cannot have our triggers."""
     used = [alias for alias in connections if connections[alias].vendor not in {"postgresql", "unknown"}]
     return [alias for alias in used if router.allow_migrate_model(alias, model)]
 
 
 def _not_a_column(model: type[models.Model], name: str) -> CheckMessage:
     return checks.Error(
-        f"The version of {model._meta.label} leaves {name!r} uncounted, which is not a column beside it.",
+        f"The version of {model._meta.label} names {name!r} as uncounted, which is not another column of its table.",
         hint="Name fields of the model that has the version field, other than its key.",
         obj=model,
         id="lockstep.E040",
@@ -74,8 +74,8 @@ def _not_a_column(model: type[models.Model], name: str) -> CheckMessage:
 
 def _key_by_hand(model: type[models.Model]) -> CheckMessage:
     return checks.Warning(
-        f"Keys of {model._meta.label} are given by hand: where a row is deleted and another one gets its key, a stale "
-        "save of the deleted one may overwrite it.",
+        f"Keys of {model._meta.label} are assigned by hand: where a row is deleted and another gets its key, a stale "
+        "save of the deleted row may overwrite the new one.",
         hint='Declare version = VersionField(start="clock"), or start=1 if keys are not used again.',
         obj=model,
         id="lockstep.W040",
@@ -84,8 +84,8 @@ def _key_by_hand(model: type[models.Model]) -> CheckMessage:
 
 def _changed_by_deletion(model: type[models.Model], field: models.Field[Any, Any], alias: str) -> CheckMessage:
     return checks.Warning(
-        f"On database {alias!r}, deleting what {model._meta.label}.{field.name} refers to changes rows of "
-        f"{model._meta.label} and leaves their versions.",
+        f"On database {alias!r}, deleting an object that {model._meta.label}.{field.name} refers to changes rows "
+        f"of {model._meta.label} without raising their versions.",
         hint="Use PostgreSQL with AddVersionGuard, on_delete=CASCADE, PROTECT or RESTRICT, or update the rows first.",
         obj=field,
         id="lockstep.W041",

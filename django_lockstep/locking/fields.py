@@ -1,4 +1,4 @@
-"""The version's field."""
+"""The version field: how a row counts its changes, and where the count of a new row starts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from django.forms import HiddenInput, IntegerField
 from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.locking.rollbacks import settle_on_access
-from django_lockstep.locking.starts import Microseconds
 
 __all__ = [
+    "Microseconds",
     "SignedVersionField",
     "VersionField",
     "attnames_of",
@@ -34,6 +34,29 @@ _FIXED = {"default": 0, "db_default": 1}
 Start = Literal[1, "clock"]
 """What the version of a new row is."""
 
+
+class Microseconds(models.Func):
+    """The microseconds since 1970 on the database's clock.
+
+    A row changes far less often than a million times a second, so all versions of a deleted row lie in the past. The
+    values stay below 2**53 until the year 2255, so JavaScript reads them exactly.
+    """
+
+    output_field: models.BigIntegerField[int, int] = models.BigIntegerField()
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Use clock_timestamp(): now() stands still within a transaction, where a row may be deleted and made again."""
+        return "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint", []
+
+    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Ask for six decimals; MySQL's NOW() has none by default."""
+        return "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)", []
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Add a random number to the second: SQLite's clock has milliseconds, too coarse for two rows in a row."""
+        return "(CAST((julianday('now') - 2440587.5) * 86400 AS INTEGER) * 1000000 + (random() & 1048575))", []
+
+
 if TYPE_CHECKING:
     _Counter = models.PositiveBigIntegerField[int | Combinable, int]
 else:
@@ -43,17 +66,17 @@ else:
 class VersionField(_Counter):
     """A counter of the row's changes; `VersionedModel` compares it before it writes.
 
-    An instance that was never saved has version 0. Rows begin at 1, also those that other programs insert and those of
-    a table that gets its version later, by the column's default: 0 always means "never seen".
+    An instance that was never saved has version 0. Rows start at 1 by the column's default, also rows that other
+    programs insert and rows of a table that gets the field later: 0 always means "never seen".
 
-    With ``start="clock"`` rows begin at the microseconds since 1970 on the database's clock instead. A row that is
+    With ``start="clock"`` rows start at the microseconds since 1970 on the database's clock instead. A row that is
     deleted and made again under the same key then has a version that the old row never had, so that no stale write of
-    the old row passes. ``start=1`` says that this cannot happen, or does not matter; a system check asks for one of
-    the two where keys are given by hand.
+    the old row passes. ``start=1`` states that this cannot happen or does not matter; a system check asks for one of
+    the two where keys are assigned by hand.
 
     ``uncounted`` names columns of the same table whose change is not a new version, such as counters and times of last
-    use. A save of these alone is compared like every other one, but raises no version; a save of others leaves them out
-    unless the instance changed them.
+    use. A save of these columns alone is compared like every other save, but does not raise the version; a save of
+    other columns leaves them out unless the instance changed them.
 
     Also takes ``db_column``, ``verbose_name``, ``help_text``, ``db_tablespace``, ``editable``, ``db_index`` and
     ``db_comment``; raises ``TypeError`` for any other option, ``ValueError`` for another start.
@@ -84,21 +107,22 @@ class VersionField(_Counter):
         return name, path, args, kwargs
 
     def contribute_to_class(self, cls: type[models.Model], name: str, private_only: bool = False) -> None:
-        """Add the field to the model, and settle its instances before anybody reads the version."""
+        """Add the field to the model; reading the version first undoes writes that were rolled back."""
         super().contribute_to_class(cls, name, private_only=private_only)
         settle_on_access(cls, self.attname)
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         """Return the version that the row gets: the first for a new one, one more with each change.
 
-        An UPDATE by a model that is not a `VersionedModel`, such as those of data migrations, has no guard; it counts
-        from the row's version, so that a stale instance can at least not lower it.
+        An UPDATE by a model that is not a `VersionedModel`, such as a model of a data migration, is not compared. It
+        counts from the row's version, so that a stale instance cannot lower it.
         """
         version = getattr(model_instance, self.attname)
         if not add:
+            # A literal for a guarded save, whose WHERE has the old version; F() where nothing compares it.
             return version + 1 if getattr(model_instance, "_guards_version", False) else models.F(self.attname) + 1
         if self.start == "clock":
-            return Microseconds()  # also for an older state made by hand: its versions are those of another row
+            return Microseconds()  # ignores a version set by hand: it belongs to an earlier row with this key
         setattr(model_instance, self.attname, version or 1)
         return version or 1
 
@@ -108,17 +132,17 @@ class VersionField(_Counter):
 
 
 class SignedVersionField(IntegerField):
-    """The version in a form, signed. Raises ``SuspiciousOperation`` for one that was made by somebody else."""
+    """The version in a form, signed. Raises ``SuspiciousOperation`` for a signature that is not ours."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "required": True, "initial": None})
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the signed value; what was sent is shown again as it is."""
+        """Return the signed value; a value that was sent is shown again unchanged."""
         return _signer().sign(str(value)) if value and isinstance(value, int) else value or ""
 
     def to_python(self, value: Any) -> int:
-        """Return the version; 0 where the form has none, as a form for a new object."""
+        """Return the version; 0 where the form has none, as in a form for a new object."""
         if value in {None, ""}:
             return 0
         try:
@@ -167,6 +191,6 @@ def version_field(model: type[models.Model]) -> VersionField:
 
 @functools.cache
 def uncounted_fields(model: type[models.Model]) -> frozenset[models.Field[Any, Any]]:
-    """Return the columns whose change is not a new version. Raises ``FieldDoesNotExist`` for a name that is none."""
+    """Return the columns whose change is not a new version. Raises ``FieldDoesNotExist`` for an unknown name."""
     version = version_field(model)
     return frozenset(version.model._meta.get_field(name) for name in version.uncounted)  # type: ignore[misc]

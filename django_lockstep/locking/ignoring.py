@@ -1,4 +1,4 @@
-"""The one way around versions: for a block, for models that are named, with every overwritten row in the log."""
+"""The one way around versions: for a block, for named models, with every overwritten row in the log."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ _ignored: ContextVar[frozenset[type[models.Model]]] = ContextVar("models whose v
 def ignore_versions(*named: type[models.Model]) -> Iterator[None]:
     """Let ``save()`` and ``delete()`` of these models' instances overwrite newer rows, in this thread or task.
 
-    For repairs, imports and reverts that are to win over whatever was written since. Each row is locked first, gets a
-    version above its own, and is logged with both versions as a warning of ``lockstep.locking`` where it was newer.
-    Rows that are gone stay gone, and ``update_if_unchanged()`` is compared as ever. Raises ``TypeError`` if no model is
-    named: a switch for all models would be left on for more than was meant.
+    For repairs, imports and reverts that must win over later writes. Each row is locked first (FOR UPDATE) and gets a
+    version above its own; a row that was newer is logged with both versions as a warning of ``lockstep.locking``.
+    Deleted rows stay deleted, and ``update_if_unchanged()`` still compares. Raises ``TypeError`` if no model is named:
+    a switch for all models would cover more than was intended.
     """
     if not named:
         raise TypeError("ignore_versions() needs the models whose versions are to be ignored")
+    # A context variable, not a global: other threads and tasks keep their checks.
     token = _ignored.set(_ignored.get(frozenset()) | frozenset(named))
     try:
         yield
@@ -35,12 +36,12 @@ def ignore_versions(*named: type[models.Model]) -> Iterator[None]:
 
 
 def versions_ignored(model: type[models.Model]) -> bool:
-    """Whether the code that is running is inside of a block for the model."""
+    """Whether the caller runs inside a block for the model."""
     return any(issubclass(model, each) for each in _ignored.get(frozenset()))
 
 
 def note_ignored(instance: models.Model, *, action: str, seen: int, found: int) -> None:
-    """Log that a version was passed over."""
+    """Log that a newer version was overwritten."""
     logger.warning(
         "%s of %s %r ignores version %d of the row; the instance was read with version %d",
         action,

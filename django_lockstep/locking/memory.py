@@ -1,4 +1,4 @@
-"""What an instance remembers of its row: the values it was read with, and what to forget if a transaction fails."""
+"""What an instance remembers of its row: the values and version it was read with, and how to undo a write."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from django.db.models.expressions import BaseExpression, Combinable
 from django.db.models.fields.files import FieldFile, FileField
 
 from django_lockstep.locking.fields import attnames_of, uncounted_fields, version_field
-from django_lockstep.locking.rollbacks import Outcome, current_outcome, last_write, note, settle_on_access
+from django_lockstep.locking.rollbacks import Outcome, current_outcome, last_write, note, settle, settle_on_access
 
 __all__ = [
     "adopt",
+    "apply_written",
     "dirty_attnames",
     "has_changes",
     "is_changed",
     "is_expression",
+    "mark_partial",
     "note_write",
     "remember",
     "remembered",
-    "take_over",
+    "seen_version",
 ]
 
 _MEMORY = "_versioned_memory"
+_PARTIAL = "_version_partial"
 _NOT_LOADED = object()
 _PLAIN = frozenset({str, int, bool, float, bytes, type(None), Decimal, datetime, date, time, timedelta, UUID})
-# The pre_save of these gives back what the instance holds, or is asked about below.
+# These return the instance's value from pre_save(), or is_changed() handles them itself.
 _PLAIN_PRE_SAVE = (
     models.Field.pre_save,
     models.DateField.pre_save,
@@ -49,7 +52,7 @@ def is_expression(value: object) -> bool:
 
 
 def remembered(instance: models.Model) -> dict[str, Any]:
-    """Return the values of the row as the instance last saw it, by attribute name; empty if it never did."""
+    """Return the row's values as the instance last saw them, by attribute name; empty if it never did."""
     memory: dict[str, Any] = getattr(instance._state, _MEMORY, {})
     return memory
 
@@ -75,14 +78,15 @@ def _all_attnames(model: type[models.Model]) -> tuple[str, ...]:
 
 
 def adopt(instance: models.Model, current: models.Model) -> None:
-    """Note that the row now holds what another instance of it was read with."""
+    """Note that the row now holds the values that another instance was read with."""
     setattr(instance._state, _MEMORY, dict(remembered(current)))
 
 
-def take_over(instance: models.Model, written: Mapping[str, Any], *, using: str | None = None) -> None:
-    """Put into the instance what was written into its row, by attribute name.
+def apply_written(instance: models.Model, written: Mapping[str, Any], *, using: str | None = None) -> None:
+    """Put the values that were written into the row into the instance, by attribute name.
 
-    With ``using``, the database, a rollback takes it out again; without, the instance was read in the same transaction.
+    With ``using`` (the database) a rollback takes them out again; without it, the instance was read in the same
+    transaction.
     """
     if using is not None and written:
         note_write(instance, using, written)
@@ -106,7 +110,7 @@ def is_changed(instance: models.Model, field: models.Field[Any, Any]) -> bool:
     if field.generated or field.attname not in vars(instance):
         return False
     if getattr(field, "auto_now", False) or type(field).pre_save not in _PLAIN_PRE_SAVE:
-        return True  # saving gives it a value that nobody can know before
+        return True  # pre_save() computes a value that is not known yet
     return _is_assigned(instance, field)
 
 
@@ -124,7 +128,7 @@ def _is_assigned(instance: models.Model, field: models.Field[Any, Any]) -> bool:
 
 
 def _still(value: Any) -> Any:
-    """Return the value in a form that later changes of the instance do not reach."""
+    """Return a copy that later changes of the instance do not affect."""
     if isinstance(value, FieldFile):
         return value.name
     return copy.deepcopy(value) if isinstance(value, list | dict | set | bytearray) else value
@@ -132,7 +136,7 @@ def _still(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Write:
-    """What an instance was before a write inside a transaction, or several with the same outcome."""
+    """The state of an instance before a write inside a transaction, or before several with the same outcome."""
 
     earlier: _Write | None
     outcome: Outcome
@@ -140,11 +144,12 @@ class _Write:
     adding: bool
     memory: dict[str, Any]
     values: dict[str, Any]
-    """What the write itself replaced in the instance, by attribute name."""
+    """The values that the write replaced in the instance, by attribute name."""
 
     def take_back(self, instance: models.Model) -> None:
-        """Make the instance what it was; attributes that were given another value since the write keep it."""
+        """Restore the instance; attributes that were assigned since the write keep their new value."""
         attname = version_field(type(instance)).attname
+        # A later write or a refresh may have replaced the version; then there is nothing to undo.
         if vars(instance).get(attname, 0) <= self.version:
             return
         for name in self.values.keys() - _changed_since(instance, self.values):
@@ -165,7 +170,7 @@ def _no_write() -> None:
 
 
 def _changed_since(instance: models.Model, attnames: Iterable[str]) -> set[str]:
-    """Return which of these attributes hold something else than the row did when the instance last saw it."""
+    """Return the attributes that differ from the row as the instance last saw it."""
     memory, values = remembered(instance), vars(instance)
     return {
         name for name in attnames if name in memory and (name not in values or memory[name] != _still(values[name]))
@@ -173,12 +178,13 @@ def _changed_since(instance: models.Model, attnames: Iterable[str]) -> set[str]:
 
 
 def note_write(instance: models.Model, using: str, attnames: Iterable[str] = ()) -> None:
-    """Call it before the instance follows a write: if that is rolled back, it gets its version and its memory back.
+    """Record the instance's state before a write; if the write is rolled back, the version and the memory are restored.
 
-    The attributes named are those that get what was written, and are taken back as well.
+    The named attributes get the written values, and are restored as well.
     """
     last: _Write | None = last_write(instance)
     outcome = current_outcome(using)
+    # In autocommit the write is final, so there is nothing to restore.
     if outcome is None:
         return
     values = {name: vars(instance)[name] for name in attnames if name in vars(instance)}
@@ -187,7 +193,7 @@ def note_write(instance: models.Model, using: str, attnames: Iterable[str] = ())
         for each in {name, type(instance)._meta.get_field(name).name}:
             settle_on_access(type(instance), each)
     if last is not None and last.outcome is outcome:
-        # One record for all writes with one outcome: the first of them knows what to go back to.
+        # One record for all writes with one outcome: the first write knows the state to return to.
         assigned = _changed_since(instance, last.values)
         values |= {name: value for name, value in last.values.items() if name not in assigned}
         note(instance, replace(last, values=values))
@@ -204,3 +210,29 @@ def note_write(instance: models.Model, using: str, attnames: Iterable[str] = ())
             values=values,
         ),
     )
+
+
+def mark_partial(instance: models.Model, partial: bool) -> None:
+    """Note whether the version was read later than other values of the instance."""
+    setattr(instance._state, _PARTIAL, partial)
+
+
+def seen_version(instance: models.Model) -> int:
+    """Return the version that the instance was read with. Raises ``ValueError`` if it never was."""
+    settle(instance)
+    attname = version_field(type(instance)).attname
+    if instance._state.adding or instance.pk is None:
+        raise ValueError(f"{instance._meta.label} was never saved, so it has no version to compare")
+    if attname not in vars(instance):
+        # Reading it now would fetch the newest version, and every stale write would pass.
+        raise ValueError(f"{instance._meta.label} {instance.pk!r} was read without its {attname!r} (only or defer)")
+    if getattr(instance._state, _PARTIAL, False):
+        raise ValueError(
+            f"{instance._meta.label} {instance.pk!r} got its {attname!r} later than its other values: "
+            "refresh_from_db() reads all of them"
+        )
+    if getattr(instance, attname) is None:
+        raise ValueError(
+            f"{instance._meta.label} {instance.pk!r} has None for its {attname!r}, which cannot be compared"
+        )
+    return int(getattr(instance, attname))

@@ -1,4 +1,4 @@
-"""Three-way merge of one row: what it was, what I made of it, what they made of it."""
+"""Three-way merge of one row: the base, my changes, their changes."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class FieldConflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """What two changes of one row come to."""
+    """The result of merging two changes of one row."""
 
     version: int
     """The version of theirs, which the merged values replace."""
     values: dict[str, Any] = field(default_factory=dict)
-    """By field: the value of the side that changed it, of either where both made the same of it, or of all three."""
+    """By field: the value of the side that changed it, or the common value where the sides agree."""
     conflicts: dict[str, FieldConflict] = field(default_factory=dict)
-    """By field: what a person has to decide."""
+    """By field: the conflicts that a person must resolve."""
 
     @property
     def disjoint(self) -> bool:
-        """Whether the two sides changed different fields, so that nothing is left to decide."""
+        """Whether the two sides changed different fields, so that there is no conflict."""
         return not self.conflicts
 
 
 def merge_fields(base: Mapping[str, Any], mine: Mapping[str, Any], theirs: Mapping[str, Any], *, version: int) -> Merge:
     """Merge field by field, over the fields of ``base``.
 
-    A field that is missing on one side counts as unchanged there. This is the three-way merge of version control, with
-    a field in the place of a line.
+    A field that is missing on one side counts as unchanged there. This is the three-way merge of version control, by
+    field instead of by line.
     """
     values, conflicts = {}, {}
     for name, before in base.items():

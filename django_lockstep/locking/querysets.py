@@ -1,4 +1,4 @@
-"""Rows of versioned models, many or unseen: the query set and the manager."""
+"""The query set and the manager of versioned models: writes of many rows, or of rows known only by key and version."""
 
 from __future__ import annotations
 
@@ -18,12 +18,9 @@ from django_lockstep.locking.fields import uncounted_fields, version_field
 from django_lockstep.locking.rows import lock_rows
 from django_lockstep.locking.writes import current_version, python_values, write_if
 
-__all__ = ["Strength", "VersionedManager", "VersionedQuerySet"]
+__all__ = ["VersionedManager", "VersionedQuerySet"]
 
 M = TypeVar("M", bound=models.Model)
-
-Strength = Literal["no_key_update", "update"]
-"""How strong a row lock is: ``no_key_update`` lets rows that refer to the row be inserted, ``update`` does not."""
 
 
 class VersionedQuerySet(models.QuerySet[M]):
@@ -34,7 +31,7 @@ class VersionedQuerySet(models.QuerySet[M]):
         self,
         pks: list[Any] | set[Any] | frozenset[Any] | range | models.QuerySet[Any, Any],
         *,
-        strength: Strength = ...,
+        no_key: bool = ...,
         of: Sequence[str] | None = ...,
         nowait: bool = ...,
         skip_locked: bool = ...,
@@ -46,7 +43,7 @@ class VersionedQuerySet(models.QuerySet[M]):
         self,
         pks: str | int | uuid.UUID,
         *,
-        strength: Strength = ...,
+        no_key: bool = ...,
         of: Sequence[str] | None = ...,
         nowait: bool = ...,
         skip_locked: Literal[False] = ...,
@@ -58,7 +55,7 @@ class VersionedQuerySet(models.QuerySet[M]):
         self,
         pks: str | int | uuid.UUID,
         *,
-        strength: Strength = ...,
+        no_key: bool = ...,
         of: Sequence[str] | None = ...,
         nowait: bool = ...,
         skip_locked: bool,
@@ -69,7 +66,7 @@ class VersionedQuerySet(models.QuerySet[M]):
         self,
         pks: Any,
         *,
-        strength: Strength = "no_key_update",
+        no_key: bool = True,
         of: Sequence[str] | None = None,
         nowait: bool = False,
         skip_locked: bool = False,
@@ -77,20 +74,18 @@ class VersionedQuerySet(models.QuerySet[M]):
     ) -> Any:
         """Lock one row (given its key; returns the instance) or several (given a list, set or query set; a list).
 
-        Without ``of`` only the model's own rows are locked, whatever ``select_related`` reads along. One row that is
-        skipped is None. Everything else, errors too, is as in `django_lockstep.locking.lock_rows`.
+        Without ``of`` only the model's own rows are locked, not those that ``select_related`` reads. A single row that
+        is skipped is None. Other options and all errors are those of `django_lockstep.locking.lock_rows`.
         """
-        if strength not in {"no_key_update", "update"}:
-            raise ValueError(f"strength must be 'no_key_update' or 'update', not {strength!r}")
         several = isinstance(pks, list | set | frozenset | models.QuerySet | range)
         options: dict[str, Any] = {"of": of, "nowait": nowait, "skip_locked": skip_locked, "timeout": timeout}
-        rows = lock_rows(self, pks if several else [pks], no_key=strength == "no_key_update", **options)
+        rows = lock_rows(self, pks if several else [pks], no_key=no_key, **options)
         return rows if several else next(iter(rows), None)
 
     def update(self, **values: Any) -> int:
         """Update the rows; as Django's.
 
-        On PostgreSQL the model's guard raises the versions; where there can be none, this does.
+        On PostgreSQL the model's version guard raises the versions; on other databases this method does.
         """
         version = version_field(self.model)
         if self._raises_versions(values) and version.name not in values:
@@ -100,26 +95,27 @@ class VersionedQuerySet(models.QuerySet[M]):
     def bulk_create(self, objs: Iterable[M], *args: Any, **options: Any) -> list[M]:
         """Insert the rows; as Django's. With ``update_conflicts`` the versions of the updated rows are raised.
 
-        On PostgreSQL by the model's guard, elsewhere by this, for every row that was there.
+        On PostgreSQL by the model's version guard, elsewhere by this method, for every row that already existed.
         """
         names = options.get("update_fields")
         if not options.get("update_conflicts") or not names or not self._raises_versions(names):
             return super().bulk_create(objs, *args, **options)
         version = version_field(self.model)
+        # Django then writes the version column too; the wrapper below turns its value into an increment.
         options["update_fields"] = list(dict.fromkeys([*names, version.name]))
         with connections[self._alias].execute_wrapper(_UpsertCounter(self.model, self._alias)):
             return super().bulk_create(objs, *args, **options)
 
     def _raises_versions(self, names: Iterable[str]) -> bool:
-        """Whether a write of these fields has to raise the versions itself, because no trigger can."""
+        """Whether a write of these fields must raise the versions itself, because the database has no version guard."""
         counted = set(names) - {field.name for field in uncounted_fields(self.model)}
         return bool(counted) and connections[self._alias].vendor != "postgresql"
 
     def update_if_unchanged(self, pk: object, version: int, **values: Any) -> int | None:
         """Write the values if the row still has this version; return the new one, or None for a conflict.
 
-        A row that is gone is a conflict too. One guarded UPDATE; nothing is written on None, and the transaction, if
-        there is one, goes on. Raises as the instance's method does.
+        A deleted row is a conflict too. One guarded UPDATE; nothing is written on None, and the transaction, if there
+        is one, goes on. Raises as the instance's method does.
         """
         changes = python_values(self.model, values)
         with translated_errors(model=self.model, pk=pk):
@@ -127,45 +123,46 @@ class VersionedQuerySet(models.QuerySet[M]):
         return _version(version) + 1 if written else None
 
     def put_if_unchanged(self, pk: object, seen_version: int, **values: Any) -> int | None:
-        """Create the row if nobody has (``seen_version`` 0), or write it if it still has the version that was seen.
+        """Create the row (``seen_version`` 0), or write it if it still has the seen version.
 
-        Returns the new version, or None for a conflict: created meanwhile, changed meanwhile, or gone (it is never
-        created again). The transaction, if there is one, goes on. Raises ``IntegrityError`` where the values break
-        another constraint than the key's.
+        Returns the new version, or None for a conflict: the row was created, changed or deleted in the meantime (a
+        deleted row is never created again). The transaction, if there is one, goes on. Raises ``IntegrityError`` where
+        the values break another constraint than the key's.
         """
         if _version(seen_version) > 0:
             return self.update_if_unchanged(pk, seen_version, **values)
         try:
+            # A savepoint: a duplicate key must not break the caller's transaction.
             with translated_errors(model=self.model, pk=pk), transaction.atomic(using=self._alias):
                 made = self.model(pk=pk, **values)
                 made.save(force_insert=True, using=self._alias)
         except IntegrityError:
+            # No row with this key: the IntegrityError has another cause than a concurrent insert.
             if current_version(self.model, pk, using=self._alias) is None:
                 raise
             return None
         return int(getattr(made, version_field(self.model).attname))
 
     def update_many_if_unchanged(self, changes: Iterable[Change]) -> list[Any]:
-        """Write many rows, each if it still has its version; return the keys of those that lost, in the order given.
+        """Write many rows, each if it still has its version; return the keys of those not written, in the order given.
 
         Each change is ``(pk, version, values)``. On PostgreSQL all of it is one statement, which locks the rows in
-        primary-key order; rows that lost are left alone, the others are written. Raises ``ValueError`` for a key that
-        comes twice or for expressions among the values.
+        primary-key order; rows with another version are left unchanged, the others are written. Raises ``ValueError``
+        for a duplicate key and for expressions among the values.
         """
         with translated_errors(model=self.model):
             return update_many(self.model, list(changes), using=self._alias)
 
     async def aupdate_if_unchanged(self, pk: object, version: int, **values: Any) -> int | None:
-        """Do as `update_if_unchanged`, from async code."""
         return await sync_to_async(self.update_if_unchanged)(pk, version, **values)
 
     async def aput_if_unchanged(self, pk: object, seen_version: int, **values: Any) -> int | None:
-        """Do as `put_if_unchanged`, from async code."""
         return await sync_to_async(self.put_if_unchanged)(pk, seen_version, **values)
 
     @property
     def _alias(self) -> str:
         """The database that this query set writes to."""
+        # Makes self.db ask the router for the write database.
         self._for_write = True
         return self.db
 
@@ -173,7 +170,7 @@ class VersionedQuerySet(models.QuerySet[M]):
 class _UpsertCounter:
     """Makes an upsert add one to the row's version, where Django would write the version of the new object.
 
-    Django's ``update_fields`` name columns and leave no place for an expression.
+    Django's ``update_fields`` takes names of columns only, not expressions.
     """
 
     def __init__(self, model: type[models.Model], using: str) -> None:
@@ -189,9 +186,9 @@ class _UpsertCounter:
 
 def _version(version: int) -> int:
     if isinstance(version, bool) or not isinstance(version, int) or version < 0:
-        raise ValueError(f"a version is a whole number of at least 0, not {version!r}")
+        raise ValueError(f"a version must be an integer of at least 0, not {version!r}")
     return version
 
 
 VersionedManager = models.Manager.from_queryset(VersionedQuerySet, "VersionedManager")
-"""The manager of versioned models; a project's own begins with ``VersionedManager`` or ``VersionedQuerySet``."""
+"""The manager of versioned models; a project's own manager derives from it or from ``VersionedQuerySet``."""

@@ -1,7 +1,7 @@
 """Retries: a whole transaction again, from outside, after a pause that grows and varies.
 
 The pauses follow "full jitter": a random time between zero and a bound that doubles with each attempt (M. Brooker,
-"Exponential Backoff and Jitter", AWS Architecture Blog, 2015), so that losers of one conflict do not meet again.
+"Exponential Backoff and Jitter", AWS Architecture Blog, 2015), so that the losers of one conflict do not collide again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CONFLICTS: tuple[type[Exception], ...] = (
     DeadlockDetected,
     SerializationFailure,
 )
-"""What is worth another attempt by default; django-concurrency's ``RecordModifiedError`` is among it."""
+"""Errors worth another attempt by default; django-concurrency's ``RecordModifiedError`` is among them."""
 
 retrying = Signal()
 """Sent before each pause, outside any transaction, with ``error``, ``attempt`` (from 1) and ``wait`` (seconds)."""
@@ -59,13 +59,13 @@ class Retry:
     """A retry policy, as a decorator and as an iterator; made by `retry_on_conflict`."""
 
     attempts: int
-    """How often at most, the first time included."""
+    """The number of attempts, the first one included."""
     wait_initial: float
     """Upper bound of the first pause, in seconds."""
     wait_max: float
     """Upper bound of every pause, in seconds."""
     timeout: float | None
-    """Seconds after which no further attempt is begun."""
+    """Seconds after which no further attempt starts."""
     on: tuple[type[Exception], ...]
     """Errors that another attempt may cure."""
     using: str | None
@@ -88,31 +88,32 @@ class Retry:
     def __iter__(self) -> Iterator[Attempt]:
         """Yield attempts until one of them ends without a conflict; see `retry_on_conflict`."""
         self.refuse_inside_atomic()
-        course = _Course(self)
+        state = _RetryState(self)
         while True:
             attempt = Attempt(self.on)
             yield attempt
             if attempt.error is None:
                 return
-            time.sleep(course.pause_after(attempt.error))
+            # Outside the attempt, whose transaction has ended: no lock is held during the pause.
+            time.sleep(state.pause_after(attempt.error))
 
     def _around_coroutine(self, function: Callable[P, Any]) -> Callable[P, Any]:
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            # The connections of async code live in the thread that serves its ORM calls.
+            # Async code's connections belong to the thread that serves its ORM calls.
             await sync_to_async(self.refuse_inside_atomic)()
-            course = _Course(self)
+            state = _RetryState(self)
             while True:
                 attempt = Attempt(self.on)
                 with attempt:
                     return await function(*args, **kwargs)
                 if attempt.error is not None:
-                    await asyncio.sleep(course.pause_after(attempt.error))
+                    await asyncio.sleep(state.pause_after(attempt.error))
 
         return _marked(call, self)
 
     def refuse_inside_atomic(self) -> None:
-        """Raise ``TransactionManagementError`` inside somebody's ``atomic()``; a ``TestCase``'s own does not count."""
+        """Raise ``TransactionManagementError`` inside ``atomic()``; the block of a ``TestCase`` does not count."""
         for connection in connections.all(initialized_only=True):
             if self.using in {None, connection.alias} and in_own_atomic(connection):
                 raise TransactionManagementError(
@@ -140,13 +141,12 @@ class Attempt:
         self.error: Exception | None = None
 
     def __enter__(self) -> Attempt:
-        """Begin the attempt."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        """Keep the error if another attempt may cure it, in its translated form; let everything else pass."""
+        """Keep an error that another attempt may cure, translated; let every other error pass."""
         if not isinstance(error, Exception):
             return False
         translation = translated(error)
@@ -158,15 +158,15 @@ class Attempt:
         return True
 
 
-def tell(error: Exception, *, attempt: int, wait: float) -> None:
-    """Tell of a conflict after which something is tried again in ``wait`` seconds; see `retrying`."""
+def report_conflict(error: Exception, *, attempt: int, wait: float) -> None:
+    """Log a conflict and send `retrying`; the next attempt starts in ``wait`` seconds."""
     logger.debug("attempt %d met %s, next in %.3f s", attempt, type(error).__name__, wait)
     retrying.send(sender=type(error), error=error, attempt=attempt, wait=wait)
 
 
 @dataclass(slots=True)
-class _Course:
-    """One run of a policy: knows how often and how long it has been tried."""
+class _RetryState:
+    """The progress of one call: how many attempts, since when."""
 
     policy: Retry
     attempt: int = 1
@@ -177,15 +177,17 @@ class _Course:
         elapsed = time.monotonic() - self.begun
         bound = min(self.policy.wait_max, self.policy.wait_initial * 2 ** min(self.attempt - 1, 62))
         wait = random.uniform(0, bound) if retry_waits() else 0.0  # noqa: S311 - jitter is no secret
+        # An attempt that would start after the timeout is not waited for.
         late = self.policy.timeout is not None and elapsed + wait >= self.policy.timeout
         if late or self.attempt >= self.policy.attempts:
             raise self._exhausted(error, elapsed=elapsed) from error
-        tell(error, attempt=self.attempt, wait=wait)
+        report_conflict(error, attempt=self.attempt, wait=wait)
         self.attempt += 1
         return wait
 
     def _exhausted(self, error: Exception, *, elapsed: float) -> RetriesExhausted:
         facts = {}
+        # Copied, because handlers see only RetriesExhausted, and must still know which row it was.
         if isinstance(error, ConcurrencyError):
             facts = {name: getattr(error, name) for name in ("model", "pk", "expected", "found", "sqlstate")}
         return RetriesExhausted(
@@ -232,24 +234,24 @@ def retry_on_conflict(
         @retry_on_conflict(attempts=5)
         def book(): ...
 
-    and iterator, where only a part of a function is to be repeated::
+    and iterator, to repeat a part of a function::
 
         for attempt in retry_on_conflict():
             with attempt, transaction.atomic():
                 ...
 
     ``attempts`` counts the first one; the pause before the next is random between zero and ``wait_initial`` doubled
-    with each attempt, at most ``wait_max``; after ``timeout`` none is begun (each a timedelta or seconds). ``on`` lists
-    the errors worth another attempt; errors of the driver count as what they are translated to. What is repeated must
-    read again what it decides on. The signal `retrying` tells of each conflict; ``LOCKSTEP_RETRY_WAITS = False`` takes
-    the pauses out of tests.
+    with each attempt, at most ``wait_max``; after ``timeout`` no attempt starts (each a timedelta or seconds). ``on``
+    lists the errors worth another attempt; errors of the driver count as what they are translated to. The repeated code
+    must read again everything it decides on. The signal `retrying` is sent for each conflict; ``LOCKSTEP_RETRY_WAITS =
+    False`` removes the pauses in tests.
 
     Raises `RetriesExhausted` with the last error as ``__cause__``; ``TransactionManagementError`` inside an open
-    ``atomic()`` (on ``using``, or on any database), where a repetition could not start afresh; ``ValueError`` for
-    attempts below one.
+    ``atomic()`` (on ``using``, or on any database), where a repetition would see the same snapshot and locks;
+    ``ValueError`` for attempts below one.
     """
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-        raise ValueError(f"attempts must be a whole number of at least 1, not {attempts!r}")
+        raise ValueError(f"attempts must be a positive integer, not {attempts!r}")
     policy = Retry(
         attempts=attempts,
         wait_initial=seconds(wait_initial, name="wait_initial"),

@@ -1,13 +1,13 @@
-"""Notices that a write was rolled back, and takes the instance back then.
+"""Detects that a write was rolled back, and then restores the instance.
 
-Django has a hook for commits, ``on_commit``, and none for rollbacks. Its list of callbacks tells of them all the same:
-a rollback, of the transaction or of a savepoint, puts another list in its place, without the callbacks that were
-registered meanwhile. So each write inside a transaction registers one (`Outcome`), and whoever uses the instance
-later asks what became of it: still in the list (pending), called (committed), or neither (rolled back). The same list
-tells of savepoints that are made and rolled back by hand, and of ``rollback()`` where autocommit is off.
+Django has a hook for commits, ``on_commit``, and none for rollbacks. Its list of callbacks shows them nevertheless: a
+rollback, of the transaction or of a savepoint, replaces the list by one without the callbacks that were registered
+since. So each write inside a transaction registers a callback (`Outcome`), and the next use of the instance looks at
+it: still in the list (pending), called (committed), or neither (rolled back). The same list shows savepoints that are
+made and rolled back by hand, and ``rollback()`` where autocommit is off.
 
-That question is asked before every write of the instance, and when an attribute is read that a rollback takes back
-(`SettledAttribute`). While the list is the same one, it is a comparison of two references.
+The instance is checked before each of its writes, and when an attribute is read that a rollback may have undone
+(`SettledAttribute`). While the list is the same object, the check is a comparison of two references.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _COMMITTED = "run_commit_hooks_on_set_autocommit_on"
 """Django's flag of a connection that ``commit()`` sets."""
 
 
-class Status(enum.Enum):
-    """What became of a write."""
+class WriteStatus(enum.Enum):
+    """The fate of a write."""
 
     PENDING = enum.auto()
     COMMITTED = enum.auto()
@@ -37,29 +37,29 @@ class Status(enum.Enum):
 
 
 class Outcome:
-    """What becomes of the writes between the same two savepoints of a transaction: an ``on_commit`` callback.
+    """The outcome of all writes between the same two savepoints of a transaction: an ``on_commit`` callback.
 
-    It refers to no instance, so that a long transaction keeps none alive. A copy of an instance shares its outcomes.
+    It does not refer to instances, so a long transaction keeps none alive. A copy of an instance shares its outcomes.
     """
 
     __slots__ = ("_connection_log", "_status")
 
     def __init__(self, connection_log: _ConnectionLog) -> None:
         self._connection_log = connection_log
-        self._status = Status.PENDING
+        self._status = WriteStatus.PENDING
 
     def __call__(self) -> None:
         """Note the commit; Django calls it."""
-        self._status = Status.COMMITTED
+        self._status = WriteStatus.COMMITTED
 
     @property
-    def status(self) -> Status:
-        """What is known by now."""
-        if self._status is Status.PENDING:
+    def status(self) -> WriteStatus:
+        """The status as known now, without a query."""
+        if self._status is WriteStatus.PENDING:
             self._connection_log.update()
         return self._status
 
-    def decide(self, status: Status) -> None:
+    def decide(self, status: WriteStatus) -> None:
         """Note what became of the writes."""
         self._status = status
 
@@ -74,13 +74,13 @@ class _ConnectionLog:
         self._follow(connection.run_on_commit)
 
     def current(self, connection: BaseDatabaseWrapper) -> Outcome:
-        """Return the outcome of what is written now: the same for all writes between the same savepoints."""
+        """Return the outcome for a write at this moment: the same for all writes between the same savepoints."""
         self.update()
         made = connection.savepoint_state
         outcome = self._outcomes.get(made)
-        if outcome is None or outcome.status is not Status.PENDING:  # tests call callbacks before there is a commit
+        if outcome is None or outcome.status is not WriteStatus.PENDING:  # tests call callbacks before a commit
             outcome = self._outcomes[made] = Outcome(self)
-            # As on_commit() does, which knows neither savepoints made by hand nor transactions without atomic().
+            # Append directly: on_commit() knows neither savepoints made by hand nor transactions without atomic().
             callbacks: list[Any] = connection.run_on_commit
             callbacks.append((_Savepoints(connection), outcome, False))
             self._follow(callbacks)
@@ -92,9 +92,9 @@ class _ConnectionLog:
     def update(self) -> None:
         """Decide the outcomes that are no longer in Django's list, once for each list.
 
-        Django empties the old list from its front when it runs the callbacks after a commit. One that was touched
-        therefore tells of a commit, also while a callback of somebody else's runs before ours or after one that
-        failed. One that is untouched tells of a rollback.
+        After a commit Django empties the old list from its front as it runs the callbacks. A changed list therefore
+        means a commit, also while another callback runs before ours or after one that failed. An unchanged list means a
+        rollback.
         """
         connection = self._connection()
         callbacks = [] if connection is None else connection.run_on_commit
@@ -107,20 +107,21 @@ class _ConnectionLog:
         committed = not self._callbacks or self._callbacks[0] is not self._first
         kept = {callback for _, callback, *_ in callbacks if isinstance(callback, Outcome)}
         for outcome in self._outcomes.values():
-            if outcome not in kept and outcome._status is Status.PENDING:
-                outcome.decide(Status.COMMITTED if committed else Status.ROLLED_BACK)
+            if outcome not in kept and outcome._status is WriteStatus.PENDING:
+                outcome.decide(WriteStatus.COMMITTED if committed else WriteStatus.ROLLED_BACK)
         self._outcomes = {key: outcome for key, outcome in self._outcomes.items() if outcome in kept}
         self._follow(callbacks)
 
     def _notice_commit(self, connection: BaseDatabaseWrapper) -> None:
         """Decide the outcomes after a ``commit()`` without ``atomic()``, which leaves the list and sets a flag.
 
-        Where a ``rollback()`` came as well before anybody asked, the order is unknown, and all are rolled back by the
-        list already: the instances then have too low a version, which is refused, and never one that may return.
+        If a ``rollback()`` happened as well before the check, the order is unknown, and the list has already marked all
+        of them as rolled back: the instances then have too low a version, which is refused, and never one that may be
+        reused.
         """
         if getattr(connection, _COMMITTED) is not self._commit_flag:
             for outcome in self._outcomes.values():
-                outcome.decide(Status.COMMITTED)
+                outcome.decide(WriteStatus.COMMITTED)
             self._outcomes = {}
         if not self._outcomes:
             self._commit_flag = None
@@ -131,10 +132,9 @@ class _ConnectionLog:
 
 
 class _Savepoints(set[str | None]):
-    """The savepoints that a write is inside of: those that ``atomic()`` lists, and all that were made before it.
+    """The savepoints around a write: those that ``atomic()`` lists, and all that were made before it.
 
-    Django numbers savepoints as they are made, and one that can still be rolled back to takes along all that was
-    written after it.
+    Django numbers savepoints in order; rolling back to one undoes everything that was written after it.
     """
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
@@ -153,14 +153,14 @@ def _number(sid: str) -> int:
 
 
 class _CommitFlag(int):
-    """In the place of the flag that ``commit()`` sets, and as true as that was: it is gone after a commit."""
+    """Replaces the flag that ``commit()`` sets, with the same truth value: a commit overwrites it."""
 
 
 _logs: weakref.WeakKeyDictionary[BaseDatabaseWrapper, _ConnectionLog] = weakref.WeakKeyDictionary()
 
 
 def current_outcome(using: str) -> Outcome | None:
-    """Return what will tell whether a write that is made now was committed; None outside of a transaction."""
+    """Return the outcome of a write made now; None outside a transaction."""
     connection = connections[using]
     if not connection.in_atomic_block and connection.get_autocommit():
         return None
@@ -171,45 +171,45 @@ def current_outcome(using: str) -> Outcome | None:
 
 
 class Write(Protocol):
-    """One write, or several with the same outcome, that an instance can be taken back from."""
+    """One write, or several with the same outcome, that can be undone in an instance."""
 
     @property
     def earlier(self) -> Write | None:
-        """The write before this one that was pending when this one was made."""
+        """The earlier write that was still pending when this one was made."""
 
     @property
     def outcome(self) -> Outcome:
-        """What becomes of it."""
+        """Whether it was committed."""
 
     def take_back(self, instance: models.Model) -> None:
-        """Make the instance what it was before."""
+        """Restore the instance to its state before the write."""
 
 
 def last_write(instance: models.Model) -> Any:
-    """Return the last write of the instance that is not decided; None if there is none."""
+    """Return the instance's last pending write, or None."""
     settle(instance)
     return vars(instance._state).get(_LAST_WRITE)
 
 
 def note(instance: models.Model, write: Write) -> None:
-    """Note a write of the instance, in the place of `last_write` or after it."""
+    """Record a write of the instance, after `last_write` or in its place."""
     setattr(instance._state, _LAST_WRITE, write)
 
 
 def settle(instance: models.Model) -> None:
-    """Take the instance back from those of its writes that were rolled back.
+    """Undo in the instance those of its writes that were rolled back.
 
-    What is rolled back are always the latest ones, so that the first pending one from the end ends the search.
+    A rollback always undoes the latest writes, so the search ends at the first pending one from the end.
     """
     write: Write | None = vars(instance._state).get(_LAST_WRITE)
     if write is None:
         return
     rolled_back = []
-    while write is not None and (status := write.outcome.status) is not Status.PENDING:
-        if status is Status.ROLLED_BACK:
+    while write is not None and (status := write.outcome.status) is not WriteStatus.PENDING:
+        if status is WriteStatus.ROLLED_BACK:
             rolled_back.append(write)
         write = write.earlier
-    # First, because taking back reads attributes.
+    # Before the restore, which reads attributes and would come here again.
     if write is None:
         delattr(instance._state, _LAST_WRITE)
     else:
@@ -219,7 +219,7 @@ def settle(instance: models.Model) -> None:
 
 
 class SettledAttribute:
-    """An attribute that is read only after the instance is settled; in the place of the field's own descriptor."""
+    """Settles the instance before an attribute is read; replaces the field's own descriptor."""
 
     def __init__(self, descriptor: Any, name: str) -> None:
         self._descriptor = descriptor
@@ -240,7 +240,7 @@ class SettledAttribute:
 
 
 class SettledDescriptor(SettledAttribute):
-    """The same for a field whose own descriptor does more than to hold a value, such as a foreign key's or a file's."""
+    """The same for fields with a descriptor of their own, such as foreign keys and files."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is not None:
@@ -254,8 +254,8 @@ class SettledDescriptor(SettledAttribute):
 def settle_on_access(model: type[models.Model], name: str) -> None:
     """Make reading the attribute settle the instance first.
 
-    The version is read so from the start. The other columns get it with the first guarded write of them inside a
-    transaction, because it makes each read as slow as that of a foreign key.
+    The version field has it from the start. Other columns get it with their first guarded write inside a transaction,
+    because it makes each read as slow as a foreign key's.
     """
     if isinstance(vars(model).get(name), SettledAttribute):
         return

@@ -1,7 +1,7 @@
 """Pessimistic locking: rows of any model, locked in primary-key order inside a transaction.
 
 Every lock here is ``FOR NO KEY UPDATE`` unless ``no_key=False`` asks for ``FOR UPDATE``: it excludes other writers and
-lockers of the row, and lets rows that refer to it be inserted (PostgreSQL documentation, section 13.3.2).
+lockers of the row, but not inserts of rows that refer to it (PostgreSQL documentation, section 13.3.2).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from django.db.transaction import TransactionManagementError
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.fields import parents_of
-from django_lockstep.locking.memory import dirty_attnames
-from django_lockstep.locking.seen import seen_version
+from django_lockstep.locking.memory import dirty_attnames, seen_version
 
 M = TypeVar("M", bound=Model)
 
@@ -52,14 +51,14 @@ def lock_row(target: type[M] | QuerySet[M] | Manager[M], pk: object, **options: 
 
 
 def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) -> Any:
-    """Lock one row and return it as it is in the database now; options and errors are those of `lock_rows`.
+    """Lock one row and return its current state; options and errors are those of `lock_rows`.
 
     Given an instance of a versioned model instead of a model and a key, locks its row, reads it into the instance, and
-    returns the instance. Raises ``ValueError`` before any SQL where something was assigned that was not saved, because
-    reading would throw it away; ``TypeError`` for an instance of another model, which does not remember what it was
-    read with (Django has ``refresh_from_db(from_queryset=...select_for_update())`` for these).
+    returns the instance. Raises ``ValueError`` before any SQL for an instance with unsaved changes, which reading would
+    discard; ``TypeError`` for an instance of another model, which does not remember the values it was read with (use
+    Django's ``refresh_from_db(from_queryset=...select_for_update())`` there).
 
-    There is no ``skip_locked`` here: ``lock_rows(..., [pk], skip_locked=True)`` answers with a list that may be empty.
+    Does not take ``skip_locked``: ``lock_rows(..., [pk], skip_locked=True)`` returns a list that may be empty.
     """
     if not isinstance(target, Model):
         if pk is _NO_KEY:
@@ -68,9 +67,12 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
     if pk is not _NO_KEY:
         raise TypeError("lock_row() takes an instance, or a model and a primary key, not both")
     _require_clean(target)
+    # The write database: a lock on a replica would protect nothing.
     options["using"] = options.get("using") or router.db_for_write(type(target), instance=target)
     with _locking(type(target)._base_manager.all(), target.pk, **options) as rows:
         try:
+            # Read by the locking query itself: a read before the lock could be stale, one after it would cost a round
+            # trip.
             target.refresh_from_db(using=rows.db, from_queryset=rows)
         except ObjectDoesNotExist:
             _require_all(type(target), {target.pk})
@@ -78,7 +80,7 @@ def lock_row(target: Any, pk: object = _NO_KEY, **options: Unpack[LockOptions]) 
 
 
 def _require_clean(instance: Model) -> None:
-    """Raise unless the instance is known to hold what its row was read with, and nothing else."""
+    """Raise unless the instance is versioned and has no unsaved changes."""
     label = instance._meta.label
     if not getattr(instance, "_guards_version", False):
         raise TypeError(f"{label} is not a VersionedModel, so that unsaved changes of the instance cannot be seen")
@@ -103,22 +105,26 @@ def lock_rows(
     ``target`` is a model, a manager or a query set. Two callers that lock any overlapping sets of rows this way never
     deadlock with each other. ``of`` names the relations whose rows are locked as well (Django's meaning); by default
     only the model's own row is, with its parents' rows where it inherits from other tables. ``nowait`` raises at once
-    where a row is taken, ``skip_locked`` leaves such rows out, ``timeout`` bounds the wait for each row (for this call
-    alone; the session and the transaction keep their own ``lock_timeout``; PostgreSQL only).
+    where a row is locked by another transaction, ``skip_locked`` leaves such rows out, ``timeout`` bounds the wait for
+    each row (for this call alone; the session and the transaction keep their own ``lock_timeout``; PostgreSQL only).
 
     Returns the instances in primary-key order. Works at every isolation level; above READ COMMITTED a row that was
     changed since the snapshot raises `SerializationFailure`.
 
-    Raises ``TransactionManagementError`` outside a transaction, before any SQL; ``DoesNotExist`` naming the keys that
-    have no row (not with ``skip_locked``, which cannot tell); `LockNotAvailable`, `DeadlockDetected`,
-    `SerializationFailure`.
+    Raises ``TransactionManagementError`` outside a transaction, before any SQL; ``DoesNotExist`` with the keys that
+    have no row (not with ``skip_locked``, which cannot tell a locked row from a missing one); `LockNotAvailable`,
+    `DeadlockDetected`, `SerializationFailure`.
     """
     queryset = _queryset(target, using).select_for_update()
+    # Checked before any SQL: in autocommit the lock would end with its own statement.
     require_transaction(connections[queryset.db], queryset.model)
+    # Converted first: "7" and 7 are the same row, and a missing key is reported with its own type.
     wanted = _primary_keys(queryset.model, pks)
     options: LockOptions = {"no_key": no_key, "of": of, "nowait": nowait, "timeout": timeout, "using": queryset.db}
     with _locking(queryset, sorted(wanted), skip_locked=skip_locked, **options) as rows:
+        # ORDER BY makes the server lock in this order; without it, two overlapping calls could deadlock.
         locked = list(rows.filter(pk__in=wanted).order_by("pk"))
+    # With skip_locked a missing row may just be locked by another transaction.
     if not skip_locked:
         _require_all(queryset.model, wanted - {row.pk for row in locked})
     return locked
@@ -152,9 +158,10 @@ def _queryset(target: type[M] | QuerySet[M] | Manager[M], using: str | None) -> 
 
 
 def require_transaction(connection: BaseDatabaseWrapper, model: type[Model]) -> None:
-    """Raise ``TransactionManagementError`` unless a transaction is open that a lock of the model's rows can live in."""
+    """Raise ``TransactionManagementError`` unless a transaction is open on the database of the lock."""
     if connection.in_atomic_block:
         return
+    # The common mistake with several databases is atomic() on the default one, so the error names it.
     elsewhere = [other.alias for other in connections.all(initialized_only=True) if other.in_atomic_block]
     hint = f" atomic() is open on {', '.join(map(repr, elsewhere))} only." if elsewhere else ""
     raise TransactionManagementError(
@@ -173,10 +180,10 @@ def _primary_keys(model: type[Model], pks: Iterable[object]) -> set[Any]:
 def row_lock(
     model: type[Model], *, using: str, no_key: bool = True, of: Sequence[str] | None = None, nowait: bool = False
 ) -> dict[str, Any]:
-    """Return the options of ``select_for_update`` that lock the model's own rows, and nothing that is joined to them.
+    """Return the options of ``select_for_update`` that lock the model's own rows and no joined rows.
 
     ``FOR NO KEY UPDATE``, or ``FOR UPDATE`` with ``no_key=False``, ``OF`` the tables that a row is in. Where the
-    database lacks an option, the stronger lock without it.
+    database lacks an option, the lock is the stronger one without it.
     """
     features = connections[using].features
     return {
@@ -187,9 +194,10 @@ def row_lock(
 
 
 def own_tables(model: type[Model]) -> list[str]:
-    """Return the ``of`` argument that locks an object's own rows: in the tables it inherits from, and in its own.
+    """Return the ``of`` argument that locks an object's rows in its own table and in those it inherits from.
 
-    The server locks them in this order, which is the one in which ``save()`` writes them.
+    The server locks them in this order, in which ``save()`` also writes them: the other way round the two would
+    deadlock.
     """
     return [*_parent_links(model), "self"]
 
@@ -205,8 +213,8 @@ def _parent_links(model: type[Model], *, prefix: str = "") -> Iterator[str]:
 def lock_timeout(timeout: Duration | None, *, using: str, never_waits: bool = False) -> Iterator[None]:
     """Bound every lock wait in the block to ``timeout`` (timedelta or seconds); None leaves the session's own limit.
 
-    For a block inside a transaction, whose own ``lock_timeout`` comes back at its end; a block that fails is undone by
-    its rollback. Raises ``ValueError`` before any SQL for a timeout of a lock that ``never_waits``,
+    For a block inside a transaction; the previous ``lock_timeout`` is restored at its end, or by the rollback of a
+    block that fails. Raises ``ValueError`` before any SQL for a timeout of a lock that ``never_waits``,
     ``NotSupportedError`` on other databases than PostgreSQL.
     """
     if timeout is None:
@@ -216,6 +224,7 @@ def lock_timeout(timeout: Duration | None, *, using: str, never_waits: bool = Fa
     limit = _milliseconds(connection, timeout, never_waits=never_waits)
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)", [f"{limit}ms"])
+        # SET LOCAL semantics (the last argument true): a connection pool never sees this value.
         before = cursor.fetchone()[0]
         yield
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
@@ -226,7 +235,7 @@ def _milliseconds(connection: BaseDatabaseWrapper, timeout: Duration, *, never_w
         raise ValueError("timeout cannot be combined with nowait or skip_locked, which never wait")
     if connection.vendor != "postgresql":
         raise NotSupportedError(f"timeout needs PostgreSQL's lock_timeout; {connection.vendor} has none")
-    # Rounded up, because lock_timeout = 0 would mean to wait for ever.
+    # Rounded up, because lock_timeout = 0 means no limit.
     return min(math.ceil(seconds(timeout, name="timeout") * 1000), _LONGEST_MS)
 
 

@@ -1,4 +1,4 @@
-"""What one ``save()`` of a versioned model writes: decided as late as Django lets it be."""
+"""Which columns one ``save()`` of a versioned model writes: decided as late as Django allows."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _SAVING = "_versioned_saving"
 
 @dataclass(slots=True, kw_only=True)
 class Saving:
-    """A save of a row that is there."""
+    """A save of an existing row."""
 
     names: list[str] | None
     """The fields asked for, None for all."""
     counts: bool
-    """Whether it writes a new version."""
+    """Whether it raises the version."""
 
     def columns(self, instance: models.Model, values: list[Any]) -> list[Any]:
         """Return which of one table's columns are written.
 
-        Django asks after its ``pre_save`` receivers have changed what they want to, so that their changes are written.
-        Without a change that counts, the version stays, and so does everything but the uncounted columns that changed.
-        These are left out wherever they did not change: others count them up meanwhile.
+        Called after the ``pre_save`` receivers, so that their changes are written. Without a counted change, only
+        changed uncounted columns are written, and the version stays. An uncounted column that did not change is left
+        out: another transaction may have incremented it in the meantime.
         """
         self.counts = self.counts or has_changes(instance, self.names)
         uncounted = uncounted_fields(type(instance))
@@ -40,9 +40,9 @@ class Saving:
 
 @contextmanager
 def saving(instance: models.Model, names: list[str] | None, *, force: bool) -> Iterator[None]:
-    """Let the instance know, inside the block, what is saved."""
+    """Attach the running save to the instance for the block."""
     before = current_saving(instance)  # a receiver of pre_save may save the instance itself
-    # Asked now too: a new file is committed, and looks like an old one, before its column is written.
+    # Compared now as well: saving a new file commits it before its column is written, and it then looks unchanged.
     setattr(instance._state, _SAVING, Saving(names=names, counts=force or has_changes(instance, names)))
     try:
         yield
@@ -51,6 +51,6 @@ def saving(instance: models.Model, names: list[str] | None, *, force: bool) -> I
 
 
 def current_saving(instance: models.Model) -> Saving | None:
-    """Return the save that the instance is in the midst of; None for an INSERT or a raw save."""
+    """Return the running save of the instance; None for an INSERT or a raw save."""
     running: Saving | None = getattr(instance._state, _SAVING, None)
     return running

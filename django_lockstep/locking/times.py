@@ -1,8 +1,8 @@
-"""Times as Django's cursors load them, in a tenth of the time.
+"""Loads times as Django's cursors do, in a tenth of the time.
 
-psycopg has its loader of ``timestamptz`` in C, but Django's, which puts a time into the zone of the settings, builds on
-the one in Python. That takes apart the text with a regular expression, and asks the session for its zone and style with
-every result: longer than all the rest of a row.
+psycopg loads ``timestamptz`` in C, but Django's loader, which converts to the time zone of the settings, is based on
+the one in Python. It parses the text with a regular expression and reads the session's time zone and date style for
+every result, which takes longer than the rest of the row.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _TIMESTAMPTZ = types["timestamptz"].oid
 
 
 def load_times_in(timezone: tzinfo | None, cursor: Any) -> None:
-    """Let the cursor load times as Django's own cursors do: aware ones in this zone, or without one where it is None.
+    """Let the cursor load times as Django's own cursors do: aware in this zone, or naive where it is None.
 
-    Values that Python has no time for, such as ``infinity``, raise what they raise there.
+    Values that Python cannot represent, such as ``infinity``, raise the same errors as there.
     """
     register_tzloader(timezone, cursor)
     if timezone is UTC:
@@ -32,12 +32,11 @@ def load_times_in(timezone: tzinfo | None, cursor: Any) -> None:
 
 
 class _UtcLoader(Loader):
-    """Loads the times of sessions in UTC; everything else is left to the ``slow`` one."""
+    """Loads the times of sessions in UTC; the ``slow`` loader handles everything else."""
 
     slow: type[Loader]
 
     def load(self, data: Buffer) -> datetime:
-        """Return the time."""
         try:
             at = datetime.fromisoformat(str(data, "ascii"))
         except ValueError:  # after the year 9999, before 1, infinite, or in another DateStyle

@@ -1,4 +1,4 @@
-"""One transaction at a chosen isolation level."""
+"""Transactions at a chosen isolation level, and questions about the open one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,14 +10,14 @@ from django.db.transaction import TransactionManagementError, atomic
 
 from django_lockstep.errors import translated_errors
 
-__all__ = ["IsolationLevel", "commits_each_statement", "in_own_atomic", "is_of_testcase", "transaction"]
+__all__ = ["IsolationLevel", "commits_each_statement", "in_own_atomic", "is_of_testcase", "isolated_transaction"]
 
 IsolationLevel = Literal["read committed", "repeatable read", "serializable"]
 _LEVELS = ("read committed", "repeatable read", "serializable")
 
 
 @contextmanager
-def transaction(
+def isolated_transaction(
     *,
     isolation_level: IsolationLevel | None = None,
     read_only: bool = False,
@@ -26,11 +26,11 @@ def transaction(
 ) -> Iterator[None]:
     """Run the block as one transaction with these characteristics (PostgreSQL's ``SET TRANSACTION``).
 
-    The session's own defaults come back with the end of the transaction. A serializable block has to be run again when
-    it raises `SerializationFailure`, which COMMIT may do too: put `retry_on_conflict` around the function that contains
-    it. ``deferrable`` counts for serializable, read-only blocks: they wait for a safe snapshot and then never fail.
+    The session's defaults apply again after the transaction. A serializable block must be run again when it raises
+    `SerializationFailure`, which COMMIT may do too: put `retry_on_conflict` around the function that contains it.
+    ``deferrable`` is for serializable, read-only blocks: they wait for a safe snapshot and then never fail.
 
-    Raises ``TransactionManagementError`` inside an open transaction, whose level can no longer change (a ``TestCase``
+    Raises ``TransactionManagementError`` inside an open transaction, whose level can no longer change (``TestCase``
     opens one; use ``TransactionTestCase`` or ``django_db(transaction=True)``), ``ValueError`` for an unknown level,
     ``NotSupportedError`` on other databases than PostgreSQL.
     """
@@ -41,10 +41,15 @@ def transaction(
             f"A transaction is open on database {connection.alias!r}: its isolation level can no longer be chosen"
         )
     if characteristics and connection.vendor != "postgresql":
-        raise NotSupportedError(f"transaction() sets characteristics on PostgreSQL only, not on {connection.vendor}")
+        raise NotSupportedError(
+            f"isolated_transaction() sets characteristics on PostgreSQL only, not on {connection.vendor}"
+        )
+    # translated_errors() is outside atomic(), because COMMIT can raise a serialization failure too.
     with translated_errors(), atomic(using=connection.alias):
         if characteristics:
             with connection.cursor() as cursor:
+                # The first statement of the transaction: PostgreSQL refuses SET TRANSACTION after the snapshot is
+                # taken.
                 cursor.execute(f"SET TRANSACTION {characteristics}")
         yield
 
@@ -66,7 +71,7 @@ def commits_each_statement(connection: BaseDatabaseWrapper) -> bool:
 
 
 def in_own_atomic(connection: BaseDatabaseWrapper) -> bool:
-    """Whether the code under way opened a transaction; the one that a ``TestCase`` opens around a test is none."""
+    """Whether a transaction is open other than the one that a ``TestCase`` opens around a test."""
     return not all(map(_is_of_testcase, connection.atomic_blocks))
 
 

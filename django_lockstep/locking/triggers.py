@@ -40,12 +40,11 @@ class RowTrigger(Operation):
         return ""
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: models do not know of triggers."""
+        """Change nothing: triggers are not part of a model's state."""
 
     def database_forwards(
         self, app_label: str, schema_editor: Any, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """Create the function and the trigger."""
         if model := self._model_to_change(app_label, schema_editor, to_state):
             table, name = self._names(model, schema_editor)
             body, when = self.body(model, schema_editor), self.condition(model, schema_editor)
@@ -54,6 +53,7 @@ class RowTrigger(Operation):
                 params=None,
             )
             schema_editor.execute(
+                # OR REPLACE: a repeated migration, after a change of the operation's options, installs the new body.
                 f"CREATE OR REPLACE TRIGGER {name} {self.events} ON {table} FOR EACH ROW {when} "
                 f"EXECUTE FUNCTION {name}()",
                 params=None,
@@ -62,7 +62,6 @@ class RowTrigger(Operation):
     def database_backwards(
         self, app_label: str, schema_editor: Any, from_state: ProjectState, to_state: ProjectState
     ) -> None:
-        """Drop the trigger and the function."""
         if model := self._model_to_change(app_label, schema_editor, from_state):
             table, name = self._names(model, schema_editor)
             schema_editor.execute(f"DROP TRIGGER IF EXISTS {name} ON {table}", params=None)
@@ -88,14 +87,14 @@ def trigger_name(table: str, suffix: str) -> str:
 
 
 class AddVersionGuard(RowTrigger):
-    """Make every UPDATE of the model's rows raise their version, whoever sends it.
+    """Make every UPDATE of the model's rows raise their version, whichever program sends it.
 
-    For PostgreSQL: a BEFORE UPDATE trigger adds one where the writer left the version alone and changed something else,
-    and where the writer set a lower one: a version that comes back would let a stale write pass. A writer that raises
-    the version itself, as instances of `VersionedModel` do, is not counted twice. On the table of a
-    model that inherits its version from another table, the trigger raises the version there. The field's ``uncounted``
-    columns do not count; after a change of that option, put the operation into a further migration. Elsewhere the
-    operation does nothing, and a system check says so.
+    For PostgreSQL: a BEFORE UPDATE trigger adds one where the writer changed something and left the version unchanged
+    or lowered it: a version that returns would let a stale write pass. A writer that raises the version itself, as
+    instances of `VersionedModel` do, is not counted twice. On the table of a model that inherits its version from
+    another table, the trigger raises the version there. The field's ``uncounted`` columns do not count; after a change
+    of that option, add the operation to a further migration. On other databases the operation does nothing, and a
+    system check warns of it.
     """
 
     suffix = GUARD_SUFFIX = "version_guard"
@@ -107,15 +106,17 @@ class AddVersionGuard(RowTrigger):
         if version.model is not model:
             return ""
         column = schema_editor.connection.ops.quote_name(str(version.column))
+        # In the WHEN clause: for a writer that raised the version itself, the function is not even called.
         return f"WHEN (OLD.{column} >= NEW.{column})"
 
     def body(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
-        """Raise the version if anything changed; ``*<>`` compares rows of every type, also of those without ``=``."""
+        """Raise the version if anything changed; ``*<>`` compares every type, also those without ``=``."""
         quote = schema_editor.connection.ops.quote_name
         version = version_field(model)
         column, owner = quote(str(version.column)), version.model
         if owner is model:
             names = sorted(quote(str(field.column)) for field in uncounted_fields(model) if field.model is model)
+            # Copied into OLD first, so that the row comparison below ignores the uncounted columns.
             left_out = "".join(f"OLD.{name} := NEW.{name}; " for name in names)
             return f"{left_out}IF NEW *<> OLD THEN NEW.{column} := OLD.{column} + 1; END IF; RETURN NEW;"
         link = model._meta.get_ancestor_link(owner)
@@ -128,7 +129,6 @@ class AddVersionGuard(RowTrigger):
         )
 
     def describe(self) -> str:
-        """Return what `migrate` prints."""
         return f"Guard the version of {self.model_name}"
 
     @property

@@ -17,16 +17,22 @@ from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.errors import StaleVersionError, translated_errors
 from django_lockstep.locking.checks import ChecksTable, check_guard, check_versioned
-from django_lockstep.locking.fields import VersionField, attnames_of, parents_of, version_field
+from django_lockstep.locking.fields import Microseconds, VersionField, attnames_of, parents_of, version_field
 from django_lockstep.locking.ignoring import note_ignored, versions_ignored
-from django_lockstep.locking.memory import adopt, note_write, remember, remembered, take_over
+from django_lockstep.locking.memory import (
+    adopt,
+    apply_written,
+    mark_partial,
+    note_write,
+    remember,
+    remembered,
+    seen_version,
+)
 from django_lockstep.locking.merge import Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager
 from django_lockstep.locking.rollbacks import last_write, settle
 from django_lockstep.locking.rows import lock_row
 from django_lockstep.locking.saving import current_saving, saving
-from django_lockstep.locking.seen import mark_partial, seen_version
-from django_lockstep.locking.starts import Microseconds
 from django_lockstep.locking.writes import column, current_version, python_values, version_kept, write_if
 
 __all__ = ["VersionedModel", "seen_version"]
@@ -36,12 +42,12 @@ class VersionedModel(ChecksTable):
     """A model whose rows carry a version: 1 when created (see `VersionField`), one more with every change.
 
     Every write of an instance, ``save()`` in all its forms, ``delete()`` and `update_if_unchanged`, happens only while
-    the row has the version that the instance was read with. Whoever comes too late gets `StaleVersionError`, or
-    ``DoesNotExist`` where the row is gone; nothing was written then, and an open transaction goes on. After a rollback
-    the instance has the version that the database has; what was assigned to it before a ``save()`` stays, for the next
-    one, and what `update_if_unchanged` put into it is taken out again.
+    the row has the version that the instance was read with. A stale write raises `StaleVersionError`, or
+    ``DoesNotExist`` where the row was deleted; nothing is written then, and an open transaction goes on. After a
+    rollback the instance has the version that the database has; values assigned before a ``save()`` stay for the next
+    one, and values that `update_if_unchanged` put into it are removed again.
 
-    Writers that never saw an instance are noticed through the migration operation `AddVersionGuard`.
+    The migration operation `AddVersionGuard` makes writers that use no instance raise the version too.
     """
 
     version = VersionField()
@@ -61,16 +67,16 @@ class VersionedModel(ChecksTable):
         update_fields: Iterable[str] | None = None,
         force_write: bool = False,
     ) -> None:
-        """Write the instance if its row is as it was read, and raise the version by one; as Django's otherwise.
+        """Write the instance if its row is unchanged since it was read, and raise the version by one.
 
-        The version goes along with ``update_fields``. Without a change, of the caller or of a ``pre_save`` receiver,
-        nothing is written and the row is only looked at, unless ``force_write`` asks for a new version all the same (a
-        field with ``auto_now`` always is a change). Signals are sent in either case, as Django does. Never inserts a
-        row that was there and is gone. A copy (``pk = None``, or another ``pk``) is a new row with a first version.
+        The version is always among ``update_fields``. Without a change, by the caller or by a ``pre_save`` receiver,
+        the version is only compared, unless ``force_write`` asks for a new one (a field with ``auto_now`` always counts
+        as a change). Signals are sent in either case. A deleted row is never inserted again. A copy (``pk = None``, or
+        another ``pk``) is a new row with a first version.
 
-        Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row is gone,
-        ``ValueError`` before any SQL for an instance without its version and for ``update_fields`` that are no columns;
-        above READ COMMITTED `SerializationFailure`.
+        Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row was deleted,
+        ``ValueError`` before any SQL for an instance without its version and for ``update_fields`` that are not
+        columns; above READ COMMITTED `SerializationFailure`.
         """
         if args:
             options = {"force_insert": force_insert, "force_update": force_update, "using": using}
@@ -80,17 +86,18 @@ class VersionedModel(ChecksTable):
         using = using or self._write_alias()
         names = None if update_fields is None else list(update_fields)
         if not _are_columns(type(self), names):
-            super().save(using=using, update_fields=names)  # raises as Django does, also where nothing has changed
+            super().save(using=using, update_fields=names)  # Django raises the error, also without a change
         if force_insert or self._is_new() or using != self._state.db:
             self._save_new(force_insert=force_insert, force_update=force_update, using=using, update_fields=names)
         elif names != [] and versions_ignored(type(self)):
             with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
-                self._save_known(names, using=using, force_write=self._meet_row(using, action="save") or force_write)
+                # The row lock is held from the comparison to the write, so the version that is overwritten is the
+                # logged one.
+                self._save_known(names, using=using, force_write=self._check_row(using, action="save") or force_write)
         elif names != []:
             self._save_known(names, using=using, force_write=force_write)
 
     async def asave(self, *args: Any, **options: Any) -> None:
-        """Do as `save`, from async code."""
         await sync_to_async(self.save)(*args, **options)
 
     @classmethod
@@ -104,7 +111,7 @@ class VersionedModel(ChecksTable):
         return check_guard(cls, alias)
 
     def clean_fields(self, exclude: Collection[str] | None = None) -> None:
-        """Validate as Django does; a row that is there also needs the version it was read with."""
+        """Validate as Django does; an existing row also needs the version it was read with."""
         super().clean_fields(exclude=exclude)
         version = version_field(type(self))
         if not self._state.adding and version.name not in (exclude or ()) and not getattr(self, version.attname):
@@ -112,7 +119,7 @@ class VersionedModel(ChecksTable):
 
     @classmethod
     def from_db(cls, *args: Any, **kwargs: Any) -> Self:
-        """Make the instance of a row, and remember the row."""
+        """Make the instance as Django does, and remember the values of the row for later comparisons."""
         instance = super().from_db(*args, **kwargs)
         remember(instance)
         return instance
@@ -125,12 +132,12 @@ class VersionedModel(ChecksTable):
     ) -> None:
         """Read the row again; as Django's.
 
-        Reading a newer version without the other values would let them overwrite what was changed since: such an
-        instance can no longer be written until all of it is read.
+        Reading a newer version without the other values would let them overwrite later changes: such an instance cannot
+        be written until all of its fields are read.
         """
         fields = None if fields is None else list(fields)
         attname = version_field(type(self)).attname
-        if last_write(self):  # what is read now may be of that write, and go with it
+        if last_write(self):  # the values may be of a pending write, and a rollback would take them back
             note_write(self, using or self._state.db or self._write_alias(), attnames_of(type(self), fields))
         before = vars(self).get(attname)
         super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
@@ -139,7 +146,7 @@ class VersionedModel(ChecksTable):
         remember(self, None if fields is None else attnames_of(type(self), fields))
 
     def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
-        """Delete the row if it is as it was read; as Django's otherwise.
+        """Delete the row if it is unchanged since it was read.
 
         Locks the row ``FOR UPDATE`` first, in the caller's transaction or one of its own. Raises as `save` does.
         """
@@ -148,32 +155,33 @@ class VersionedModel(ChecksTable):
         using = using or self._write_alias()
         seen_version(self)
         with translated_errors(model=type(self), pk=self.pk), transaction.atomic(using=using):
-            self._meet_row(using, action="delete")
+            # Locked and compared first: Django deletes related rows before this one, so a late conflict would be
+            # costly.
+            self._check_row(using, action="delete")
             return super().delete(using=using, keep_parents=keep_parents)
 
     def update_if_unchanged(self, **values: Any) -> bool:
         """Write the values if the row still has this instance's version, in one guarded UPDATE.
 
-        On success the instance holds the new values and the next version, and the answer is True. On False somebody was
-        faster: nothing was written, the instance is as it was, and the transaction, if there is one, goes on. Values
-        may be expressions such as ``Now()``; what they became is read back in the same transaction.
+        Returns True on success; the instance then holds the new values and the next version. Returns False where the
+        row has another version: nothing was written, the instance is unchanged, and an open transaction goes on. Values
+        may be expressions such as ``Now()``; their results are read back in the same transaction.
 
         Fields with ``auto_now`` are set too. No ``save()`` signals are sent. Needs no transaction and no isolation
         level; above READ COMMITTED a stale write raises `SerializationFailure` instead of returning False.
 
         Raises ``ValueError`` for an unsaved instance, one without its version, a primary key or a version among the
-        values, ``FieldDoesNotExist`` for an unknown name, and the model's ``DoesNotExist`` where the row is gone.
+        values, ``FieldDoesNotExist`` for an unknown name, and the model's ``DoesNotExist`` where the row was deleted.
         """
         seen_version(self)
         model, changes = type(self), python_values(type(self), values)
         return self._write_guarded(lambda seen, using: write_if(model, self.pk, changes, seen=seen, using=using))
 
     async def aupdate_if_unchanged(self, **values: Any) -> bool:
-        """Do as `update_if_unchanged`, from async code."""
         return await sync_to_async(self.update_if_unchanged)(**values)
 
     def _write_guarded(self, write: Callable[[int, str], dict[str, Any]]) -> bool:
-        """Call ``write`` with the version seen and the database; take over what it wrote, and say whether it did.
+        """Call ``write`` with the seen version and the database, and apply what it wrote to the instance.
 
         Errors are those of `update_if_unchanged`.
         """
@@ -182,18 +190,18 @@ class VersionedModel(ChecksTable):
             written = write(seen, using)
             if not written and current_version(model, self.pk, using=using) is None:
                 raise self._conflict(seen, None)
-        take_over(self, {column(model, name).attname: value for name, value in written.items()}, using=using)
+        apply_written(self, {column(model, name).attname: value for name, value in written.items()}, using=using)
         return bool(written)
 
     def merge_if_disjoint(self) -> Merge:
-        """Merge this instance, which met a conflict, with the row as it is now.
+        """Merge this instance, whose write met a conflict, with the current row.
 
-        Base is what the instance was read with, mine what it holds, theirs what the database holds; the version and
-        fields with ``auto_now`` take no part. If both sides changed different fields, the instance takes the merged
-        values and the row's version, ready to be saved (where it may meet the next conflict). Otherwise it is left
-        alone, and the answer's ``conflicts`` say what is to be decided, its ``version`` against which row.
+        Base are the values the instance was read with, mine those it holds, theirs those in the database; the version
+        and fields with ``auto_now`` are left out. If both sides changed different fields, the instance takes the merged
+        values and the row's version, ready to be saved (which may meet another conflict). Otherwise it is left
+        unchanged; the result's ``conflicts`` list what must be decided, its ``version`` names the row's state.
 
-        Raises ``DoesNotExist`` where the row is gone, ``ValueError`` for an instance without its version.
+        Raises ``DoesNotExist`` where the row was deleted, ``ValueError`` for an instance without its version.
         """
         seen_version(self)
         version = version_field(type(self))
@@ -201,7 +209,7 @@ class VersionedModel(ChecksTable):
         theirs: Any = type(self)._base_manager.using(using).get(pk=self.pk)
         fields = [field.attname for field in self._meta.concrete_fields if _can_merge(field, version)]
         base, mine = (
-            # Before it is read back, a value may be a text where the row has a number.
+            # An assigned value may be a string where the row has a number.
             python_values(type(self), {name: values[name] for name in fields if name in values})
             for values in (remembered(self), vars(self))
         )
@@ -209,23 +217,24 @@ class VersionedModel(ChecksTable):
         if merge.disjoint:
             for name, value in {**merge.values, version.attname: merge.version}.items():
                 setattr(self, name, value)
+            # From now on the current row is the base, so the next save writes only the merged differences.
             adopt(self, theirs)
         return merge
 
-    def _meet_row(self, using: str, *, action: str) -> bool:
-        """Lock the row, and raise where its version is not the one that was seen; say whether that was ignored."""
+    def _check_row(self, using: str, *, action: str) -> bool:
+        """Lock the row and raise if it has another version than the one seen; return whether that was ignored."""
         seen, found = seen_version(self), self._locked_version(using)
         if found == seen:
             return False
         if found is None or not versions_ignored(type(self)):
             raise self._conflict(seen, found, action=action)
         note_ignored(self, action=action, seen=seen, found=found)
-        note_write(self, using)  # a rollback brings the version that was seen back
+        note_write(self, using)  # a rollback restores the seen version
         setattr(self, version_field(type(self)).attname, found)
         return True
 
     def _locked_version(self, using: str) -> int | None:
-        """Lock the row ``FOR UPDATE`` and return its version, None if it is gone."""
+        """Lock the row ``FOR UPDATE`` (its key may go) and return its version, None if it was deleted."""
         rows: models.QuerySet[Any] = type(self)._base_manager.using(using).filter(pk=self.pk)
         if parents_of(type(self)):
             with suppress(type(self).DoesNotExist):
@@ -245,13 +254,13 @@ class VersionedModel(ChecksTable):
     def _save_new(self, *, using: str, **options: Any) -> None:
         attname = version_field(type(self)).attname
         if getattr(self, attname) is None or (self._is_new() and remembered(self)):
-            setattr(self, attname, 0)  # a copy has a history of its own
-        # As Django does inside: several tables are one transaction.
+            setattr(self, attname, 0)  # a copy starts with a first version
+        # One transaction for several tables, as in Django's save(); the INSERT may fail after the parent's.
         several = transaction.atomic(using=using, savepoint=False) if parents_of(type(self)) else nullcontext()
         with self._conflicts(getattr(self, attname), using), several:
             note_write(self, using)
             super().save(using=using, **options)
-        if not getattr(self, attname):  # it starts from the clock, and the database cannot return what it inserted
+        if not getattr(self, attname):  # starts from the clock, and this database has no RETURNING
             setattr(self, attname, current_version(type(self), self.pk, using=using))
         remember(self)
 
@@ -264,12 +273,12 @@ class VersionedModel(ChecksTable):
         remember(self, None if names is None else attnames_of(type(self), options["update_fields"]))
 
     def _update_only(self, names: list[str] | None) -> dict[str, Any]:
-        """Return the options that keep Django from inserting a row that is gone, in any of its tables."""
+        """Return the options that keep Django from inserting a deleted row again, in any of its tables."""
         if names is not None:
             return {"update_fields": [*names, version_field(type(self)).name]}
         if not parents_of(type(self)):
             return {"force_update": True}
-        # force_update does not reach the parents' tables, update_fields does.
+        # force_update does not apply to parents' tables, update_fields does.
         fields = [field for field in self._meta.concrete_fields if not (field.primary_key or field.generated)]
         return {"update_fields": [field.name for field in fields if field.attname in vars(self)]}
 
@@ -284,11 +293,11 @@ class VersionedModel(ChecksTable):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Send Django's UPDATE of one table, the version's only where the row has the version that was seen.
+        """Send Django's UPDATE of one table; that of the version's table only where the row has the seen version.
 
-        `VersionField.pre_save` has put the next version among the values. It is not asked for the rows of fixtures,
-        which are saved raw: such a row gets a version above its own and the fixture's, so that whoever read either is
-        stale.
+        `VersionField.pre_save` has put the next version among the values. Django does not call it for rows of fixtures,
+        which are saved raw: such a row gets a version above both its own and the fixture's, so that every earlier
+        reader is stale.
         """
         version = version_field(type(self))
         seen, running = getattr(self, version.attname), current_saving(self)
@@ -300,21 +309,26 @@ class VersionedModel(ChecksTable):
                 (field, None, _above(value, name=version.attname) if field == version else value)
                 for field, _, value in sent
             ]
+        # The condition is part of the UPDATE: after a lock wait, READ COMMITTED evaluates it again on the new row
+        # version.
         rows = base_qs.filter(**{version.attname: seen}) if guarded else base_qs
-        # Where nothing is to be written, no update_fields make Django look for the row, which has to be as it was read.
+        # With nothing to write, update_fields=None makes Django look for the row, which compares the version.
         asked = update_fields if sent or not guarded else None
         updated = super()._do_update(rows, using, pk_val, sent, asked, forced_update, *args, **kwargs)
         if updated and any(field == version for field, *_ in sent):
             written = seen + 1 if guarded else current_version(type(self), pk_val, using=base_qs.db)
             setattr(self, version.attname, written)
-        # A version of a new instance was given by hand, from an older state: an INSERT could only meet its key.
+        # A new instance with a version set by hand is a stale copy of an existing row: an INSERT would only hit its
+        # key.
         by_hand = guarded and seen and self._state.adding
         if not updated and (forced_update or (by_hand and base_qs.filter(pk=pk_val).exists())):
+            # A private error: at this depth Django's transaction handling still has to run before the version is looked
+            # up.
             raise _NoRowMatched
         return updated
 
     def _do_insert(self, manager: Any, using: Any, fields: Any, returning_fields: Any, raw: bool) -> Any:
-        """Insert as Django does; a fixture's row that is not there begins anew where versions start from the clock."""
+        """Insert as Django does; a fixture's row gets a new first version where versions start from the clock."""
         version = version_field(type(self))
         if raw and version.start == "clock" and version in fields:
             setattr(self, version.attname, Microseconds())
@@ -322,10 +336,10 @@ class VersionedModel(ChecksTable):
 
     @contextmanager
     def _conflicts(self, seen: int, using: str) -> Iterator[None]:
-        """Raise conflicts met by ``save()`` as ours, and leave the transaction as usable as it was.
+        """Raise conflicts of ``save()`` as our errors, and keep the transaction usable.
 
-        Django marks the transaction for rollback on any error inside ``save()``; this one was found by a statement that
-        matched no row, so that there is nothing to roll back.
+        Django marks the transaction for rollback on any error inside ``save()``. This conflict was found by a statement
+        that matched no row, so there is nothing to roll back.
         """
         connection = connections[using]
         doomed = connection.in_atomic_block and transaction.get_rollback(using)
@@ -344,22 +358,22 @@ class VersionedModel(ChecksTable):
 
 
 def _named(instance: models.Model, args: tuple[Any, ...], **options: Any) -> dict[str, Any]:
-    """Return the options of ``save()`` by name. Django takes them by position until 6.0, with a warning."""
+    """Return the options of ``save()`` by name. Django accepts them by position until 6.0, with a warning."""
     parse = getattr(instance, "_parse_save_params", None)
     if parse is None:
-        raise TypeError(f"save() takes its options by name; {len(args)} were given by position")
+        raise TypeError(f"save() takes keyword arguments only; {len(args)} were given by position")
     names = ("force_insert", "force_update", "using", "update_fields")
     return dict(zip(names, parse(*args, method_name="save", **options), strict=True))
 
 
 def _above(version: int, *, name: str) -> Combinable:
-    """Return the version after both this one and the row's."""
+    """Return a version above both this one and the row's."""
     return Greatest(models.F(name), models.Value(version)) + 1
 
 
 def _are_columns(model: type[models.Model], names: Collection[str] | None) -> bool:
     """Whether all names are of fields that an UPDATE can set."""
-    if names is None:  # the common case, in which nothing has to be looked up
+    if names is None:  # the common case, without a lookup
         return True
     fields = [field for field in model._meta.concrete_fields if not field.primary_key]
     return {name for field in fields for name in (field.name, field.attname)}.issuperset(names)
@@ -371,12 +385,12 @@ def _can_merge(field: models.Field[Any, Any], version: models.Field[Any, Any]) -
 
 
 class _NoRowMatched(Exception):
-    """An UPDATE that had to write a row found none: `VersionedModel` knows whether that is a conflict."""
+    """An UPDATE that must write a row matched none; `VersionedModel` decides whether that is a conflict."""
 
 
 @contextmanager
 def _several_tables(model: type[models.Model], using: str) -> Iterator[None]:
-    """Make a save of several tables all or nothing, also where the caller's transaction goes on after a conflict."""
+    """Make a save of several tables atomic, also where the caller's transaction goes on after a conflict."""
     if not parents_of(model):
         yield
         return

@@ -1,4 +1,4 @@
-"""Guarded writes: UPDATEs that happen only while the row has the version that was read."""
+"""Guarded writes: UPDATEs that take effect only while the row has the version that was read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from django_lockstep.locking.memory import is_expression
 
 __all__ = [
     "auto_now_fields",
+    "auto_now_values",
     "column",
     "current_version",
     "place_type",
     "python_values",
     "row_of",
-    "touched",
     "version_kept",
     "write_if",
 ]
@@ -37,12 +37,12 @@ def column(model: type[models.Model], name: str) -> models.Field[Any, Any]:
 
 
 def place_type(field: models.Field[Any, Any], connection: BaseDatabaseWrapper) -> str:
-    """Return the type to give a parameter for the column: without a length, because a cast to one cuts silently."""
+    """Return the type for a cast to the column: without a length, because a cast with one truncates silently."""
     return re.sub(r"\(\d+(, *\d+)?\)", "", str(field.cast_db_type(connection)))
 
 
 def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values as their fields hold them. Raises ``ValueError`` for those that would break the guard."""
+    """Return the values converted by their fields. Raises ``ValueError`` for a primary key or a version."""
     kept = {}
     for name, value in values.items():
         field = column(model, name)
@@ -52,8 +52,9 @@ def python_values(model: type[models.Model], values: dict[str, Any]) -> dict[str
     return kept
 
 
-def touched(model: type[models.Model]) -> dict[str, Any]:
-    """Return what ``save()`` would put into the ``auto_now`` fields."""
+def auto_now_values(model: type[models.Model]) -> dict[str, Any]:
+    """Return the values that ``save()`` would put into the ``auto_now`` fields."""
+    # Without __init__(): no defaults are computed and no signals are sent for a throwaway instance.
     scratch = models.Model.__new__(model)
     return {field.attname: field.pre_save(scratch, add=False) for field in auto_now_fields(model)}
 
@@ -65,38 +66,41 @@ def auto_now_fields(model: type[models.Model]) -> tuple[models.Field[Any, Any], 
 
 
 def current_version(model: type[models.Model], pk: object, *, using: str) -> int | None:
-    """Return the row's version now, None if there is no such row."""
+    """Return the row's current version, None without a row."""
     rows = model._base_manager.using(using).filter(pk=pk)
     version: int | None = rows.values_list(version_field(model).attname, flat=True).first()
     return version
 
 
 def write_if(model: type[models.Model], pk: object, values: dict[str, Any], *, seen: int, using: str) -> dict[str, Any]:
-    """Write the values and the next version where the version is still ``seen``; return all that was written.
+    """Write the values and the next version where the version is still ``seen``; return the written values.
 
-    Empty if nothing was. What expressions became is read back while the row is held.
+    Empty if nothing was written. Results of expressions are read back while the UPDATE's row lock is held.
     """
     version = version_field(model)
-    changes = {**touched(model), **values, version.attname: seen + 1}
+    changes = {**auto_now_values(model), **values, version.attname: seen + 1}
     computed = [column(model, name).attname for name, value in changes.items() if is_expression(value)]
     (owner, guarded), *others = _by_table(model, changes, version.model)
     several = bool(others or computed)
     block: AbstractContextManager[None] = transaction.atomic(using, savepoint=False) if several else nullcontext()
     with block:
         _lock_earlier(model, pk, [each for each, _ in others], using=using)
+        # One UPDATE compares and writes: a SELECT before it would leave a gap in which the row can change.
         if not _rows(model, owner, pk, using=using).filter(**{version.attname: seen}).update(**guarded):
             return {}
         with version_kept(using) if others else nullcontext():
             for owner, other in others:
                 _rows(model, owner, pk, using=using).update(**other)
+        # The row is still locked by our UPDATE, so these are the values that it wrote.
         if computed:
             changes |= model._base_manager.using(using).filter(pk=pk).values(*computed).get()
     return changes
 
 
 def _lock_earlier(model: type[models.Model], pk: object, others: list[type[models.Model]], *, using: str) -> None:
-    """Lock what ``save()`` writes before the version: the other way round the two would deadlock."""
+    """Lock the rows that ``save()`` writes before the version's: in the opposite order the two would deadlock."""
     order = tables_of(model)
+    # The strength of the UPDATE that follows, so that referring rows can still be inserted.
     no_key = connections[using].features.has_select_for_no_key_update
     for owner in order[: order.index(version_field(model).model)]:
         if owner in others:
@@ -104,10 +108,10 @@ def _lock_earlier(model: type[models.Model], pk: object, others: list[type[model
 
 
 def row_of(model: type[models.Model], pk: object, *, using: str) -> models.QuerySet[Any]:
-    """Return the row with this key in the table that holds the version, also of a model that inherits it.
+    """Return the row with this key in the table that holds the version, also for a model that inherits it.
 
-    An ``update()`` of a child's query set writes its parent's row by the key alone, so that a guard on the version has
-    to stand in a query set of the parent.
+    An ``update()`` of a child's query set writes its parent's row by the key alone, so the comparison of versions must
+    be in a query set of the parent.
     """
     return _rows(model, version_field(model).model, pk, using=using)
 
@@ -117,8 +121,8 @@ def _by_table(
 ) -> list[tuple[type[models.Model], dict[str, Any]]]:
     """Split the changes by the model whose table holds them: the version's table, then the others as ``save()`` goes.
 
-    ``update()`` of a model that inherits from another table writes the parent's row by its key alone; the guard has to
-    stand in the UPDATE of the version's own table.
+    ``update()`` of a model that inherits from another table writes the parent's row by its key alone; the comparison
+    must be in the UPDATE of the version's own table.
     """
     order = [first, *(owner for owner in tables_of(model) if owner is not first)]
     tables: dict[type[models.Model], dict[str, Any]] = {owner: {} for owner in order}
@@ -132,6 +136,7 @@ def _rows(
 ) -> models.QuerySet[models.Model]:
     """Return the row of ``owner``'s table that belongs to the object with this key."""
     link = (model._meta.concrete_model or model)._meta.get_ancestor_link(owner)
+    # A parent link that is the primary key shares its value; any other link must be looked up.
     if link is None or link.primary_key:
         return owner._base_manager.using(using).filter(pk=pk)
     linked = model._base_manager.using(using).filter(pk=pk).values(link.attname)
@@ -140,7 +145,8 @@ def _rows(
 
 @contextmanager
 def version_kept(using: str) -> Iterator[None]:
-    """Tell the guards of inherited tables that this transaction's writer keeps the version itself."""
+    """Turn off the version guards of inherited tables in the block: this writer raises the version itself."""
+    # Only PostgreSQL has triggers of ours that would count this write twice.
     if connections[using].vendor != "postgresql":
         yield
         return
@@ -151,4 +157,4 @@ def version_kept(using: str) -> Iterator[None]:
 
 
 VERSION_KEPT = "lockstep.version_kept"
-"""PostgreSQL parameter, local to a transaction, that `AddVersionGuard` on a table without the version obeys."""
+"""PostgreSQL parameter, local to a transaction: the guard on a table without the version then does nothing."""

@@ -11,8 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.errors import InsufficientFunds, InvalidAmount
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
-from django_lockstep.locking import LockNotAvailable, SerializationFailure, lock_row
-from django_lockstep.locking import transaction as isolated_transaction
+from django_lockstep.locking import LockNotAvailable, SerializationFailure, isolated_transaction, lock_row
 from tests.support.factories import AccountFactory
 from tests.support.sessions import Session
 

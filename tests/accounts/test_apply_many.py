@@ -17,8 +17,7 @@ from accounts.engine.batches import AppliedChange, BalanceChange
 from accounts.errors import AccountError, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
-from django_lockstep.locking import SerializationFailure
-from django_lockstep.locking import transaction as isolated_transaction
+from django_lockstep.locking import SerializationFailure, isolated_transaction
 from tests.support.factories import AccountFactory
 from tests.support.sessions import Session
 

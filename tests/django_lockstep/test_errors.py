@@ -11,7 +11,7 @@ from django_lockstep.errors import LockstepError
 ROOMS = [
     module.name
     for module in pkgutil.walk_packages(django_lockstep.__path__, "django_lockstep.")
-    if module.name.endswith(".errors")
+    if module.name.endswith((".errors", ".http.preconditions"))
 ]
 
 

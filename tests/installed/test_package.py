@@ -188,7 +188,7 @@ def test_the_environment_is_one_of_those_it_names() -> None:
 LOCKING = """
     AddVersionGuard ConcurrencyError DeadlockDetected FieldConflict LockNotAvailable Merge RetriesExhausted
     SerializationFailure StaleVersionError VersionField VersionedManager VersionedModel VersionedQuerySet
-    ignore_versions lock_row lock_rows merge_fields retry_on_conflict retrying transaction translated_errors
+    ignore_versions isolated_transaction lock_row lock_rows merge_fields retry_on_conflict retrying translated_errors
     verify_unchanged
 """
 
@@ -200,7 +200,7 @@ LEASES = """
 
 EDITING = """
     AddEditGuard EditLockLost EditLocked EditLockedModel EditResult EditingError announce check_in check_out extend
-    fence status_of take_over writing
+    require_editable status_of take_over writing
 """
 
 

@@ -23,7 +23,7 @@ from django_lockstep.editing import (
     check_in,
     check_out,
     extend,
-    fence,
+    require_editable,
     status_of,
     take_over,
     writing,
@@ -42,12 +42,12 @@ from django_lockstep.locking import (
     VersionedQuerySet,
     VersionField,
     ignore_versions,
+    isolated_transaction,
     lock_row,
     lock_rows,
     merge_fields,
     retry_on_conflict,
     retrying,
-    transaction,
     translated_errors,
     verify_unchanged,
 )
@@ -104,7 +104,7 @@ def rows() -> None:
 
 def by_key() -> None:
     seats: list[Seat] = Seat.objects.lock([1, 2], of=("self",), timeout=2)
-    seats.append(Seat.objects.lock(1, strength="update"))
+    seats.append(Seat.objects.lock(1, no_key=False))
     free: list[Seat | None] = [Seat.objects.filter(guest="").lock(seats[0].pk, skip_locked=True)]
     assert_type(free[0], Seat | None)
     assert_type(Seat.objects.update_if_unchanged(1, 3, guest="Ada"), int | None)
@@ -139,7 +139,7 @@ async def asynchronously(seat: Seat) -> None:
 
 @retry_on_conflict
 def again(pk: int, *, guest: str = "") -> Seat:
-    with transaction(isolation_level="serializable"):
+    with isolated_transaction(isolation_level="serializable"):
         return Seat.objects.get(pk=pk)
 
 
@@ -157,7 +157,7 @@ class Desk:
     @retry_on_conflict
     def book(self, pk: int) -> bool:
         for attempt in retry_on_conflict(attempts=2):
-            with attempt, transaction(read_only=True, deferrable=True, using="default"):
+            with attempt, isolated_transaction(read_only=True, deferrable=True, using="default"):
                 return True
         return False
 
@@ -174,7 +174,7 @@ def retries() -> None:
 
 def errors() -> None:
     try:
-        with translated_errors(model=Seat, pk=1), transaction(isolation_level="snapshot"):  # type: ignore[arg-type]
+        with translated_errors(model=Seat, pk=1), isolated_transaction(isolation_level="snapshot"):  # type: ignore[arg-type]
             again(1)
     except StaleVersionError as stale:
         assert_type((stale.expected, stale.found), tuple[int | None, int | None])
@@ -273,7 +273,7 @@ def edit(note: Note, user: User) -> str | None:
         return ", ".join(f"{hold.editor} since {hold.since}" for hold in result.must_end)
     try:
         with writing(user, token=result.token or ""), db_transaction.atomic():
-            fence(Note, [note.pk])
+            require_editable(Note, [note.pk])
             note.save()
         assert_type(extend(Note, user, token=result.token), EditResult)
         assert_type(check_in(note, user, token=result.token), EditResult)

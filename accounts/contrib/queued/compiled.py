@@ -13,7 +13,7 @@ from django_lockstep.locking.compiled import (
     Compiled,
     array_literal,
     fetch,
-    filled_in,
+    fill_template,
     is_psycopg,
     parameter,
     plain,
@@ -109,7 +109,7 @@ def _update(model: Any, using: str) -> Compiled:
     quote = connections[using].ops.quote_name
     fields = {name: model._meta.pk if name == "pk" else model._meta.get_field(name) for name in ("pk", *COLUMNS)}
     arrays = [plain(name) + f"::{place_type(field, connections[using])}[]" for name, field in fields.items()]
-    return filled_in(
+    return fill_template(
         _UPDATE,
         table=quote(model._meta.db_table),
         assignments=", ".join(f"{quote(fields[name].column)} = given.{name}" for name in COLUMNS),

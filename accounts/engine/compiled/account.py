@@ -17,7 +17,7 @@ from accounts.engine.compiled.runner import autocommit_runner
 from accounts.errors import AccountError
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration
-from django_lockstep.locking.memory import take_over
+from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.versions import seen_version
 from django_lockstep.locking.writes import current_version
 
@@ -81,5 +81,5 @@ def _try(account: Any, amount: Decimal, *, key: str | None) -> Any:
         # Tell a conflict from a deleted row, for which the method raises DoesNotExist.
         if not written and current_version(type(account), account.pk, using=using) is None:
             return NotImplemented
-    take_over(account, written)
+    apply_written(account, written)
     return bool(written)

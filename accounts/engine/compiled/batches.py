@@ -14,9 +14,9 @@ from accounts.amounts import TOO_LARGE
 from accounts.engine.batches import AppliedChange, BalanceChange
 from accounts.engine.compiled.runner import StatementRunner, runner_for
 from django_lockstep.errors import translated_errors
-from django_lockstep.locking.compiled import Compiled, array_literal, fetch, filled_in, parameter, plain
+from django_lockstep.locking.compiled import Compiled, array_literal, fetch, fill_template, parameter, plain
 from django_lockstep.locking.transactions import commits_each_statement
-from django_lockstep.locking.writes import place_type, touched
+from django_lockstep.locking.writes import auto_now_values, place_type
 
 __all__ = ["BatchStatements", "apply_new", "batch_statements_for"]
 
@@ -75,7 +75,7 @@ class BatchStatements:
         if isinstance(pks[0], int) and (pks[0] < _LEAST or pks[-1] > _MOST):
             return []
         arrays = {name: array_literal(columns[name]) for name in ("account", "amount", *details)}
-        values = {**touched(self.runner.model), **arrays, "accounts": array_literal(pks)}
+        values = {**auto_now_values(self.runner.model), **arrays, "accounts": array_literal(pks)}
         return fetch(connections[self.using], self.compiled[details], values)
 
     @functools.cached_property
@@ -87,7 +87,7 @@ class BatchStatements:
         names = ("account", "amount", *details)
         into = {"account": "target", "amount": "amount", **dict.fromkeys(details), **dict.fromkeys(_AFTER)}
         columns = [self._column(self.statements.entry, name) for name in into]
-        return filled_in(
+        return fill_template(
             _STATEMENT,
             arrays=_join([self._parameter(name, name) for name in names]),
             names=", ".join(names),

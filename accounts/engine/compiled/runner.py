@@ -20,7 +20,7 @@ from accounts.engine.compiled.statements import ENTRY_PARAMETERS, Sign, Statemen
 from accounts.engine.obstacles import has_entry_receivers, has_save_receivers, obstacles
 from django_lockstep.locking.compiled import Compiled, fetch, write
 from django_lockstep.locking.transactions import commits_each_statement
-from django_lockstep.locking.writes import touched
+from django_lockstep.locking.writes import auto_now_values
 
 __all__ = ["StatementRunner", "autocommit_runner", "queue_key", "runner_for"]
 
@@ -59,7 +59,7 @@ class StatementRunner(Generic[A]):
         amount, and other values of the entry. Waits for sessions that have the row locked. ``compare=False`` does not
         compare versions: for callers that locked the row, and for strategies that lose updates.
         """
-        changes = {**touched(self.model), "balance": balance, self.statements.version: seen + 1}
+        changes = {**auto_now_values(self.model), "balance": balance, self.statements.version: seen + 1}
         values = {**self._default_values(), **entry, **changes, "pk": account.pk, "seen": seen, "next": seen + 1}
         changes["entry_count"] = account.entry_count + 1
         return changes if write(connections[self.using], self.statements.write[compare], values) else {}
@@ -86,7 +86,7 @@ class StatementRunner(Generic[A]):
     def values(self, amount: Decimal) -> dict[str, Any]:
         """Return the parameters of `Statements.add`, except those that identify the row."""
         limits = {"least": -amount, "bound": TOO_LARGE - amount}
-        return {**self._default_values(), **limits, **touched(self.model), "amount": amount}
+        return {**self._default_values(), **limits, **auto_now_values(self.model), "amount": amount}
 
     def _default_values(self) -> dict[str, Any]:
         """Return the values of an entry that no caller gives: NULL, and what ``pre_save`` makes for other fields."""

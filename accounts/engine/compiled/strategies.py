@@ -15,9 +15,9 @@ from django.db import transaction
 from accounts.contention import contention
 from accounts.engine.compiled.runner import StatementRunner, autocommit_runner
 from django_lockstep.errors import StaleVersionError
-from django_lockstep.locking.memory import take_over
-from django_lockstep.locking.retry import tell
-from django_lockstep.locking.transactions import transaction as isolated_transaction
+from django_lockstep.locking.memory import apply_written
+from django_lockstep.locking.retry import report_conflict
+from django_lockstep.locking.transactions import isolated_transaction
 
 __all__ = [
     "adaptive",
@@ -70,7 +70,7 @@ def adaptive(strategy: Any, pk: Any, amount: Decimal) -> Any:
         contention.record(row, conflict=not written)
         if written:
             return account
-        tell(StaleVersionError(model=runner.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
+        report_conflict(StaleVersionError(model=runner.model, pk=pk, expected=account.version), attempt=1, wait=0.0)
     changed = runner.lock_and_add(pk, amount)
     return NotImplemented if changed is None else changed
 
@@ -115,5 +115,5 @@ def _write(runner: Accounts, account: Any, amount: Decimal, *, compare: bool = T
     """Write the balance computed from what was read, with its entry; see `StatementRunner.write`."""
     balance = account.balance_after(amount)
     written = runner.write(account, balance, seen=account.version, entry={"amount": amount}, compare=compare)
-    take_over(account, written)
+    apply_written(account, written)
     return bool(written)

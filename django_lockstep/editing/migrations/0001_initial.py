@@ -94,7 +94,7 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "edit lock",
                 "verbose_name_plural": "edit locks",
-                "permissions": [("take_over_editlock", "Can take over what somebody else has checked out")],
+                "permissions": [("take_over_editlock", "Can take over other users' check-outs")],
             },
         ),
         migrations.AddIndex(

@@ -23,7 +23,9 @@ class Migration(migrations.Migration):
                 ("data", models.JSONField(null=True, verbose_name="data")),
                 (
                     "ttl",
-                    models.FloatField(help_text="In seconds, as it was acquired.", verbose_name="time to live"),
+                    models.FloatField(
+                        help_text="In seconds, as given when it was acquired.", verbose_name="time to live"
+                    ),
                 ),
                 ("acquired_at", models.DateTimeField(verbose_name="acquired at")),
                 ("expires_at", models.DateTimeField(verbose_name="expires at")),
@@ -33,7 +35,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "lease",
                 "verbose_name_plural": "leases",
                 "ordering": ["key"],
-                "permissions": [("force_release_lease", "Can release a lease that somebody holds")],
+                "permissions": [("force_release_lease", "Can release a held lease by force")],
                 "default_permissions": ("view",),
                 "constraints": [
                     models.UniqueConstraint(fields=("key",), name=f"{LABEL}_lease_key"),

@@ -8,7 +8,9 @@ import pytest
 from accounts.engine.compiled.runner import StatementRunner
 from accounts.models import Account
 
-SHOWN = re.findall(r"```sql\n(.*?)```", (Path(__file__).parents[3] / "docs" / "speed.md").read_text(), re.DOTALL)
+SHOWN = re.findall(
+    r"```sql\n(.*?)```", (Path(__file__).parents[3] / "docs" / "measure" / "speed.md").read_text(), re.DOTALL
+)
 
 
 def words(sql: str) -> str:

@@ -52,7 +52,7 @@ def kept_back() -> Iterator[Sent]:
 def filled(compiled: Compiled, **values: Any) -> str:
     touched = {"updated_at": NOW, "changed_on": NOW.date(), "idempotency_key": None, "transfer": None}
     extras = {"id": UUID(int=1), "channel": "web", "booked_on": NOW.date()}
-    return composed(compiled.sql, compiled.filled(connection, {**touched, **extras, **values}))
+    return composed(compiled.sql, compiled.bind(connection, {**touched, **extras, **values}))
 
 
 def rows(model: type[AbstractAccount]) -> models.QuerySet[Any]:

@@ -63,7 +63,7 @@ class TestRefused:
         data = fill(admin_client.get(url(seat)), without=("_seen",), guest="Bob") | ({"_seen": token} if token else {})
         response = admin_client.post(url(seat), data)
         assert response.status_code == 200
-        assert "Nothing was saved, because the form did not say which version" in text_of(response)
+        assert "Nothing was saved: the form did not contain the version" in text_of(response)
         assert (fill(response)["guest"], stored(seat).guest) == (["Bob"], "Ada")
 
     def test_it_can_be_compared_and_saved_then(self, admin_client: Client, seat: Seat) -> None:
@@ -81,7 +81,7 @@ class TestConflict:
         response = admin_client.post(url(seat), fill(page, guest="Bob"))
         text = text_of(response)
         assert response.status_code == 409
-        assert "When you opened it (version 1) Theirs, now saved (version 2) Mine" in text
+        assert "When you opened it (version 1) Theirs (saved) (version 2) Mine" in text
         assert "Guest Please choose Ada Eve Bob" in text
         assert (stored(seat).guest, LogEntry.objects.count(), messages_of(admin_client, response)) == ("Eve", 0, [])
 

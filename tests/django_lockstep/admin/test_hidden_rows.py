@@ -163,7 +163,7 @@ class TestRows:
         assert response.status_code == 409
         assert "It was deleted" not in text_of(response)
         assert "royal box" not in text_of(response)
-        assert f"{PERHAPS} This is what you typed: Guest Bob" in text_of(response)
+        assert f"{PERHAPS} You typed: Guest Bob" in text_of(response)
 
     def test_of_an_inline_are_not_said_to_be_deleted(self, admin_client: Client, own: Seat) -> None:
         order = Order.objects.create(seat=own, dish="soup")
@@ -171,6 +171,6 @@ class TestRows:
         change(Order, order.pk, seat=Seat.objects.create(row="B"))
         response = admin_client.post(url(own), fill(page, guest="Bob", order_set__0__dish="stew"))
         assert response.status_code == 409
-        assert f"{PERHAPS} This is what you typed: Dish stew" in text_of(response)
+        assert f"{PERHAPS} You typed: Dish stew" in text_of(response)
         assert admin_client.post(url(own), fill(response)).status_code == 302
         assert (Seat.objects.get(pk=own.pk).guest, Order.objects.get().dish) == ("Bob", "soup")

@@ -97,7 +97,7 @@ class TestDeletion:
         conflict = admin_client.post(url(seat), fill(page, guest="Bob", order_set__0__dish="broth"))
         assert conflict.status_code == 409
         assert "Order in row 1" in text_of(conflict)
-        assert "It was deleted, and stays deleted. This is what you typed: Dish broth" in text_of(conflict)
+        assert "It was deleted and stays deleted. You typed: Dish broth" in text_of(conflict)
         assert admin_client.post(url(seat), fill(conflict)).status_code == 302
         assert (Seat.objects.get().guest, dishes()) == ("Bob", [("fish", 1)])
 
@@ -107,7 +107,7 @@ def test_a_row_without_its_token_is_refused(admin_client: Client, seat: Seat, or
     data = fill(admin_client.get(url(seat)), order_set__0___seen=token, order_set__0__dish="broth")
     response = admin_client.post(url(seat), data)
     assert response.status_code == 200
-    assert "did not say which version" in text_of(response)
+    assert "did not contain the version" in text_of(response)
     assert dishes()[0] == ("soup", 1)
 
 
@@ -133,5 +133,5 @@ def test_in_an_admin_that_does_not_compare_it_refuses_to_save(seat: Seat, rf: An
 
     request = rf.post("/", {})
     request.user, request._dont_enforce_csrf_checks = admin_user, True
-    with pytest.raises(ImproperlyConfigured, match="OrderInline belongs into a VersionedModelAdmin"):
+    with pytest.raises(ImproperlyConfigured, match="OrderInline must be an inline of a VersionedModelAdmin"):
         Careless(Seat, site).change_view(request, str(seat.pk))

@@ -42,7 +42,7 @@ class TestEditing:
         response = edit(admin_client, page, form__0__guest="Ann", form__1__guest="Ben")
         text = text_of(response)
         assert (response.status_code, guests()) == (409, ["Eve", "Ben", "Cid"])
-        assert f"These were saved: Seat object ({seats[1].pk})." in text
+        assert f"Saved rows: Seat object ({seats[1].pk})." in text
         assert f"Seat in row 1: Seat object ({seats[0].pk})" in text
         assert "Guest Please choose Ada Eve Ann" in text
         assert "1 seat was changed successfully." in text
@@ -84,7 +84,7 @@ class TestEditing:
         seats[0].delete()
         response = edit(admin_client, page, form__0__guest="Ann", form__1__guest="Ben")
         assert (response.status_code, guests()) == (409, ["Ben", "Cid"])
-        assert "This is what you typed: Guest Ann" in text_of(response)
+        assert "You typed: Guest Ann" in text_of(response)
 
     def test_a_typing_error_elsewhere_does_not_renew_what_was_listed(
         self, admin_client: Client, seats: list[Seat]
@@ -100,7 +100,7 @@ class TestEditing:
     def test_a_row_without_its_token_is_refused(self, admin_client: Client, seats: list[Seat], token: Any) -> None:
         response = edit(admin_client, form__0__guest="Ann", _seen=token)
         assert (response.status_code, guests()[0]) == (200, "Ada")
-        assert "did not say which version" in text_of(response)
+        assert "did not contain the version" in text_of(response)
         conflict = edit(admin_client, response)
         assert conflict.status_code == 409
 
@@ -133,7 +133,7 @@ class TestActions:
         change(Seat, seats[0].pk, guest="Eve")
         response = act(admin_client, page, "give_away", *seats[:2])
         assert (response.status_code, guests()) == (409, ["Eve", "Bea", "Cid"])
-        assert f"Seat object ({seats[0].pk}) It was shown in version 1 and has version 2 now." in text_of(response)
+        assert f"Seat object ({seats[0].pk}) Version 1 was shown; the current version is 2." in text_of(response)
         assert "Guest Ada Eve" in text_of(response)
         assert f"Seat object ({seats[1].pk})" not in text_of(response)
 
@@ -154,7 +154,7 @@ class TestActions:
     def test_do_not_begin_without_tokens(self, admin_client: Client, seats: list[Seat], token: Any) -> None:
         response = act(admin_client, admin_client.get(LIST), "give_away", seats[0], _seen=token)
         assert (response.status_code, guests()[0]) == (409, "Ada")
-        assert "The request did not say which version was shown." in text_of(response)
+        assert "The request did not contain the version that was shown." in text_of(response)
 
     def test_a_key_that_is_none_is_left_out(self, admin_client: Client, seats: list[Seat]) -> None:
         response = act(admin_client, admin_client.get(LIST), "give_away", _selected_action=["nonsense"])

@@ -39,14 +39,14 @@ def change(article: Article) -> str:
 def test_two_people_and_one_who_takes_over(logged_in: Enter, article: Article) -> None:
     ada, chief = logged_in(user("ada")), logged_in(user("chief", "take_over_editlock"))
     ada.goto(change(article))
-    expect(ada.locator("#edit-lock")).to_contain_text("Editing by you until")
+    expect(ada.locator("#edit-lock")).to_contain_text("Checked out by you until")
     ada.get_by_label("Title").fill("What Ada typed")
 
     chief.goto(change(article))
-    expect(chief.locator("#edit-lock")).to_contain_text("ada is editing since")
+    expect(chief.locator("#edit-lock")).to_contain_text("ada has been editing since")
     expect(chief.get_by_role("button", name="Save", exact=True)).to_have_count(0)
     chief.get_by_role("button", name="Take over").click()
-    expect(chief.locator("#edit-lock")).to_contain_text("Editing by you until")
+    expect(chief.locator("#edit-lock")).to_contain_text("Checked out by you until")
 
     ada.get_by_role("button", name="Save", exact=True).click()
     expect(ada.locator(".errornote, .errorlist").first).to_be_visible()
@@ -82,7 +82,7 @@ def test_loading_the_page_again_goes_on(logged_in: Enter, article: Article) -> N
     ada.goto(change(article))
     ada.evaluate("navigator.sendBeacon = () => true")  # as if the server had not heard of the leaving
     ada.reload()
-    expect(ada.locator("#edit-lock")).to_contain_text("Editing by you until")
+    expect(ada.locator("#edit-lock")).to_contain_text("Checked out by you until")
     assert status_of(article).holder == "ada"
 
 
@@ -91,9 +91,9 @@ def test_another_tab_of_the_same_person_is_told_and_can_go_on(logged_in: Enter, 
     first.goto(change(article))
     second = first.context.new_page()
     second.goto(change(article))
-    expect(second.locator("#edit-lock")).to_contain_text("You have this open in another tab")
+    expect(second.locator("#edit-lock")).to_contain_text("You have had this open in another tab")
     second.get_by_role("button", name="Continue here").click()
-    expect(second.locator("#edit-lock")).to_contain_text("Editing by you until")
+    expect(second.locator("#edit-lock")).to_contain_text("Checked out by you until")
 
 
 def test_the_page_extends_while_the_person_is_active_and_only_then(logged_in: Enter, article: Article) -> None:
@@ -112,7 +112,7 @@ def test_the_page_extends_while_the_person_is_active_and_only_then(logged_in: En
     assert sent == []
     ada.clock.fast_forward(40 * 60_000)
     ada.clock.run_for(61_000)
-    expect(ada.locator("#edit-lock")).to_contain_text("You were away")
+    expect(ada.locator("#edit-lock")).to_contain_text("You were inactive")
     assert sent == []
 
 
@@ -131,16 +131,16 @@ def test_presence_follows_who_comes(logged_in: Enter, article: Article) -> None:
     ada = logged_in(user("ada"))
     ada.clock.install()
     ada.goto(f"/admin/press/review/{review.pk}/change/")
-    expect(ada.locator("#edit-lock")).to_contain_text("Nobody else is here.")
+    expect(ada.locator("#edit-lock")).to_contain_text("No other users are editing.")
     announce(review, user("bob"))
     ada.get_by_label("Text").press("a")
     ada.clock.run_for(61_000)
-    expect(ada.locator("#edit-lock")).to_contain_text("Also here: bob.")
+    expect(ada.locator("#edit-lock")).to_contain_text("Also editing: bob.")
 
 
 def test_the_status_page_is_live(logged_in: Enter, article: Article) -> None:
     root = logged_in(user("root", "view_editlock"))
     root.goto("/editing/")
-    expect(root.get_by_text("Nobody has anything checked out.")).to_be_visible()
+    expect(root.get_by_text("Nothing is checked out.")).to_be_visible()
     check_out(article, user("ada"))
     expect(root.get_by_text(f"press.article:{article.pk}")).to_be_visible()

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.test import Client
 
 from django_lockstep.editing import check_in, status_of
-from django_lockstep.editing.fences import fence
+from django_lockstep.editing.write_checks import require_editable
 from tests.django_lockstep.editing.people import Person, ada, article, bob, change, filled, fresh
 from tests.django_lockstep.editing.site import ArticleAdmin
 from tests.django_lockstep.editing.story import expire, held
@@ -112,7 +112,7 @@ def by_code(author: Author, page: str = "change", field: str = "code") -> str:
 def test_a_popup_that_names_the_record_by_another_field_checks_it_out(ada: Person, bob: Person, poet: Author) -> None:
     page = ada.client.get(by_code(poet))
     assert f"/admin/press/author/{poet.pk}/edit-lock/" in page.content.decode()
-    assert "<strong>ada</strong> is editing since" in bob.client.get(by_code(poet)).content.decode()
+    assert "<strong>ada</strong> has been editing since" in bob.client.get(by_code(poet)).content.decode()
     data = {**filled(page), "name": "New", "_popup": "1", "_to_field": "code"}
     answer = ada.client.post(by_code(poet), data)
     assert (answer.status_code, fresh(poet).name, held()) == (200, "New", set())
@@ -122,7 +122,7 @@ def test_deleting_by_another_field_obeys(ada: Person, bob: Person, poet: Author)
     ada.opens(poet)
     data = {"post": "yes", "_popup": "1", "_to_field": "code"}
     answer = bob.client.post(by_code(poet, "delete"), data, follow=True)
-    assert "is checked out by ada" in answer.content.decode()
+    assert "has been checked out by ada" in answer.content.decode()
     assert Author.objects.filter(pk=poet.pk).exists()
     check_in(poet, ada.user)
     assert bob.client.post(by_code(poet, "delete"), data).status_code == 200
@@ -140,13 +140,13 @@ def test_a_field_that_nobody_refers_by_is_refused_as_django_does(ada: Person, po
 
 @pytest.fixture
 def deleted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody deletes all articles when it is known which are to be fenced, and before they are."""
+    """Somebody deletes all articles when it is known which are to be checked, and before they are."""
 
     def too_late(*args: Any, **kwargs: Any) -> None:
         Article.objects.all().delete()
-        fence(*args, **kwargs)
+        require_editable(*args, **kwargs)
 
-    monkeypatch.setattr("django_lockstep.editing.model_admin.fence", too_late)
+    monkeypatch.setattr("django_lockstep.editing.model_admin.require_editable", too_late)
 
 
 @pytest.mark.usefixtures("deleted_meanwhile")
@@ -213,7 +213,7 @@ def test_so_is_the_template_that_the_class_names(
     assert_both_are_there(ada.opens(article))
     text = bob.opens(article).content.decode()
     assert "Mind the house style." in text
-    assert "<strong>ada</strong> is editing since" in text
+    assert "<strong>ada</strong> has been editing since" in text
     assert "Mind the house style." in bob.client.get("/admin/press/article/add/").content.decode()
 
 
@@ -239,7 +239,7 @@ def test_so_is_the_template_of_unfold(ada: Person, bob: Person, article: Article
     text = page.content.decode()
     assert "unfold" in text
     assert f'name="_edit_token" value="{page.context["edit_lock"]["token"]}"' in text
-    assert "<strong>ada</strong> is editing since" in bob.opens(article).content.decode()
+    assert "<strong>ada</strong> has been editing since" in bob.opens(article).content.decode()
     assert ada.saves(page, article, title="New").status_code == 302
 
 

@@ -131,7 +131,7 @@ def test_an_expired_check_out_is_free_to_others(ada: Any, bob: Any) -> None:
 def test_its_former_editor_is_told(ada: Any, operation: Any) -> None:
     lost = check_out(Article, ada)
     expire(lost)
-    with pytest.raises(EditLockLost, match=r"press\.article has expired") as caught:
+    with pytest.raises(EditLockLost, match=r"press\.article expired") as caught:
         operation(Article, ada, token=lost.token)
     assert (caught.value.how, caught.value.by) == ("expired", "")
 

@@ -94,7 +94,7 @@ def test_purging_ends_what_expired_and_deletes_what_is_old(ada: Any, capsys: pyt
     expire(check_out(Article, ada))
     CheckOut.objects.filter(model="press.author").update(ended_at=F("ended_at") - timedelta(days=91))
     call_command("purge_check_outs")
-    assert capsys.readouterr().out == "Expired check-outs ended: 1; old ones deleted: 1\n"
+    assert capsys.readouterr().out == "Expired check-outs ended: 1; old check-outs deleted: 1\n"
     assert [row.ended_how for row in CheckOut.objects.all()] == ["expired"]
     assert held() == set()
 

@@ -6,9 +6,9 @@ import pytest
 from django.db import InternalError, OperationalError, connection, transaction
 from django.db.utils import NotSupportedError
 
-from django_lockstep.editing import EditLocked, check_in, check_out, fence, writing
+from django_lockstep.editing import EditLocked, check_in, check_out, require_editable, writing
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.locking import transaction as isolated_transaction
+from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.editing.story import expire
 from tests.support.sessions import Session, query
 from tests.testapps.press.models import Author, Cell, Review
@@ -79,12 +79,12 @@ def test_nor_does_what_the_database_knows(ada: Any, review: Review, column: str)
         sql(known, WRITES["update"])
 
 
-def test_an_editor_without_a_token_passes_behind_a_fence(ada: Any, review: Review) -> None:
+def test_an_editor_without_a_token_passes_checked_write(ada: Any, review: Review) -> None:
     others = Review.objects.create(author=review.author)
     check_out(review, ada, related="none")
     check_out(others, ada, related="none")
     with transaction.atomic(), writing(ada):
-        fence(Review, [review.pk, others.pk])
+        require_editable(Review, [review.pk, others.pk])
         Review.objects.update(text="New")
     assert set(Review.objects.values_list("text", flat=True)) == {"New"}
 

@@ -14,7 +14,7 @@ from django_lockstep.editing import (
     check_in,
     check_out,
     extend,
-    fence,
+    require_editable,
     status_of,
     take_over,
     writing,
@@ -258,7 +258,7 @@ def test_very_many_fenced_records_and_one_check_out_exclude_each_other(other: Se
     press = Press()
     keys = [Author.objects.create().pk for _ in range(120)]
     with transaction.atomic():
-        fence(Author, keys)
+        require_editable(Author, keys)
         answer = other.start(check_out, Author.objects.get(pk=keys[0]), press.ada)
         other.wait_until_blocked()
     assert answer.result(20).lock_result
@@ -268,7 +268,7 @@ def test_check_in_waits_for_nobody(other: Session) -> None:
     press = Press()
     check_out(press.article, press.ada)
     with transaction.atomic():
-        fence(Review)
+        require_editable(Review)
         assert other.run(check_in, press.article, press.ada).lock_result
 
 
@@ -276,7 +276,7 @@ def test_check_outs_of_the_same_tables_in_any_order_never_deadlock(open_session:
     press, sessions = Press(), [open_session(), open_session()]
     tables = [Article, Review]
     with transaction.atomic():
-        fence(Author)  # both come as far as here
+        require_editable(Author)  # both come as far as here
         answers = [
             session.start(check_out, what, press.ada, shared_references=True)
             for session, what in zip(sessions, tables, strict=True)

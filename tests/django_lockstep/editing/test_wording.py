@@ -57,7 +57,7 @@ def test_so_does_the_list(article: Article) -> None:
     ada.opens(article)
     with timezone.override(TOKYO):
         text = bob.client.get("/admin/press/article/").content.decode()
-    assert f'title="since {in_tokyo(status_of(article).since)}, by press.article:{article.pk}"' in text
+    assert f'title="since {in_tokyo(status_of(article).since)}, because of press.article:{article.pk}"' in text
 
 
 def test_a_time_without_a_zone_is_told_as_it_is() -> None:
@@ -112,4 +112,4 @@ def test_the_change_page_is_translated(article: Article) -> None:
     refused = ada.saves(page, article)
     assert "«Not saved: «The check-out of" in refused.content.decode()
     shown = ada.saves(refused, article, _take_over="1")
-    assert "«You have it now." in shown.content.decode()
+    assert "«You have taken over this record." in shown.content.decode()

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.editing import EditLocked, EditLockLost, check_in, check_out, fence, take_over, writing
+from django_lockstep.editing import EditLocked, EditLockLost, check_in, check_out, require_editable, take_over, writing
 from django_lockstep.editing.errors import UnknownRecord
 from django_lockstep.editing.writers import EditLockMiddleware, current_writer
 from django_lockstep.lab.explorer import Scenario, explore
@@ -47,7 +47,7 @@ def test_what_nobody_has_can_be_written(article: Article) -> None:
 def test_what_somebody_else_has_cannot(ada: Any, bob: Any, article: Article, write: str, whole_table: bool) -> None:
     check_out(Article if whole_table else article, ada)
     article.title = "New"
-    with writing(bob), pytest.raises(EditLocked, match=r"press\.article.* is checked out by ada since") as caught:
+    with writing(bob), pytest.raises(EditLocked, match=r"press\.article.* has been checked out by ada since") as caught:
         getattr(article, write)()
     assert (fresh(article).title, article.title, article.version) == ("Old", "New", 1)
     assert (caught.value.holder, caught.value.model) == ("ada", Article)
@@ -104,7 +104,7 @@ def test_the_same_person_without_the_token_is_somebody_else_where_that_is_requir
 
 def test_what_is_needed_unchanged_is_written_by_nobody(ada: Any, article: Article, author: Author) -> None:
     check_out(article, ada)
-    with writing(ada), pytest.raises(EditLocked, match="locked, as press.article:.* refers to it, by ada"):
+    with writing(ada), pytest.raises(EditLocked, match="locked because press.article:.* refers to it, by ada"):
         author.save()
 
 
@@ -145,7 +145,7 @@ def test_the_late_save_of_an_expired_check_out_is_refused_though_nobody_has_it(a
     result = check_out(article, ada)
     expire(result)
     article.title = "New"
-    with writing(ada, token=result.token or ""), pytest.raises(EditLockLost, match="has expired"):
+    with writing(ada, token=result.token or ""), pytest.raises(EditLockLost, match="expired at"):
         article.save()
     assert (article.title, article.version, fresh(article).title) == ("New", 1, "Old")
 
@@ -180,17 +180,17 @@ def test_a_fence_before_an_update_of_many(ada: Any, bob: Any, article: Article) 
     check_out(article, ada)
     with transaction.atomic(), writing(bob):
         with pytest.raises(EditLocked):
-            fence(Article, [article.pk])
+            require_editable(Article, [article.pk])
         with pytest.raises(EditLocked):
-            fence(Article)
+            require_editable(Article)
     with transaction.atomic(), writing(ada):
-        fence(Article, [article.pk])
+        require_editable(Article, [article.pk])
         Article.objects.update(title="All")
 
 
 def test_a_fence_for_very_many_guards_the_table(author: Author) -> None:
     with transaction.atomic(), CaptureQueriesContext(connection) as captured:
-        fence(Author, [Author.objects.create().pk for _ in range(120)])
+        require_editable(Author, [Author.objects.create().pk for _ in range(120)])
     assert "ARRAY" not in captured[-1]["sql"]
     guards = [entry["sql"] for entry in captured if "pg_advisory" in entry["sql"]]
     assert guards[-1].count("press.author") == 1
@@ -198,10 +198,10 @@ def test_a_fence_for_very_many_guards_the_table(author: Author) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_those_who_write_different_records_do_not_wait_for_each_other() -> None:
-    def behind_a_fence(number: int) -> Any:
+    def checked_write(number: int) -> Any:
         def act(articles: list[Article]) -> None:
             with transaction.atomic():
-                fence(articles[number])
+                require_editable(articles[number])
 
         return act
 
@@ -209,16 +209,14 @@ def test_those_who_write_different_records_do_not_wait_for_each_other() -> None:
         author = Author.objects.create(name="Ada")
         return [Article.objects.create(title=title, author=author) for title in "AB"]
 
-    found = explore(
-        Scenario(set_up=two, actors=[behind_a_fence(0), behind_a_fence(1)], invariant=lambda articles: True)
-    )
+    found = explore(Scenario(set_up=two, actors=[checked_write(0), checked_write(1)], invariant=lambda articles: True))
     assert (found.verdict, found.deadlocks, found.waits) == ("holds", 0, {})
 
 
 def test_a_fence_for_nothing_asks_nothing(ada: Any, article: Article) -> None:
     check_out(Article, ada)
     with transaction.atomic():
-        fence(Article, [])
+        require_editable(Article, [])
 
 
 @pytest.mark.parametrize("model", [Author, LongRead])
@@ -229,10 +227,10 @@ def test_a_fence_for_many_passes_over_what_is_gone(
     pks = [gone.pk, there.pk]
     gone.delete()
     with transaction.atomic():
-        fence(model, pks)
+        require_editable(model, pks)
         check_out(there, ada)
         with pytest.raises(EditLocked):
-            fence(model, pks)
+            require_editable(model, pks)
 
 
 def test_a_fence_for_one_needs_its_row(author: Author) -> None:
@@ -240,19 +238,19 @@ def test_a_fence_for_one_needs_its_row(author: Author) -> None:
     author.delete()
     author.pk = pk
     with transaction.atomic(), pytest.raises(UnknownRecord):
-        fence(author)
+        require_editable(author)
 
 
 def test_a_fence_for_many_reads_no_rows_where_none_are_needed(author: Author) -> None:
     with transaction.atomic(), CaptureQueriesContext(connection) as captured:
-        fence(Author, [author.pk])
+        require_editable(Author, [author.pk])
     assert not [entry for entry in captured if 'FROM "press_author"' in entry["sql"]]
 
 
 def test_a_fence_for_many_reads_inherited_rows_at_once(author: Author) -> None:
     pks = [LongRead.objects.create(author=author).pk for _ in range(3)]
     with transaction.atomic(), CaptureQueriesContext(connection) as captured:
-        fence(LongRead, pks)
+        require_editable(LongRead, pks)
     assert len([entry for entry in captured if 'FROM "press_longread"' in entry["sql"]]) == 1
 
 
@@ -260,13 +258,13 @@ def test_a_fence_for_many_guards_the_rows_that_they_inherit_from(ada: Any, autho
     long = LongRead.objects.create(author=author)
     check_out(Article.objects.get(pk=long.pk), ada)
     with transaction.atomic(), pytest.raises(EditLocked):
-        fence(LongRead, [long.pk])
+        require_editable(LongRead, [long.pk])
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_fence_needs_a_transaction(article: Article) -> None:
     with pytest.raises(TransactionManagementError, match="needs a transaction"):
-        fence(article)
+        require_editable(article)
 
 
 # Who is writing.

@@ -4,7 +4,7 @@ import pytest
 from django.db import models
 
 from django_lockstep.http import MalformedPrecondition, etag
-from django_lockstep.http.etags import ANY, parse_tags, same_strong, same_weak
+from django_lockstep.http.preconditions import ANY, parse_tags, same_strong, same_weak
 from tests.testapps.shop.models import OddSeat, Seat
 
 

@@ -11,9 +11,9 @@ from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.leases.models import Lease
+from django_lockstep.leases.stores import attempt
 from django_lockstep.leases.terms import Claim, claim
-from django_lockstep.leases.testing import expire, rob
-from django_lockstep.leases.waiting import attempt
+from django_lockstep.leases.testing import expire, steal
 from tests.support.sessions import Session, query
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -229,7 +229,7 @@ def test_a_broken_connection_is_replaced(other: Session) -> None:
 def test_a_robber_needs_no_patience() -> None:
     handle = Lease.objects.acquire("k", 60)
     assert handle is not None
-    assert rob("k").token > handle.token
+    assert steal("k").token > handle.token
     assert handle.release() is False
 
 
@@ -243,4 +243,4 @@ def test_a_heartbeat_that_comes_in_between_does_not_stop_a_robber(monkeypatch: p
         next(beats, lambda: None)()
 
     monkeypatch.setattr("django_lockstep.leases.testing.expire", expire_before_a_beat)
-    assert rob("k").token > handle.token
+    assert steal("k").token > handle.token

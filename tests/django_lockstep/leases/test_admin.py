@@ -54,7 +54,7 @@ def test_states(admin_client: Client) -> None:
     kept.release()
     page = admin_client.get(PATH).content.decode()
     assert ">free<" in page
-    assert ">kept after its release<" in page
+    assert ">kept after release<" in page
 
 
 def test_force_release_takes_it_and_is_logged(handle: LeaseHandle) -> None:

@@ -44,4 +44,4 @@ def test_what_timed_out_is_djangos_error_too() -> None:
 
 
 def test_a_holder_is_named_to_people() -> None:
-    assert str(HOLDER) == "is held by ada since 2026-01-01 00:00:00, for 3.2 s more"
+    assert str(HOLDER) == "has been held by ada since 2026-01-01 00:00:00 and expires in 3.2 s"

@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, guard, lease
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.testing import expire, rob
-from django_lockstep.locking import transaction as isolated
+from django_lockstep.leases.testing import expire, steal
+from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.leases.test_handles import session_with
 from tests.support.sessions import Session, query, until
 from tests.testapps.reports.models import Note
@@ -54,12 +54,12 @@ def purge() -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        lambda handle: rob("k"),
+        lambda handle: steal("k"),
         lambda handle: handle.release(),
         lambda handle: Lease.objects.filter(key="k").force_release(),
         lambda handle: purge(),
     ],
-    ids=["robbed", "released", "forced", "purged"],
+    ids=["stolen", "released", "forced", "purged"],
 )
 def test_who_no_longer_holds_it_writes_nothing(handle: LeaseHandle, end: Callable[[LeaseHandle], object]) -> None:
     end(handle)
@@ -70,7 +70,7 @@ def test_who_no_longer_holds_it_writes_nothing(handle: LeaseHandle, end: Callabl
 
 
 def test_the_transaction_goes_on_after_it_was_caught(handle: LeaseHandle) -> None:
-    rob("k")
+    steal("k")
     with transaction.atomic():
         with pytest.raises(LeaseLost):
             handle.guard()
@@ -117,15 +117,15 @@ def test_a_takeover_under_way_is_a_loss_without_a_wait(handle: LeaseHandle, othe
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 def test_a_snapshot_from_before_does_not_help(handle: LeaseHandle, other: Session, level: str) -> None:
-    with pytest.raises(LeaseLost), isolated(isolation_level=level):  # type: ignore[arg-type]
+    with pytest.raises(LeaseLost), isolated_transaction(isolation_level=level):  # type: ignore[arg-type]
         assert not Note.objects.exists()
-        other.run(rob, "k")
+        other.run(steal, "k")
         handle.guard()
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 def test_a_refresh_since_the_snapshot_is_no_loss(handle: LeaseHandle, other: Session, level: str) -> None:
-    with isolated(isolation_level=level):  # type: ignore[arg-type]
+    with isolated_transaction(isolation_level=level):  # type: ignore[arg-type]
         assert not Note.objects.exists()
         other.run(handle.refresh)
         handle.guard()
@@ -149,7 +149,9 @@ def test_the_holder_is_named_while_the_guard_keeps_the_lease(guarding: LeaseHand
     holder = Lease.objects.holder("k")
     assert holder is not None
     assert (holder.token, holder.remaining, holder.under_guard) == (guarding.token, 0, True)
-    with pytest.raises(LeaseNotAcquired, match=f"has expired, but its token {guarding.token} is under guard"):
+    with pytest.raises(
+        LeaseNotAcquired, match=f"has expired, but an open transaction guards its token {guarding.token}"
+    ):
         lease("k", 60).__enter__()
 
 
@@ -158,7 +160,7 @@ def test_the_command_names_it_too(guarding: LeaseHandle, capsys: pytest.CaptureF
     (fact,) = json.loads(capsys.readouterr().out)
     assert (fact["token"], fact["state"]) == (guarding.token, "expired, under guard")
     call_command("leases", "--release", "k", "--yes")
-    assert f"(token {guarding.token}) under guard" in capsys.readouterr().err
+    assert f"A transaction guards lease 'k' (token {guarding.token})" in capsys.readouterr().err
 
 
 def test_a_guard_of_one_key_is_none_of_another(guarding: LeaseHandle) -> None:
@@ -243,5 +245,5 @@ def test_outside_a_transaction_it_is_refused(handle: LeaseHandle) -> None:
 
 @pytest.mark.parametrize("token", [0, -1, True, "7"])
 def test_what_is_no_token_is_named(token: object) -> None:
-    with transaction.atomic(), pytest.raises(ValueError, match="token must be a whole number of at least 1"):
+    with transaction.atomic(), pytest.raises(ValueError, match="token must be a positive integer"):
         guard("k", token)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseTimedOut
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_of
 from django_lockstep.leases.terms import claim
-from django_lockstep.leases.testing import expire, rob
+from django_lockstep.leases.testing import expire, steal
 from tests.support.sessions import Session, is_as_it_was, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,7 +61,7 @@ def test_a_late_refresh_of_what_nobody_took_is_fine(handle: LeaseHandle) -> None
     assert Lease.objects.acquire("k", 60) is None
 
 
-@pytest.mark.parametrize("taken", [rob, lambda key: Lease.objects.filter(key=key).force_release()])
+@pytest.mark.parametrize("taken", [steal, lambda key: Lease.objects.filter(key=key).force_release()])
 def test_a_refresh_of_what_was_taken_says_so_every_time(handle: LeaseHandle, taken: Callable[[str], object]) -> None:
     taken("k")
     before = row()
@@ -116,7 +116,7 @@ def test_a_second_release_is_false_and_touches_nothing(handle: LeaseHandle) -> N
 
 
 def test_a_release_by_who_lost_it_touches_nothing(handle: LeaseHandle) -> None:
-    thief = rob("k")
+    thief = steal("k")
     assert handle.release() is False
     assert (row().token, row().released_at) == (thief.token, None)
 
@@ -157,7 +157,7 @@ def test_what_is_noted_is_seen_by_others_and_found_by_the_next(handle: LeaseHand
 
 def test_who_lost_it_notes_nothing(handle: LeaseHandle) -> None:
     handle.note(1)
-    rob("k")
+    steal("k")
     with pytest.raises(LeaseLost):
         handle.note(2)
     assert row().data == 1

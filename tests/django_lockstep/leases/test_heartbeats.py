@@ -12,7 +12,7 @@ from django.db import OperationalError, connection, transaction
 from django_lockstep.leases import LeaseHandle, LeaseLost, lease
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import on_own_connection
-from django_lockstep.leases.testing import rob
+from django_lockstep.leases.testing import steal
 from tests.support.sessions import PATIENCE, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -68,9 +68,9 @@ def test_a_transaction_of_the_holder_does_not_stop_it() -> None:
 def test_a_lost_lease_calls_once_and_check_raises() -> None:
     calls: list[LeaseHandle] = []
     with lease("k", TTL, heartbeat=True, on_lost=calls.append) as handle:
-        thief = rob("k")
+        thief = steal("k")
         until(lambda: bool(calls), "on_lost")
-        with pytest.raises(LeaseLost, match="somebody else took it"):
+        with pytest.raises(LeaseLost, match="another holder took it"):
             handle.check()
         with pytest.raises(LeaseLost):
             handle.refresh()
@@ -117,7 +117,7 @@ def test_an_error_of_the_callback_is_logged(caplog: pytest.LogCaptureFixture) ->
         raise RuntimeError("what now?")
 
     with lease("k", TTL, heartbeat=True, on_lost=complain) as handle:
-        rob("k")
+        steal("k")
         until(lambda: handle.remaining == 0 and not beating(), "the loss")
     assert "what now?" in caplog.text
 
@@ -127,7 +127,7 @@ def test_an_error_of_the_callback_does_not_hide_the_loss(caplog: pytest.LogCaptu
         raise RuntimeError("what now?")
 
     with lease("k", 60, on_lost=complain) as handle:
-        rob("k")
+        steal("k")
         with pytest.raises(LeaseLost):
             handle.refresh()
     assert "what now?" in caplog.text
@@ -136,7 +136,7 @@ def test_an_error_of_the_callback_does_not_hide_the_loss(caplog: pytest.LogCaptu
 def test_the_callback_may_release() -> None:
     answers: list[bool] = []
     with lease("k", TTL, heartbeat=True, on_lost=lambda handle: answers.append(handle.release())):
-        rob("k")
+        steal("k")
         until(lambda: bool(answers), "on_lost")
     assert answers == [False]
 

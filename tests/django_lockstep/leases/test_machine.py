@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.testing import expire, rob
+from django_lockstep.leases.testing import expire, steal
 from tests.support.sessions import Session
 from tests.testapps.reports.models import Note
 
@@ -85,7 +85,7 @@ class Leases(RuleBasedStateMachine):
 
     @rule(who=HOLDERS)
     def be_robbed(self, who: int) -> None:
-        self.handles[who] = self.sessions[who].run(rob, "k", 600)
+        self.handles[who] = self.sessions[who].run(steal, "k", 600)
         self.granted(self.handles[who])
 
     @precondition(lambda self: self.current is not None and not self.expired)

@@ -10,7 +10,7 @@ from django.test import Client
 
 from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.testing import expire, rob
+from django_lockstep.leases.testing import expire, steal
 from tests.django_lockstep.leases.test_admin import force
 from tests.testapps.reports.models import Report
 
@@ -79,7 +79,7 @@ def test_a_release_by_force_in_the_admin(handle: LeaseHandle, admin_client: Clie
 
 
 def test_a_robbery(handle: LeaseHandle) -> None:
-    assert rob("k").token > handle.token
+    assert steal("k").token > handle.token
 
 
 def test_a_write_with_a_token() -> None:

@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.testing import rob
+from django_lockstep.leases.testing import steal
 from tests.django_lockstep.leases.commands import run_exclusive, running
 from tests.django_lockstep.leases.test_waiting import queued
 from tests.support.processes import alive
@@ -55,7 +55,7 @@ def test_a_lease_that_is_held_is_75_and_the_holder_is_named() -> None:
     Lease.objects.acquire("k", 60, owner="ada")
     code, output, errors = run("k", "--ttl", "60", "--", "echo", "ran")
     assert (code, output) == (75, "")
-    assert "Lease 'k' is held by ada" in errors
+    assert "Lease 'k' has been held by ada" in errors
 
 
 def test_it_can_wait() -> None:
@@ -136,7 +136,7 @@ def test_a_signal_during_the_release_does_not_stop_it(other: Session) -> None:
 
 def test_a_lost_lease_ends_the_command() -> None:
     with running("k", "--ttl", "1.5", "--", *WAITS) as process:
-        thief = rob("k")
+        thief = steal("k")
         code, output, errors = ended(process)
     assert (code, output) == (70, "told\n")
     assert "Lease 'k' was lost" in errors
@@ -145,7 +145,7 @@ def test_a_lost_lease_ends_the_command() -> None:
 
 def test_who_does_not_listen_is_killed_after_the_grace() -> None:
     with running("k", "--ttl", "1.5", "--grace", "0.1", "--", *STUBBORN) as process:
-        rob("k")
+        steal("k")
         assert ended(process)[0] == 70
 
 
@@ -153,7 +153,7 @@ def test_children_of_the_command_are_ended_too(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     script = f"sh -c 'trap \"\" TERM; echo $$ > {pid}; echo here; while :; do sleep 0.05; done' & wait"
     with running("k", "--ttl", "1.5", "--grace", "0.1", "--", "sh", "-c", script) as process:
-        rob("k")
+        steal("k")
         ended(process)
         until(lambda: not alive(int(pid.read_text())), "the grandchild's end")
 
@@ -170,7 +170,7 @@ def test_what_left_its_process_group_is_ended_before_the_lease_is_given_back(tmp
     script = LEAVES.format(pid=pid) + then
     with running("k", "--ttl", "1.5", "--grace", "0.1", "--", "sh", "-c", script) as process:
         if then.endswith("wait"):
-            rob("k")
+            steal("k")
         ended(process)
         assert not alive(int(pid.read_text()))
 
@@ -191,7 +191,7 @@ def test_a_killed_holder_takes_its_command_along_and_is_followed(tmp_path: Path)
         (["k", "--ttl", "0", "--", "true"], "ttl must be finite and greater than zero"),
         (["k" * 256, "--ttl", "5", "--", "true"], "key must have 1 to 255 characters"),
         (["k", "--ttl", "5", "--wait", "-1", "--", "true"], "wait must be finite and at least zero"),
-        (["k", "--ttl", "soon", "--", "true"], "is no number of seconds"),
+        (["k", "--ttl", "soon", "--", "true"], "must be a number of seconds"),
         (["k", "--ttl", "5"], "COMMAND"),
     ],
 )
@@ -256,8 +256,8 @@ def test_a_release_by_force_wants_a_yes(manage: Callable[..., str]) -> None:
         manage("leases", "--release", "k")
     assert caught.value.returncode == 2
     handle.refresh()
-    assert "was taken from ada" in manage("leases", "--release", "k", "--yes")
-    with pytest.raises(CommandError, match="Nobody holds lease 'k'"):
+    assert "it was held by ada" in manage("leases", "--release", "k", "--yes")
+    with pytest.raises(CommandError, match="Lease 'k' is not held"):
         manage("leases", "--release", "k", "--yes")
     assert handle.release() is False
 
@@ -274,5 +274,5 @@ def test_purge_deletes_what_ended_long_ago(manage: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("text", ["0d", "5", "d", "1y", "-1d"])
 def test_purge_wants_a_duration(text: str) -> None:
-    with pytest.raises(CommandError, match="is no duration such as 90s|expected one argument"):
+    with pytest.raises(CommandError, match="must be a duration such as 90s|expected one argument"):
         call_command("purge_leases", "--older-than", text)

@@ -133,7 +133,7 @@ def test_a_queue_that_cannot_be_says_so() -> None:
     with pytest.raises(NotSupportedError, match="no queue"):
         PortableStore("default", Lease).queue("k", timeout=1, after=1)
     with pytest.raises(NotSupportedError, match="no queue"):
-        PortableStore("default", Lease).insist("k", timeout=1)
+        PortableStore("default", Lease).claim_turn("k", timeout=1)
 
 
 def test_where_there_is_no_queue_waiters_look_again(monkeypatch: pytest.MonkeyPatch, other: Session) -> None:

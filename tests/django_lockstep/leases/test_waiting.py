@@ -7,7 +7,7 @@ import pytest
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.leases import waiting
+from django_lockstep.leases import stores
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_of
 from django_lockstep.leases.terms import Grant, Holder, claim
@@ -81,15 +81,17 @@ def test_for_a_moment_somebody_may_be_faster_than_the_first_in_the_queue(first_i
     handle.release()
 
 
-def test_who_waits_does_not_get_it_before_the_first_in_the_queue_who_insists(first_in_the_queue: Session) -> None:
+def test_who_waits_does_not_get_it_before_the_first_in_the_queue_that_claims_its_turn(
+    first_in_the_queue: Session,
+) -> None:
     hold()()
-    first_in_the_queue.run(lambda: store_of("default").insist("k", timeout=20))
+    first_in_the_queue.run(lambda: store_of("default").claim_turn("k", timeout=20))
     assert Lease.objects.acquire("k", 60, wait=0.001) is None
     answer = first_in_the_queue.run(lambda: store_of("default").attempt(claim("k", 60), timeout=20))
     assert isinstance(answer, Grant)
 
 
-def test_the_first_in_the_queue_insists_before_long(other: Session) -> None:
+def test_the_first_in_the_queue_claims_its_turn_before_long(other: Session) -> None:
     release = hold()
     first = other.start(Lease.objects.acquire, "k", 60, wait=20)
     locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %s"
@@ -153,7 +155,7 @@ def test_the_wait_ends_in_the_queue_too(other: Session) -> None:
 
 
 def test_a_long_wait_queues_anew_now_and_then(monkeypatch: pytest.MonkeyPatch, other: Session) -> None:
-    monkeypatch.setattr(waiting, "TURN", 0.01)
+    monkeypatch.setattr(stores, "TURN", 0.01)
     release = hold()
     answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
     until(lambda: queued() == 1, "the first turn")
@@ -185,12 +187,12 @@ def test_pauses_grow_stay_bounded_and_end_at_the_deadline(monkeypatch: pytest.Mo
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     taken = []
-    for pause in waiting.pauses(160.0):
+    for pause in stores.pauses(160.0):
         taken.append(pause)
         clock[0] += pause
     assert sum(taken) == pytest.approx(60)
     assert max(taken[:5]) < 0.001
-    assert max(taken) <= waiting.LONGEST_PAUSE
+    assert max(taken) <= stores.LONGEST_PAUSE
 
 
 def test_tests_need_not_wait(settings: pytest.FixtureRequest) -> None:

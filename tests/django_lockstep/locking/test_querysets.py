@@ -36,17 +36,11 @@ def test_one_key_gives_an_instance_several_a_list(seats: list[Seat]) -> None:
         assert Seat.objects.lock(Seat.objects.filter(row="C").values_list("pk", flat=True)) == [seats[2]]
 
 
-@pytest.mark.parametrize(("strength", "clause"), [("update", "FOR UPDATE"), ("no_key_update", "FOR NO KEY UPDATE")])
-def test_the_strength_is_the_servers(seats: list[Seat], strength: Any, clause: str) -> None:
+@pytest.mark.parametrize(("no_key", "clause"), [(False, "FOR UPDATE"), (True, "FOR NO KEY UPDATE")])
+def test_no_key_is_the_servers(seats: list[Seat], no_key: bool, clause: str) -> None:
     with transaction.atomic(), CaptureQueriesContext(connection) as captured:
-        Seat.objects.lock(seats[0].pk, strength=strength)
+        Seat.objects.lock(seats[0].pk, no_key=no_key)
     assert captured[0]["sql"].endswith(f'{clause} OF "shop_seat"')
-
-
-def test_an_unknown_strength_is_refused(seats: list[Seat]) -> None:
-    unknown: Any = "share"
-    with pytest.raises(ValueError, match="'share'"):
-        Seat.objects.lock(seats[0].pk, strength=unknown)
 
 
 def test_it_needs_a_transaction(seats: list[Seat]) -> None:
@@ -94,7 +88,7 @@ def test_it_is_one_statement(seats: list[Seat]) -> None:
 
 @pytest.mark.parametrize("version", [-1, 1.0, True, "1", None])
 def test_a_version_is_a_whole_number(seats: list[Seat], version: Any) -> None:
-    with pytest.raises(ValueError, match="a version is a whole number"):
+    with pytest.raises(ValueError, match="a version must be an integer"):
         Seat.objects.update_if_unchanged(seats[0].pk, version, guest="Ada")
 
 
@@ -200,7 +194,7 @@ def test_one_key_twice_and_expressions_are_refused(seats: list[Seat]) -> None:
     from django.db.models import F
 
     pk = seats[0].pk
-    with pytest.raises(ValueError, match="comes twice"):
+    with pytest.raises(ValueError, match="given twice"):
         Seat.objects.update_many_if_unchanged([(pk, 1, {"row": "Y"}), (str(pk), 1, {"row": "Z"})])
     with pytest.raises(ValueError, match="expressions"):
         Seat.objects.update_many_if_unchanged([(pk, 1, {"price": F("price") + 1})])

@@ -12,8 +12,7 @@ from django.db.models import F
 from django.forms import modelform_factory
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.locking import SerializationFailure, StaleVersionError
-from django_lockstep.locking import transaction as isolated_transaction
+from django_lockstep.locking import SerializationFailure, StaleVersionError, isolated_transaction
 from tests.django_lockstep.locking.looks import fresh, statements
 from tests.support.sessions import Session
 from tests.testapps.shop.models import BoxSeat, CheapSeat, OddSeat, Place, Seat, Stage, StampedSeat, Ticket, UuidSeat

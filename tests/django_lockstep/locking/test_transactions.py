@@ -6,8 +6,7 @@ import pytest
 from django.db import InternalError, transaction
 from django.db.transaction import TransactionManagementError
 
-from django_lockstep.locking import SerializationFailure, retry_on_conflict
-from django_lockstep.locking import transaction as isolated_transaction
+from django_lockstep.locking import SerializationFailure, isolated_transaction, retry_on_conflict
 from tests.support.sessions import Session, query
 from tests.testapps.shop.models import Seat
 

@@ -8,8 +8,13 @@ from django.db import connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.locking import DeadlockDetected, SerializationFailure, StaleVersionError, verify_unchanged
-from django_lockstep.locking import transaction as isolated_transaction
+from django_lockstep.locking import (
+    DeadlockDetected,
+    SerializationFailure,
+    StaleVersionError,
+    isolated_transaction,
+    verify_unchanged,
+)
 from tests.django_lockstep.locking.looks import fresh, statements
 from tests.support.sessions import Session
 from tests.testapps.shop.models import BoxSeat, OddSeat, Seat, Stage, UuidSeat

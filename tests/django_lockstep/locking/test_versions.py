@@ -11,8 +11,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.locking import SerializationFailure
-from django_lockstep.locking import transaction as isolated_transaction
+from django_lockstep.locking import SerializationFailure, isolated_transaction
 from tests.django_lockstep.locking.looks import fresh
 from tests.support.sessions import Session
 from tests.testapps.shop.models import BoxSeat, Seat, StampedSeat, Ticket

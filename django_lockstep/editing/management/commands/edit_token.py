@@ -10,19 +10,18 @@ from django_lockstep.editing.credentials import issue
 
 
 class Command(BaseCommand):
-    """Prints a token with which a program acts for a user."""
+    """Prints a token that lets a program act for a user."""
 
     help = "Print a bearer token for the HTTP API of edit locks."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the user."""
         parser.add_argument("username")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the token; its age goes to stderr."""
+        """Print the token to stdout and its validity to stderr, so that scripts read the token alone."""
         model = get_user_model()
         user = model._default_manager.filter(**{model.USERNAME_FIELD: options["username"]}, is_active=True).first()
         if user is None:
             raise CommandError(f"There is no active user {options['username']!r}.")
-        self.stderr.write(f"Good for {api_token_age()}; void once the password changes.")
+        self.stderr.write(f"Valid for {api_token_age()}, and only until the password changes.")
         self.stdout.write(issue(user))

@@ -1,4 +1,4 @@
-"""Delete what nobody asks for any more."""
+"""``manage.py purge_check_outs``: deletes old check-outs."""
 
 from typing import Any
 
@@ -11,13 +11,11 @@ from django_lockstep.editing.purging import purge
 class Command(BaseCommand):
     """Ends expired check-outs and deletes old ones."""
 
-    help = "End expired check-outs and delete those that ended long ago (LOCKSTEP_EDIT_HISTORY). Nothing waits for it."
+    help = "End expired check-outs, and delete those that ended long ago (LOCKSTEP_EDIT_HISTORY)."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the database."""
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Say how many there were."""
         ended, deleted = purge(using=options["database"])
-        self.stdout.write(f"Expired check-outs ended: {ended}; old ones deleted: {deleted}")
+        self.stdout.write(f"Expired check-outs ended: {ended}; old check-outs deleted: {deleted}")

@@ -1,4 +1,4 @@
-// Keeps a check-out while the person is active, gives it back when the page is left, and tells when it is lost.
+// Extends a check-out while the user is active, checks in when the page is left, and reports a lost check-out.
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -8,7 +8,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const field = form.querySelector(`input[name="${box.dataset.field}"]`);
   const key = `edit-lock:${location.pathname}`;
 
-  // The same tab, loaded again before the server heard that it was left: it goes on by itself. The mark is of this tab.
+  // This tab was reloaded before the server received its check-in: continue by taking over. The mark is per tab.
   if ("otherTab" in box.dataset && sessionStorage.getItem(key)) {
     sessionStorage.removeItem(key);
     box.querySelector("button[name=_take_over]").click();
@@ -33,7 +33,7 @@ document.addEventListener("DOMContentLoaded", () => {
     return data;
   };
 
-  const end = (message, detail = "") => {
+  const showLost = (message, detail = "") => {
     over = true;
     sessionStorage.removeItem(key);
     box.classList.remove("edit-lock-mine", "edit-lock-present");
@@ -41,7 +41,7 @@ document.addEventListener("DOMContentLoaded", () => {
     text.textContent = `${message} ${detail}`;
   };
 
-  const extended = (result) => {
+  const showExtended = (result) => {
     expires = performance.now() + ttl;
     if ("presence" in box.dataset) {
       const others = result.present.map((hold) => hold.editor).join(", ");
@@ -59,10 +59,10 @@ document.addEventListener("DOMContentLoaded", () => {
   const extend = async () => {
     try {
       const response = await fetch(box.dataset.url, { method: "POST", body: body("extend"), redirect: "manual" });
-      if (response.ok) extended(await response.json());
-      else if (response.status === 409 || response.status === 403) end(box.dataset.lost, (await response.json()).detail);
+      if (response.ok) showExtended(await response.json());
+      else if (response.status === 409 || response.status === 403) showLost(box.dataset.lost, (await response.json()).detail);
     } catch {
-      // No network: the next round tries again, and the end of the time is told below.
+      // No network: the next round tries again; the expiry is reported there.
     }
   };
 
@@ -70,7 +70,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (over || submitting) return;
     const now = performance.now();
     if (now - lastActive < idle) extend();
-    else if (now >= expires) end(box.dataset.idleText);
+    else if (now >= expires) showLost(box.dataset.idleText);
   };
 
   for (const kind of ["input", "keydown", "pointerdown", "pointermove", "scroll"]) {
@@ -82,6 +82,6 @@ document.addEventListener("DOMContentLoaded", () => {
   window.addEventListener("pagehide", () => {
     if (!over && !submitting) navigator.sendBeacon(box.dataset.url, body("check-in"));
   });
-  // Back from the browser's cache, after the check-out was given back: look again.
+  // Restored from the browser's cache after the check-in: reload to check out again.
   window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 });

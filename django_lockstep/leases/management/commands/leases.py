@@ -1,4 +1,4 @@
-"""``manage.py leases``: lists leases, and takes one from its holder."""
+"""``manage.py leases``: lists leases, and releases one by force."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -11,20 +11,18 @@ from django_lockstep.leases.models import Lease
 
 
 class Command(BaseCommand):
-    """Exit 0; 1 where nobody holds what was to be released, 2 on wrong usage."""
+    """Exit code 0; 1 where the lease to release is not held, 2 on wrong usage."""
 
-    help = "Lists who holds which lease. With --release KEY --yes, takes one from its holder."
+    help = "Lists leases and their holders. With --release KEY --yes, releases one by force."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare --all, --format, --release, --yes and --database."""
-        parser.add_argument("--all", action="store_true", help="those that nobody holds, too")
+        parser.add_argument("--all", action="store_true", help="include leases that are not held")
         parser.add_argument("--format", choices=["table", "json"], default="table")
-        parser.add_argument("--release", metavar="KEY", help="take this lease from whoever holds it")
-        parser.add_argument("--yes", action="store_true", help="really")
+        parser.add_argument("--release", metavar="KEY", help="release this lease by force")
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """List, or release."""
         leases = Lease.objects.db_manager(options["database"])
         if options["release"] is not None:
             self._release(leases, options["release"], sure=options["yes"])
@@ -38,17 +36,19 @@ class Command(BaseCommand):
     def _release(self, leases: Any, key: str, *, sure: bool) -> None:
         holder = leases.held().filter(key=key).first()
         if holder is None:
-            raise CommandError(f"Nobody holds lease {key!r}.")
+            raise CommandError(f"Lease {key!r} is not held.")
         if not sure:
             raise CommandError(
-                f"Lease {key!r} is held by {holder.owner} (token {holder.token}), whose work may go on without it. "
-                "Add --yes to take it.",
+                f"Lease {key!r} is held by {holder.owner} (token {holder.token}), whose work may still be running. "
+                "Add --yes to release it.",
                 returncode=2,
             )
         if not leases.filter(key=key, token=holder.token).force_release():
-            raise CommandError(f"Lease {key!r} has just been released or taken over; nothing was done.")
+            raise CommandError(f"Lease {key!r} was released or taken over in the meantime; nothing was changed.")
         if leases.with_times().filter(key=key, under_guard=True).exists():
             self.stderr.write(
-                f"A transaction keeps lease {key!r} (token {holder.token}) under guard: nobody gets it before its end."
+                f"A transaction guards lease {key!r} (token {holder.token}): it is not free before that one ends."
             )
-        self.stdout.write(self.style.SUCCESS(f"Lease {key!r} was taken from {holder.owner} (token {holder.token})."))
+        self.stdout.write(
+            self.style.SUCCESS(f"Lease {key!r} was released; it was held by {holder.owner} (token {holder.token}).")
+        )

@@ -11,20 +11,20 @@ from django_lockstep.leases.models import Lease
 
 
 class Command(BaseCommand):
-    """Delete what ended longer ago than asked; tokens never return."""
+    """Delete old rows; tokens are never used again."""
 
-    help = "Deletes leases that expired or were released longer ago than --older-than. Their tokens never return."
+    help = (
+        "Deletes leases that expired or were released longer ago than --older-than. Their tokens are never used again."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare --older-than, --dry-run and --database."""
         parser.add_argument(
-            "--older-than", type=duration, required=True, metavar="30d", help="number with s, m, h, d, w"
+            "--older-than", type=duration, required=True, metavar="30d", help="age: an integer with s, m, h, d or w"
         )
-        parser.add_argument("--dry-run", action="store_true", help="count only")
+        parser.add_argument("--dry-run", action="store_true", help="only count them")
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Delete, or count."""
         leases = Lease.objects.db_manager(options["database"])
         if options["dry_run"]:
             self.stdout.write(f"Leases that would be deleted: {leases.ended(options['older_than']).count()}")

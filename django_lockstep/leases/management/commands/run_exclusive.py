@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, OperationalError, connections
 
 from django_lockstep.leases import LeaseNotAcquired, lease
-from django_lockstep.leases.jobs import Interrupted, Job, forwarded_signals, masked
+from django_lockstep.leases.jobs import Interrupted, Job, forward_signals, mask_arguments
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.owners import new_owner
 
@@ -22,34 +22,34 @@ _LOST = 70
 
 
 class Command(BaseCommand):
-    """Exit with the command's code; 75 where the lease is held, 70 where it was lost, 69 without a database.
+    """Exit with the command's code; 75 if the lease is held, 70 if it was lost, 69 without a database.
 
-    2 on wrong usage, 128 + N where signal N came before the command began.
+    2 on wrong usage, 128 + N if signal N arrived before the command started.
     """
 
     help = (
-        "Runs a command while it holds the lease KEY, on all servers at most once at a time. Exits with the command's "
-        "code (128 + N if signal N ended it), with 75 if somebody else holds the lease, with 69 if the database cannot "
-        "be reached, and with 70 if the lease was lost: then the command gets SIGTERM, and SIGKILL after --grace; so "
-        "does what it leaves behind when it ends."
+        "Runs a command while holding the lease KEY: at most once at a time on all servers. Exits with the command's "
+        "code (128 + N if signal N ended it), with 75 if another holder has the lease, with 69 if the database cannot "
+        "be reached, and with 70 if the lease was lost: then it gets SIGTERM, and SIGKILL after --grace; so do "
+        "processes that it leaves behind when it ends."
     )
-    # Whoever starts it every minute does not want the project examined every minute.
+    # Started every minute by cron, it should not check the whole project every minute.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the key, the durations and the command."""
         parser.add_argument("key", metavar="KEY")
-        parser.add_argument("--ttl", type=_seconds, required=True, help="seconds after which a dead holder loses it")
-        parser.add_argument("--wait", type=_seconds, default=0.0, help="seconds to wait for it (default: 0)")
         parser.add_argument(
-            "--at-least", type=_seconds, help="seconds for which it stays taken, however early the command ends"
+            "--ttl", type=_seconds, required=True, help="seconds until the lease of a dead holder expires"
+        )
+        parser.add_argument("--wait", type=_seconds, default=0.0, help="seconds to wait for the lease (default: 0)")
+        parser.add_argument(
+            "--at-least", type=_seconds, help="seconds for which the lease stays taken even if the command ends earlier"
         )
         parser.add_argument("--grace", type=_seconds, default=10.0, help="seconds from TERM to KILL (default: 10)")
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
         parser.add_argument("command", nargs="+", metavar="COMMAND", help="after --, with its arguments")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Hold the lease, run the command, and exit as it did."""
         job, owner = Job(options["command"], grace=options["grace"]), new_owner()
         lost: list[str] = []
 
@@ -57,8 +57,8 @@ class Command(BaseCommand):
             lost.append(handle.key)
             job.kill()
 
-        # Handlers are there before the lease is, and stay until it is released: no signal ends this process between.
-        with forwarded_signals(job):
+        # Signal handlers cover the acquire and the release: no signal can end this process while it holds the lease.
+        with forward_signals(job):
             try:
                 code = self._run(job, self._lease(options, owner=owner, on_lost=end), using=options["database"])
             except LeaseNotAcquired as refusal:
@@ -66,7 +66,7 @@ class Command(BaseCommand):
             except (OperationalError, InterfaceError) as error:
                 raise CommandError(f"The database cannot be reached: {error}", returncode=_NO_DATABASE) from error
             except Interrupted as interruption:
-                _give_back(options["key"], owner, using=options["database"])
+                _release_interrupted(options["key"], owner, using=options["database"])
                 code = 128 + interruption.number
         if lost:
             raise CommandError(f"Lease {lost[0]!r} was lost, and the command was ended.", returncode=_LOST)
@@ -74,6 +74,7 @@ class Command(BaseCommand):
 
     def _run(self, job: Job, block: lease, *, using: str) -> int:
         with block as handle:
+            # Only inside the block: a signal during the wait interrupts it instead of being forwarded.
             job.allow()
             connections[using].close()  # the command may run for hours
             return job.run(LOCKSTEP_LEASE_KEY=handle.key, LOCKSTEP_LEASE_TOKEN=str(handle.token))
@@ -86,7 +87,7 @@ class Command(BaseCommand):
                 owner=owner,
                 wait=options["wait"],
                 at_least=options["at_least"],
-                data={"command": masked(options["command"])},
+                data={"command": mask_arguments(options["command"])},
                 heartbeat=True,
                 on_lost=on_lost,
                 using=options["database"],
@@ -95,11 +96,11 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=2) from error
 
 
-def _give_back(key: str, owner: str, *, using: str) -> None:
-    """Release what a wait that was interrupted may have acquired in this name."""
+def _release_interrupted(key: str, owner: str, *, using: str) -> None:
+    """Release a lease that an interrupted wait may have acquired in this name."""
     with suppress(DatabaseError, InterfaceError):
         connections[using].close()
-    del connections[using]  # interrupted anywhere, it may take itself to be inside a transaction
+    del connections[using]  # an interrupted connection object may believe that it is inside a transaction
     with suppress(OperationalError, InterfaceError):
         Lease.objects.using(using).filter(key=key, owner=owner).force_release()
 
@@ -108,4 +109,4 @@ def _seconds(value: str) -> float:
     try:
         return float(value)
     except ValueError as error:
-        raise ArgumentTypeError(f"{value!r} is no number of seconds") from error
+        raise ArgumentTypeError(f"{value!r} must be a number of seconds") from error

@@ -93,9 +93,9 @@ def test_arguments_that_make_no_sense_are_refused(call: Callable[[], object], me
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--older-than", "0d"], "is no duration such as 90s"),
-        (["--older-than", "999999999999w"], "it is too long"),
-        (["--older-than", "1d", "--batch-size", "0"], "no number of at least 1"),
+        (["--older-than", "0d"], "must be a duration such as 90s"),
+        (["--older-than", "999999999999w"], "the duration is too long"),
+        (["--older-than", "1d", "--batch-size", "0"], "must be a positive integer"),
         (["--older-than", "1d", "--model", "accounts.Account"], "not a subclass of AbstractQueuedChange"),
         (["--older-than", "1d", "--model", "no.Such"], "no such model"),
     ],

@@ -325,7 +325,7 @@ def test_sigterm_ends_it_gracefully() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--batch-size", "0"], "no number of at least 1"),
+        (["--batch-size", "0"], "must be a positive integer"),
         (["--linger", "-1"], "must be a .*number of seconds"),
         (["--poll", "soon"], "must be a .*number of seconds"),
         (["--model", "accounts.Account"], "not a subclass of AbstractQueuedChange"),

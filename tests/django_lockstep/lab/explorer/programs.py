@@ -14,7 +14,7 @@ from psycopg import IsolationLevel
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer import Exploration, Scenario
 from django_lockstep.lab.explorer.final_state import comparison_text
-from django_lockstep.locking.transactions import transaction as isolated
+from django_lockstep.locking.transactions import isolated_transaction
 from tests.testapps.shop.models import Seat, Ticket
 
 Action = tuple[Any, ...]
@@ -130,7 +130,7 @@ def actor(program: Program) -> Callable[[Any], int]:
 
     def run(pks: list[int]) -> int:
         register = 0
-        with block() if block else isolated(isolation_level=level):  # type: ignore[arg-type]
+        with block() if block else isolated_transaction(isolation_level=level):  # type: ignore[arg-type]
             for action in actions:
                 register = perform(action, pks, register)
         return register

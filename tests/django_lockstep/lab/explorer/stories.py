@@ -9,7 +9,7 @@ from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario
 from django_lockstep.locking.retry import retry_on_conflict
-from django_lockstep.locking.transactions import transaction as isolated
+from django_lockstep.locking.transactions import isolated_transaction
 from tests.testapps.shop.models import Seat
 
 Step = Callable[[Any], Any]
@@ -55,7 +55,7 @@ def computed(pk: int) -> None:
 
 @retry_on_conflict(attempts=5, wait_initial=0.0001, wait_max=0.0001)
 def serializable(pk: int) -> None:
-    with isolated(isolation_level="serializable"):
+    with isolated_transaction(isolation_level="serializable"):
         value = Seat.objects.filter(pk=pk).values_list("price", flat=True)[0]
         Seat.objects.filter(pk=pk).update(price=value + 10)
 

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Run, Scenario, Stuck, explore, replay
-from django_lockstep.locking.transactions import transaction as isolated
+from django_lockstep.locking.transactions import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import ADVISORY_LOCKS, Session, query
 from tests.testapps.shop.models import Seat, Ticket
@@ -188,7 +188,7 @@ def test_timeouts_end_a_wait_while_the_other_one_stands(setting: str, sqlstate: 
 
 def test_a_serialization_failure_is_an_error_like_any_other() -> None:
     def repeatable(pk: int) -> None:
-        with isolated(isolation_level="repeatable read"):
+        with isolated_transaction(isolation_level="repeatable read"):
             Seat.objects.filter(pk=pk).update(price=stories.price(pk) + 10)
 
     found = explore(Scenario(set_up=stories.one_seat, actors=[repeatable] * 2))
@@ -201,7 +201,7 @@ def test_write_skew_is_refused_at_serializable_only() -> None:
     def skew(level: Any) -> Scenario:
         def withdraw(index: int) -> stories.Step:
             def actor(pks: list[int]) -> None:
-                with isolated(isolation_level=level):
+                with isolated_transaction(isolation_level=level):
                     if sum(seat.price for seat in Seat.objects.all()) >= 200:
                         Seat.objects.filter(pk=pks[index]).update(price=F("price") - 200)
 

@@ -10,7 +10,7 @@ from django.db.models import F
 from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Scenario, explain, explore, replay, timeline
 from django_lockstep.lab.explorer.explanations import find_explanation
-from django_lockstep.locking.transactions import transaction as isolated
+from django_lockstep.locking.transactions import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
 
@@ -135,7 +135,7 @@ def test_a_phantom_says_what_was_searched_and_found() -> None:
 
 def test_repeatable_read_shows_no_phantom() -> None:
     def look(pk: int) -> None:
-        with isolated(isolation_level="repeatable read"):
+        with isolated_transaction(isolation_level="repeatable read"):
             for _ in range(2):
                 list(Seat.objects.filter(row="Z"))
 

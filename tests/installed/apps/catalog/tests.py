@@ -40,4 +40,4 @@ class EditingTests(TestCase):
     def test_the_admin_checks_out(self) -> None:
         self.client.force_login(self.ada)
         page = self.client.get(f"/admin/catalog/book/{self.book.pk}/change/")
-        self.assertContains(page, "Editing by you until")
+        self.assertContains(page, "Checked out by you until")

@@ -9,7 +9,7 @@ from django.test import TestCase, TransactionTestCase
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, exclusive, lease
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.testing import expire, rob
+from django_lockstep.leases.testing import expire, steal
 
 from .models import Result
 
@@ -43,7 +43,7 @@ class LeaseTests(TestCase):
 
     def test_who_was_robbed_finds_out(self) -> None:
         handle = acquired("k")
-        thief = rob("k")
+        thief = steal("k")
         self.assertGreater(thief.token, handle.token)
         self.assertRaises(LeaseLost, handle.refresh)
         self.assertFalse(handle.release())
@@ -78,7 +78,7 @@ class LeaseTests(TestCase):
     def test_a_guard(self) -> None:
         handle = acquired("k")
         handle.guard()
-        rob("k")
+        steal("k")
         self.assertRaises(LeaseLost, handle.guard)
 
     @skipIf(POSTGRESQL, "PostgreSQL has guards")

@@ -10,7 +10,7 @@ from django.db import NotSupportedError
 from django.test import TestCase, TransactionTestCase
 
 from accounts.strategies import STRATEGIES
-from django_lockstep.locking import lock_row, transaction
+from django_lockstep.locking import isolated_transaction, lock_row
 
 Wallet: Any = apps.get_model(settings.TELLER_MODEL)  # type: ignore[misc]
 
@@ -35,11 +35,11 @@ class RowTests(TestCase):
 class TransactionTests(TransactionTestCase):
     def test_isolation_levels_are_refused(self) -> None:
         refused = self.assertRaisesMessage(NotSupportedError, "PostgreSQL only, not on sqlite")
-        with refused, transaction(isolation_level="serializable"):
+        with refused, isolated_transaction(isolation_level="serializable"):
             self.fail("the block must not run")
 
     def test_a_plain_transaction_is_one(self) -> None:
-        with transaction():
+        with isolated_transaction():
             wallet = make_wallet()
         self.assertEqual(Wallet.objects.get(), wallet)
 

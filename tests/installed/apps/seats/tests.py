@@ -88,7 +88,7 @@ class SeatTests(TestCase):
     def test_a_locked_seat_is_the_seat(self) -> None:
         with transaction.atomic():
             self.assertEqual(lock_row(Seat, "A1"), self.seat)
-            self.assertEqual(Seat.objects.lock("A1", strength="update"), self.seat)
+            self.assertEqual(Seat.objects.lock("A1", no_key=False), self.seat)
 
     @skipUnless(connection.vendor == "postgresql", "lock_timeout is PostgreSQL's")
     def test_a_lock_can_have_a_time_limit(self) -> None:

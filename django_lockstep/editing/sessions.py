@@ -1,4 +1,4 @@
-"""One request to a change page of the admin: its check-out, and what the page tells of it."""
+"""Edit sessions: one request to a change page of the admin, its check-out, and the page's banner."""
 
 from __future__ import annotations
 
@@ -15,38 +15,42 @@ from django.utils.translation import gettext as _
 
 from django_lockstep.editing.conf import idle_after, time_to_live
 from django_lockstep.editing.errors import EditingError, EditLocked, EditLockLost
-from django_lockstep.editing.fences import fence
 from django_lockstep.editing.operations import TAKE_OVER, announce, check_in, check_out, extend, status_of, take_over
 from django_lockstep.editing.results import EditResult
 from django_lockstep.editing.targets import target_of
+from django_lockstep.editing.write_checks import require_editable
 from django_lockstep.editing.writers import TOKEN_FIELD
 from django_lockstep.locking.durations import Duration
 
-__all__ = ["Options", "Visit", "visit_of"]
+__all__ = ["EditSession", "Options", "edit_session_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a model's admin wants it."""
+    """The edit-lock options of a model's admin."""
 
     presence: bool
-    how: dict[str, Any]
+    lock_options: dict[str, Any]
     ttl: Duration | None
 
     @classmethod
     def of(cls, model_admin: Any) -> Options:
-        """Read the options of the mixin."""
-        how = {name: getattr(model_admin, f"edit_lock_{name}") for name in ("related", "depth", "shared_references")}
-        return cls(presence=model_admin.edit_lock_mode == "presence", how=how, ttl=model_admin.edit_lock_ttl)
+        """Read the options from the class attributes of the mixin."""
+        lock_options = {
+            name: getattr(model_admin, f"edit_lock_{name}") for name in ("related", "depth", "shared_references")
+        }
+        return cls(
+            presence=model_admin.edit_lock_mode == "presence", lock_options=lock_options, ttl=model_admin.edit_lock_ttl
+        )
 
 
-def visit_of(request: HttpRequest) -> Visit | None:
-    """Return the request's visit, if it has one."""
-    return getattr(request, "edit_visit", None)
+def edit_session_of(request: HttpRequest) -> EditSession | None:
+    """Return the request's edit session, None without one."""
+    return getattr(request, "edit_session", None)
 
 
-class Visit:
-    """A person at a change page, whose script calls ``url``."""
+class EditSession:
+    """One user on one change page, whose script calls ``url``."""
 
     def __init__(self, request: HttpRequest, instance: Any, *, options: Options, url: str) -> None:
         self.request = request
@@ -60,90 +64,97 @@ class Visit:
 
     @property
     def writes_as(self) -> str:
-        """The token to write under; presence counts for nothing there, and a copy is another record."""
+        """The token for writes; empty for a presence, which locks nothing, and for a copy, which is another record."""
         return "" if self._options.presence or "_saveasnew" in self.request.POST else self.token
 
     @property
     def read_only(self) -> bool:
-        """Whether somebody else has it, and the page only shows it."""
+        """Whether another user holds the record, so that the page is read-only."""
         return bool(self.request.method != "POST" and self._result and not self._result.lock_result)
 
     def is_of(self, instance: Any) -> bool:
-        """Whether it is the record of this visit."""
+        """Whether the instance is this session's record."""
         return not instance._state.adding and target_of(instance) == target_of(self.instance)
 
     def open(self) -> None:
-        """Check out, or go on with the check-out that was taken over a moment ago."""
+        """Check out, or continue with the check-out that a takeover handed over."""
         if self.request.method != "GET":
-            self._result = status_of(self.instance, **self._options.how)  # nobody looks at it
+            self._result = status_of(self.instance, **self._options.lock_options)  # HEAD and OPTIONS must not check out
             return
-        self.token = self.request.session.pop(self._handed_over, "")
+        # Popped: a reload of the page must not continue with a token that another tab may use.
+        self.token = self.request.session.pop(self._session_key, "")
         self._result = self._check_out()
 
     def _check_out(self) -> EditResult:
-        """Go on with the token's check-out where it lasts, and check out where it does not."""
-        seen = status_of(self.instance, token=self.token, **self._options.how) if self.token else None
+        """Continue with the token's check-out if it is still valid, otherwise check out."""
+        seen = status_of(self.instance, token=self.token, **self._options.lock_options) if self.token else None
         if seen and seen.lock_result:
             return seen
         if self._options.presence:
             result = announce(self.instance, self.request.user, ttl=self._options.ttl)
         else:
-            result = check_out(self.instance, self.request.user, ttl=self._options.ttl, **self._options.how)
+            result = check_out(self.instance, self.request.user, ttl=self._options.ttl, **self._options.lock_options)
         self.token = result.token or ""
         return result
 
     def take_over(self) -> bool:
-        """Take over; whether what was typed is to be shown again, and not the record afresh."""
-        typed = TOKEN_FIELD in self.request.POST  # the page that is only to be read has no such field
+        """Take over; return whether to show the typed values again instead of the saved record."""
+        typed = TOKEN_FIELD in self.request.POST  # the read-only page has no such field
         try:
-            result = take_over(self.instance, self.request.user, ttl=self._options.ttl, **self._options.how)
+            result = take_over(self.instance, self.request.user, ttl=self._options.ttl, **self._options.lock_options)
         except EditingError as error:
             messages.error(self.request, str(error))
             return typed
         self.token = result.token or ""
         self._taken_over = typed
         if not typed:
-            self.request.session[self._handed_over] = self.token
+            self.request.session[self._session_key] = self.token
         return typed
 
     @property
-    def _handed_over(self) -> str:
+    def _session_key(self) -> str:
         return f"lockstep.edit_lock:{target_of(self.instance).name}"
 
-    def ask(self) -> None:
-        """Raise ``ValidationError`` unless the record may be saved under this visit's check-out, now."""
+    def require_check_out(self) -> None:
+        """Raise ``ValidationError`` unless the record may be saved under this session's check-out now."""
         if self._taken_over:
-            raise ValidationError(_("You have it now. Look at what is saved, and save again."), code="edit_taken_over")
+            raise ValidationError(
+                _("You have taken over this record. Compare your input with the saved values, then save again."),
+                code="edit_taken_over",
+            )
         try:
-            fence(self.instance)
+            require_editable(self.instance)
             if not self._options.presence:
                 self._result = extend(self.instance, self.request.user, token=self.token, ttl=self._options.ttl)
         except (EditLocked, EditLockLost, EditingError) as error:
             self.refuse(error)
         if self._refusal is not None:
-            message = _("Not saved: %(reason)s. What you typed is still here.")
-            facts = {"reason": str(self._refusal)}
-            raise ValidationError(message, code="edit_locked", params=facts) from self._refusal
+            message = _("Not saved: %(reason)s. Your input is kept.")
+            params = {"reason": str(self._refusal)}
+            raise ValidationError(message, code="edit_locked", params=params) from self._refusal
 
     def refuse(self, error: Exception) -> None:
-        """Let every save of this visit fail with this error."""
+        """Make the form's validation fail with this error."""
         self._refusal = error
 
     def close(self) -> None:
-        """Give back after a save, in its transaction."""
+        """Check in after a save, in its transaction."""
+        # The record is saved; that its check-out has already ended is no longer relevant.
         with suppress(EditLockLost, EditingError):
             check_in(self.instance, self.request.user, token=self.token)
 
-    def refused(self, response: TemplateResponse) -> TemplateResponse:
-        """Give a refused save its status, and check out again what has become free."""
+    def finish_refusal(self, response: TemplateResponse) -> TemplateResponse:
+        """Set the status of a refused save, and check out again if the record has become free."""
         if self._refusal is not None:
+            # Outside the transaction of the save, so that the new check-out lasts.
             self._result = None if self._options.presence else self._check_out()
             free = self._result is not None and self._result.lock_result
+            # 423 while another user has the record; 409 if only our own check-out had ended.
             response.status_code = 409 if free and not isinstance(self._refusal, EditLocked) else 423
         return response
 
-    def shown(self, response: Any) -> Any:
-        """Put what is to be said on the change page, whatever template that has."""
+    def add_banner(self, response: Any) -> Any:
+        """Add the banner to the change page, whatever template it uses."""
         context = response.context_data or {} if isinstance(response, TemplateResponse) else {}
         if "adminform" in context:
             page = response.resolve_template(response.template_name)
@@ -152,7 +163,7 @@ class Visit:
         return response
 
     def _context(self, adminform: Any) -> dict[str, Any]:
-        result = self._result or status_of(self.instance, token=self.token, **self._options.how)
+        result = self._result or status_of(self.instance, token=self.token, **self._options.lock_options)
         return {
             "result": result,
             "presence": self._options.presence,
@@ -174,12 +185,12 @@ class Visit:
 
 
 def _seconds(duration: timedelta) -> str:
-    """Return whole seconds for a script: as text, to which no template adds separators."""
+    """Return whole seconds for a script: as text, so that templates do not add thousands separators."""
     return str(int(duration.total_seconds()))
 
 
 def _differences(adminform: Any) -> Any:
-    """Yield the fields in which what was typed differs from what is saved now, with the latter."""
+    """Yield label and saved value of the fields whose typed value differs."""
     form: Any = getattr(adminform, "form", None)
     for name in form.changed_data if form else ():
         yield form[name].label, form[name].initial

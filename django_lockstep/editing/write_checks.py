@@ -1,4 +1,4 @@
-"""Fences: a write passes only while nobody else has checked out what it changes."""
+"""Write checks: a write passes only while no other user has checked out the rows that it changes."""
 
 from __future__ import annotations
 
@@ -11,32 +11,30 @@ from django.db.models.deletion import Collector
 from django.db.transaction import TransactionManagementError
 from django.utils.translation import gettext as _
 
+from django_lockstep.editing.advisory import lock_for_writes
 from django_lockstep.editing.clock import time_of_day
 from django_lockstep.editing.closure import closure_of, own_records, own_targets
 from django_lockstep.editing.errors import EditLocked, EditLockLost
-from django_lockstep.editing.guards import guard_writes
-from django_lockstep.editing.holds import is_alive, locked_rows, overlaps
+from django_lockstep.editing.holds import is_alive, locked_rows, lost_error, overlaps
 from django_lockstep.editing.models import CheckOut, EditLock, Status
-from django_lockstep.editing.ownership import lost
 from django_lockstep.editing.targets import Target, target_of
 from django_lockstep.editing.tokens import digest_of, matches, pass_of
 from django_lockstep.editing.writers import Writer, current_writer
 from django_lockstep.errors import translated_errors
 
-__all__ = ["TOKEN_SETTING", "fence", "fence_instance", "fenced", "fenced_deletion"]
+__all__ = ["TOKEN_SETTING", "checked_deletion", "checked_write", "require_editable", "require_instance_editable"]
 
 TOKEN_SETTING = "lockstep.edit_token"  # noqa: S105 - a name, no secret
-"""PostgreSQL parameter, local to a transaction: tokens, separated by blanks, for which `AddEditGuard` lets pass."""
+"""PostgreSQL parameter, local to a transaction: tokens, separated by blanks, that `AddEditGuard` accepts."""
 
 
-def fence(what: Any, pks: Iterable[Any] | None = None, *, using: str | None = None) -> None:
-    """Refuse to go on where somebody else has checked out what is to be written, until the transaction ends.
+def require_editable(what: Any, pks: Iterable[Any] | None = None, *, using: str | None = None) -> None:
+    """Raise if another user has checked out the rows to be written, and prevent it until the transaction ends.
 
-    ``what`` is an instance, or a model whose records ``pks`` are to be written (None: its whole table). Who is writing
-    is what `writing` says; nobody may write what is only locked, because somebody needs it unchanged. Until the end of
-    the transaction nobody can check out any of it. Put it before what no instance's ``save()`` sees, such as
-    ``queryset.update()``. Of ``pks``, those without a row are in nobody's way, and none at all need no fence. Works at
-    READ COMMITTED only.
+    ``what`` is an instance, or a model whose records ``pks`` are to be written (None: its whole table). `writing` names
+    the writer. Rows with the status ``locked`` cannot be written by any user, because a check-out needs them unchanged.
+    Call it before writes that do not use an instance's ``save()``, such as ``queryset.update()``. Keys without a row
+    are ignored, and an empty ``pks`` passes. Works at READ COMMITTED only.
 
     Raises `EditLocked`; `EditLockLost` where the writer's own check-out has ended; `UnknownRecord` for an instance
     without a row; ``TransactionManagementError`` outside a transaction, before any SQL; the lock errors of
@@ -46,34 +44,35 @@ def fence(what: Any, pks: Iterable[Any] | None = None, *, using: str | None = No
     database = target.database(using)
     if not connections[database].in_atomic_block:
         raise TransactionManagementError(
-            f"A fence needs a transaction on {database!r}: put it inside transaction.atomic()"
+            f"require_editable() needs a transaction on {database!r}: call it inside transaction.atomic()"
         )
     if pks is None:
         rows = list(closure_of(target, depth=0, using=database).own)
     else:
         rows = own_records(target.model, pks, using=database)
+    # Without rows there is nothing to lock, and an empty array would still cost a statement.
     if rows:
-        _pass(rows, whole_tables=any(row.pk is None for row in rows), using=database)
+        _check(rows, whole_tables=any(row.pk is None for row in rows), using=database)
 
 
-def fence_instance(instance: models.Model, *, using: str | None = None) -> None:
-    """Do as `fence` for a write of one instance, also of one that is still to be inserted."""
-    _pass(own_targets(instance), whole_tables=False, using=using or router.db_for_write(type(instance)))
+def require_instance_editable(instance: models.Model, *, using: str | None = None) -> None:
+    """Do as `require_editable` for a write of one instance, also for an insert."""
+    _check(own_targets(instance), whole_tables=False, using=using or router.db_for_write(type(instance)))
 
 
 @contextmanager
-def fenced(instance: models.Model, *, using: str) -> Iterator[None]:
-    """Run a write of the instance behind a fence, in the caller's transaction or one of its own."""
+def checked_write(instance: models.Model, *, using: str) -> Iterator[None]:
+    """Check a write of the instance, in the caller's transaction or one of its own around the block."""
     with _in_transaction(using):
-        fence_instance(instance, using=using)
+        require_instance_editable(instance, using=using)
         yield
 
 
 @contextmanager
-def fenced_deletion(instance: models.Model, *, using: str) -> Iterator[None]:
-    """Do as `fenced` for a deletion, with what Django deletes along with the instance."""
+def checked_deletion(instance: models.Model, *, using: str) -> Iterator[None]:
+    """Do as `checked_write` for a deletion, with the rows that Django's deletion cascades to."""
     with _in_transaction(using):
-        _pass([*own_targets(instance), *_cascade(instance, using=using)], whole_tables=False, using=using)
+        _check([*own_targets(instance), *_cascade(instance, using=using)], whole_tables=False, using=using)
         yield
 
 
@@ -83,6 +82,7 @@ def _in_transaction(using: str) -> AbstractContextManager[None]:
 
 def _cascade(instance: models.Model, *, using: str) -> Iterator[Target]:
     collector = Collector(using=using, origin=instance)
+    # Django's own collector, so that exactly the rows of the later deletion are checked.
     collector.collect([instance])
     for found in collector.data.values():
         yield from (part for one in found for part in own_targets(one))
@@ -90,27 +90,30 @@ def _cascade(instance: models.Model, *, using: str) -> Iterator[Target]:
         yield from (Target(rows.model, pk) for pk in rows.values_list("pk", flat=True))
 
 
-def _pass(targets: list[Target], *, whole_tables: bool, using: str) -> None:
+def _check(targets: list[Target], *, whole_tables: bool, using: str) -> None:
     writer = current_writer()
     digest = digest_of(writer.token) if writer and writer.token else ""
     with translated_errors(model=targets[0].model, pk=targets[0].pk):
-        # Also where nobody writes: the transaction may have had a writer before.
-        told = {TOKEN_SETTING: writer.token if writer else ""}
-        guard_writes(targets, whole_tables=whole_tables, settings=told, using=using)
+        # Set even without a writer, to clear the token of an earlier writer in this transaction.
+        settings = {TOKEN_SETTING: writer.token if writer else ""}
+        # Before the locks are read: a check-out that is in progress commits first, and is then visible.
+        lock_for_writes(targets, whole_tables=whole_tables, settings=settings, using=using)
         locks = locked_rows(targets, whole_tables=whole_tables, digest=digest, using=using)
     held = [lock for lock in locks if is_alive(lock)]
+    # Before the obstacles: a writer whose check-out has ended learns that, and not that another user now has it.
     if digest and all(lock.check_out.digest != digest for lock in held):
         raise _lost(digest, using=using)
     for lock in held:
-        in_the_way = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
-        if in_the_way and lock.status != Status.NORMAL and not _is_writers(lock, writer):
+        is_obstacle = any(overlaps(lock, target, whole_tables=whole_tables) for target in targets)
+        if is_obstacle and lock.status != Status.NORMAL and not _is_writers(lock, writer):
             raise refusal(lock)
+    # A token was passed with the advisory locks; without one, the trigger needs proofs of the writer's check-outs.
     if writer and not writer.token:
         _show_passes({lock.check_out.digest for lock in held if _is_writers(lock, writer)}, using=using)
 
 
 def _show_passes(digests: set[str], *, using: str) -> None:
-    """Let `AddEditGuard` know whose check-outs these are; a name alone would be anybody's to say."""
+    """Pass `AddEditGuard` a proof of these check-outs; it could not trust a name alone."""
     if digests and connections[using].vendor == "postgresql":
         passes = " ".join(sorted(map(pass_of, digests)))
         with connections[using].cursor() as cursor:
@@ -128,16 +131,18 @@ def _is_writers(lock: EditLock, writer: Writer | None) -> bool:
 
 def _lost(digest: str, *, using: str) -> EditLockLost:
     check_out = CheckOut.objects.using(using).filter(digest=digest).first()
-    return lost(check_out, using=using) if check_out else EditLockLost(_("The token belongs to no check-out"))
+    return (
+        lost_error(check_out, using=using) if check_out else EditLockLost(_("The token does not belong to a check-out"))
+    )
 
 
 def refusal(lock: EditLock) -> EditLocked:
-    """Return the error that tells who has it."""
+    """Return the error that names the holder."""
     holder, since, expires = lock.editor.get_username(), lock.since, lock.expires_at
     if lock.status == Status.EDITING:
-        words = _("%(what)s is checked out by %(holder)s since %(since)s until %(expires)s")
+        words = _("%(what)s has been checked out by %(holder)s since %(since)s until %(expires)s")
     else:
-        words = _("%(what)s is locked, as %(cause)s refers to it, by %(holder)s since %(since)s until %(expires)s")
+        words = _("%(what)s is locked because %(cause)s refers to it, by %(holder)s since %(since)s until %(expires)s")
     times = {"since": time_of_day(since), "expires": time_of_day(expires)}
     return EditLocked(
         words % {"what": str(lock), "cause": lock.locked_by, "holder": holder, **times},
