@@ -9,7 +9,14 @@ from typing import Any
 
 from accounts.races.ready_made import Race
 from benchmarks.explore.cases import BESIDE, THREE, TWO
-from benchmarks.explore.measure import Measurement, Repetition, count_leftovers, count_present, measure, time_sequential
+from benchmarks.explore.measure import (
+    Measurement,
+    Repetition,
+    count_leftovers,
+    count_present,
+    measure_race,
+    time_sequential,
+)
 from benchmarks.explore.with_frontrun import explore_with_frontrun, missing
 from benchmarks.suite import Options, Say, Section, Table, select_names
 
@@ -76,8 +83,8 @@ def _limit(seconds: float, options: Options) -> float:
 
 def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for race in races:
-        reduced = measure(race, timeout=limit)
-        full = measure(race, timeout=limit, reduction="none")
+        reduced = measure_race(race, timeout=limit)
+        full = measure_race(race, timeout=limit, reduction="none")
         alone = time_sequential(race)
         say(f"{race.name:36} {reduced.verdict}: {reduced.schedules} schedules, {full.schedules} without reduction")
         same = reduced.ends == full.ends if reduced.complete and full.complete else None
@@ -88,14 +95,14 @@ def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tup
 
 def _reduced(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for race in races:
-        found = measure(race, timeout=limit)
+        found = measure_race(race, timeout=limit)
         say(f"{race.name:36} {found.verdict}: {found.schedules} schedules in {found.seconds:.1f} s")
         yield race.name, found.data()
 
 
 def _beside(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for race in races:
-        ours: Measurement = measure(race, timeout=limit, first=True)
+        ours: Measurement = measure_race(race, timeout=limit, first=True)
         theirs = None if missing() else asdict(explore_with_frontrun(race.name, seconds=limit))
         say(f"{race.name:36} {ours.verdict}; frontrun: {theirs['verdict'] if theirs else missing()}")
         yield race.name, {"ours": ours.data(), "frontrun": theirs, "holds": race.holds, "missing": missing()}

@@ -16,7 +16,7 @@ from accounts.models import Account, Entry
 from accounts.races.ready_made import Race
 from django_lockstep.lab.explorer import Exploration, explore
 
-__all__ = ["Measurement", "Repetition", "count_leftovers", "count_present", "ends", "measure", "time_sequential"]
+__all__ = ["Measurement", "Repetition", "count_leftovers", "count_present", "ends", "measure_race", "time_sequential"]
 
 Reduction = Literal["dpor", "none"]
 
@@ -62,7 +62,7 @@ class Measurement:
         return {**asdict(self), "rate": self.rate}
 
 
-def measure(race: Race, *, timeout: float, reduction: Reduction = "dpor", first: bool = False) -> Measurement:
+def measure_race(race: Race, *, timeout: float, reduction: Reduction = "dpor", first: bool = False) -> Measurement:
     """Explore the race for at most ``timeout`` seconds; with ``first`` stop at the first wrong outcome."""
     exploration = explore(
         race.scenario,

@@ -112,8 +112,8 @@ def test_unknown_accounts_are_named(unknown: int) -> None:
         ((1, "-0.001"), InvalidAmount, "Change 1, .* 2 decimal places"),
         ((1, -(10**17)), InvalidAmount, "Change 1, .* digits before the point"),
         ((1, Decimal("-Infinity")), InvalidAmount, "Change 1, .* must be finite"),
-        ((1,), ValueError, "BalanceChange 1 must be a BalanceChange or a pair"),
-        ("12", ValueError, "BalanceChange 1 must be a BalanceChange or a pair"),
+        ((1,), ValueError, "Change 1 must be a BalanceChange or a pair"),
+        ("12", ValueError, "Change 1 must be a BalanceChange or a pair"),
         (BalanceChange(1, 1, idempotency_key=""), ValueError, "idempotency_key"),
         (BalanceChange(1, 1, idempotency_key="k" * 256), ValueError, "idempotency_key"),
         (BalanceChange(1, 1, transfer="no"), ValueError, "transfer"),  # type: ignore[arg-type]

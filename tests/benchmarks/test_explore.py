@@ -6,7 +6,7 @@ import pytest
 
 from accounts.races.ready_made import RACES
 from benchmarks.explore import SUITE
-from benchmarks.explore.measure import Repetition, count_leftovers, count_present, measure
+from benchmarks.explore.measure import Repetition, count_leftovers, count_present, measure_race
 from benchmarks.explore.with_frontrun import explore_with_frontrun, missing, parse_output
 from benchmarks.suite import Options
 from django_lockstep.lab.explorer import explore
@@ -34,7 +34,7 @@ def test_right_and_wrong_code_show_as_such() -> None:
 
 
 def test_out_of_time_leaves_the_rest_without_a_verdict() -> None:
-    found = measure(RACES["lost-update:serializable"], timeout=0)
+    found = measure_race(RACES["lost-update:serializable"], timeout=0)
     assert (found.verdict, found.complete, found.expected) == ("incomplete", False, True)
 
 
