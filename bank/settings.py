@@ -40,6 +40,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -91,6 +92,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "admin:login"
 
 LANGUAGE_CODE = "en-us"
+LANGUAGES = [("en", "English"), ("ja", "日本語"), ("ar", "العربية")]  # those that everything here is translated into
 TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True
