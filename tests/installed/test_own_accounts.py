@@ -46,7 +46,7 @@ class TestOwnAccounts(AccountProjectTests):
         assert_right(simulate(project, "wallets.Wallet"))
 
     def test_a_strict_type_checker_sees_the_installed_packages_types(self, project: Project) -> None:
-        shutil.copy(ROOT / "tests" / "typing" / "api.py", project.folder)
+        shutil.copy(ROOT / "tests" / "typed" / "api.py", project.folder)
         project.write("mypy.ini", MYPY)
         done = project.run("-W", "default", "-m", "mypy", "api.py", "wallets/models.py")
         assert done.stdout == "Success: no issues found in 2 source files\n", done.stdout + done.stderr

@@ -157,7 +157,7 @@ def test_one_account_is_edited_by_two(two: Pages) -> None:
     expect(ann.get_by_text("Done: the balance is 105.00.")).to_be_visible()
     bob.get_by_label("Overdraft limit").fill("20.00")
     save(bob)
-    expect(bob.get_by_text("Deposit (pessimistic) as entry")).to_be_visible()
+    expect(bob.get_by_text("Deposit (pessimistic), entry")).to_be_visible()
     bob.get_by_role("button", name="Save this").click()
     expect(bob.get_by_text("was changed successfully")).to_be_visible()
     stored: Any = Account.objects.get()
