@@ -44,7 +44,6 @@ class Naive(Strategy):
     safe = False
 
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
-        """Read, then overwrite."""
         account = self.accounts.get(pk=pk)
         balance = account.balance_after(amount)
         self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.entry_columns)
@@ -196,7 +195,6 @@ class DjangoConcurrency(Strategy):
 
     @retried
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
-        """Read, then save."""
         with transaction.atomic(using=self.alias):
             return self._save(pk, amount)
 

@@ -117,7 +117,6 @@ def require_same_change(change: BalanceChange, *, amount: Decimal, transfer: obj
 def apply_many(
     model: type[Any], changes: Iterable[BalanceChange | tuple[Any, ...]], *, using: str | None = None
 ) -> list[AppliedChange]:
-    """See `accounts.models.AbstractAccount.apply_many`."""
     given = parse_changes(model, changes)
     # Repeats within the list are separated first: the unique constraint would refuse the whole statement.
     fresh, repeats = split_repeats(given)

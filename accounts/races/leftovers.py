@@ -63,7 +63,6 @@ class Leftovers:
 
     @property
     def name(self) -> str:
-        """The run's name."""
         return str(self.fixture.user.get_username())
 
     def remove(self) -> bool:

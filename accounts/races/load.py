@@ -153,7 +153,6 @@ class LoadContender:
 
     @property
     def name(self) -> str:
-        """The strategy's name."""
         return self.strategy.name
 
     @property
@@ -172,7 +171,6 @@ class LoadContender:
         return self.strategy.guarantee
 
     def open(self) -> None:
-        """Open fresh accounts."""
         keys = self.fixture.open_accounts(self.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
         self.versions = {account.pk: account.version for account in self._rows(keys)}
 

@@ -63,7 +63,6 @@ class Conflict:
 
     @property
     def kind(self) -> str:
-        """The model's name."""
         return str(self.model._meta.verbose_name)
 
     @property

@@ -36,8 +36,7 @@ class Refreshable(Protocol):
     def warn(self) -> None:
         """Report that fewer seconds than the margin are left."""
 
-    def refresh(self) -> None:
-        """Refresh the lease."""
+    def refresh(self) -> None: ...
 
     def lose(self, reason: str) -> None:
         """Mark the lease as lost."""

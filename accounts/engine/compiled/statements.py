@@ -42,7 +42,6 @@ class Statements:
 
     @functools.cached_property
     def read(self) -> Compiled:
-        """SELECT the row."""
         return compile_select(self.row)
 
     @functools.cached_property

@@ -83,7 +83,6 @@ class LoadRow:
 
     @property
     def failed(self) -> int:
-        """Operations that failed."""
         return sum(self.errors.values())
 
     @property

@@ -37,7 +37,6 @@ class Acknowledged:
     """Their signed sum."""
 
     def add(self, *, count: int, total: Decimal) -> None:
-        """Count further changes."""
         self.count += count
         self.total += total
 

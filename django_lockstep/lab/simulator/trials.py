@@ -75,7 +75,6 @@ class Trial:
     """Whether it was interrupted."""
 
     def run(self, round_number: int, *, pool: WorkerPool, alias: str, progress: ProgressHook | None) -> None:
-        """Run one round."""
         load_tasks = self._tasks(self.contender.load(round_number), round_number=round_number, alias=alias)
         tasks: list[Task] = [*load_tasks, *[idle] * (pool.size - len(load_tasks))]
         result = pool.run(tasks, on_tick=progress(self.label) if progress else None)
