@@ -38,6 +38,18 @@ def test_an_invariant_may_only_assert() -> None:
     assert (found.verdict, "Decimal('110.00') == 120" in found.reason) == ("broken", True)
 
 
+def test_what_an_invariant_says_is_the_same_in_every_run() -> None:
+    kept: list[object] = []
+
+    def names_an_address(pk: int) -> None:
+        kept.append(object())
+        assert stories.price(pk) == 120, f"{kept[-1]} is at another address each time"
+
+    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=names_an_address))
+
+    assert "<object object> is at another address each time" in found.reason
+
+
 def redeem(pk: int) -> bool:
     found = Seat.objects.filter(pk=pk).exists()
     Seat.objects.filter(pk=pk).delete()
