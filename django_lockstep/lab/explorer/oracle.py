@@ -19,7 +19,7 @@ from django_lockstep.lab.explorer.final_state import (
 )
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["Oracle", "RunResult", "error_name", "plain_results"]
+__all__ = ["Objection", "Oracle", "RunResult", "error_name", "plain_results"]
 
 _PLAIN = (bool, int, Decimal, str)
 _NUMBER = re.compile(r"\d+")
@@ -41,6 +41,19 @@ class RunResult:
     """What the others raised."""
     generated: frozenset[str] = field(default=frozenset())
     """Keys that the database generated in this run, which depend on what was refused in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """What is wrong with a result; false if nothing is."""
+
+    text: str = ""
+    """In a sentence."""
+    differences: tuple[str, ...] = ()
+    """How it differs from the nearest serial result, such as ``shop_seat: price 110 instead of 120``."""
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +124,13 @@ class Oracle:
         self._serial.clear()
         return bool(found)
 
-    def objection(self, end: RunResult) -> str:
-        """Return what is wrong with the result; empty if nothing is."""
+    def objection(self, end: RunResult) -> Objection:
+        """Return what is wrong with the result."""
         if self._scenario.invariant is None:
             return self._serial_objection(end)
-        return self._scenario.objection(end.fixture, end.results, end.errors)
+        return Objection(self._scenario.objection(end.fixture, end.results, end.errors))
 
-    def _serial_objection(self, end: RunResult) -> str:
+    def _serial_objection(self, end: RunResult) -> Objection:
         mine = self._comparable(end)
         succeeded = frozenset(self._names).difference(mine.errors)
         candidates: list[_Comparable] = []
@@ -125,13 +138,14 @@ class Oracle:
         for names, errors in ((succeeded, {}), (frozenset(self._names), mine.errors)):
             serial = [one for one in self._serial_ends(names) if one.errors == errors]
             if any((one.state, one.results) == (mine.state, mine.results) for one in serial):
-                return ""
+                return Objection()
             candidates += serial
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
-            return f"One after the other, the actors {who} do not all succeed in any order"
+            return Objection(f"One after the other, the actors {who} do not all succeed in any order")
         nearest = min((mine.describe_difference(one) for one in candidates), key=len)
-        return f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
+        text = f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
+        return Objection(text, tuple(nearest))
 
     def _serial_ends(self, names: frozenset[str]) -> list[_Comparable]:
         """Return the results of running these actors one after the other, in every order."""

@@ -101,6 +101,8 @@ class Run:
     """Whether the run ended right."""
     reason: str = ""
     """Why it did not."""
+    differences: tuple[str, ...] = ()
+    """Without an invariant, how it differs from the nearest serial end, such as ``shop_seat: price 1 instead of 2``."""
     deadlocks: tuple[Deadlock, ...] = ()
     """Deadlocks in the run."""
     unsteerable: int = 0
@@ -140,6 +142,8 @@ class Outcome:
     """The simplest of them."""
     reason: str = ""
     """Why it is not right."""
+    differences: tuple[str, ...] = ()
+    """Those of its runs."""
 
     @property
     def end(self) -> str:

@@ -47,9 +47,13 @@ is stored as given, and whether it is a time or a UUID."""
 
 
 class Server:
-    """One database, as the explorer sees it beside the actors."""
+    """One database, as the explorer sees it beside the actors.
 
-    def __init__(self, alias: str) -> None:
+    Only one may be open on a database, unless it is not ``exclusive``: then it only copies tables and puts them back,
+    between the explorations of another one.
+    """
+
+    def __init__(self, alias: str, *, exclusive: bool = True) -> None:
         self.alias = alias
         self._session = control_session(alias)
         self._driver = self._session.driver
@@ -60,7 +64,8 @@ class Server:
         self._fill_sql = ""
         try:
             # Before anything is read: another explorer would put tables back in the meantime.
-            claim(self._cursor())
+            if exclusive:
+                claim(self._cursor())
             # Rows of transactions from this one on may belong to the exploration.
             self._since: int = self._query(_NEXT_TRANSACTION)[0][0]
             self.catalog = catalog_of(self._session)
@@ -71,7 +76,7 @@ class Server:
         # matter.
         self._replica = "SET LOCAL session_replication_role = replica; " if self._session.skips_triggers else ""
         self.sessions = SessionTracker(self._cursor(), pooled=self._session.pooled)
-        self._storage = Storage(self._session)
+        self._storage = Storage(self._session) if exclusive else None
 
     def _cursor(self) -> Any:
         # The driver's own cursor: twice as fast as Django's, whose features are not needed here.
@@ -84,11 +89,13 @@ class Server:
     def close(self) -> None:
         """Drop the temporary copies, and keep the sessions for the next exploration; close them if that fails."""
         try:
-            self._storage.close()
+            if self._storage is not None:
+                self._storage.close()
             if self._saved:
                 # One statement for all copies; the session has no other temporary tables.
                 self._driver.execute("DISCARD TEMP")
-            release(self._cursor())
+            if self._storage is not None:
+                release(self._cursor())
         except OperationalError:  # the server may be gone, and the session with its lock
             self._session.close()
         else:
@@ -170,12 +177,16 @@ class Server:
         self._fill_sql += copy.restore_sql()
         if known is not None:
             self._save_sequences(known.sequences)
-        self._storage.add(quote_name(name), count, rewritten=0 if copy.partial else count)
+        if self._storage is not None:
+            self._storage.add(quote_name(name), count, rewritten=0 if copy.partial else count)
         self._saved[name] = copy
 
     def reset(self) -> None:
         """Put every saved table back."""
         if not self._saved:
+            return
+        if self._storage is None:
+            self._send(self._empty_sql + self._fill_sql)
             return
         # One round trip: the query on the tables' use runs before they are put back.
         asked = self._storage.usage_query()

@@ -185,7 +185,8 @@ class ExplorationSession:
 
     def judge(self, end: RunResult, trace: Trace) -> Run:
         """Return the run as a `Run`, with the verdict on its result."""
-        reason = self.oracle.objection(end) or self._deadlocked(trace)
+        objection = self.oracle.objection(end)
+        reason = objection.text or self._deadlocked(trace)
         masker = Masker()
         detailed = bool(reason) or self._detailed
         steps = build_steps(trace, self.names, masker) if detailed else ()
@@ -199,6 +200,7 @@ class ExplorationSession:
             state=state,
             holds=not reason,
             reason=masker.mask(reason),
+            differences=tuple(map(masker.mask, objection.differences)),
             deadlocks=tuple(
                 Deadlock(actors=tuple(self.names[i] for i in sorted(cycle)), victim=self.names[victim], detail=detail)
                 for cycle, victim, detail in trace.cycles

@@ -38,6 +38,14 @@ def test_an_invariant_may_only_assert() -> None:
     assert (found.verdict, "Decimal('110.00') == 120" in found.reason) == ("broken", True)
 
 
+def test_without_an_invariant_the_differences_are_listed() -> None:
+    found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2))
+
+    assert [outcome.differences for outcome in found.outcomes if not outcome.holds] == [
+        ("shop_seat: price 110.00 instead of 120.00",)
+    ]
+
+
 def test_what_an_invariant_says_is_the_same_in_every_run() -> None:
     kept: list[object] = []
 

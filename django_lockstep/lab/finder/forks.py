@@ -1,0 +1,116 @@
+"""Forks of a test: the request that it is sending is explored against itself, and then the test goes on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from django.core import mail
+from django.core.signals import got_request_exception, request_finished, request_started
+from django.db import close_old_connections, connections
+from django.dispatch import Signal
+from django.http.response import HttpResponseBase
+from django.test.signals import template_rendered
+
+from django_lockstep.lab.explorer import Exploration, NotExplorable, Run, Scenario, explore, replay
+
+__all__ = ["IGNORED", "Fork", "RequestActor"]
+
+IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
+"""Tables and columns that every request may write, and whose rows nobody counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestActor:
+    """Sends a request once more, from the actor's thread, and returns its answer: the status, and what the view raised.
+
+    ``call`` passes an environ of WSGI to the handler, below the test's client: its cookies are those of the request.
+    """
+
+    environ: Mapping[str, Any]
+    body: bytes
+    call: Callable[[dict[str, Any]], HttpResponseBase]
+
+    @classmethod
+    def of(cls, environ: Mapping[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]) -> RequestActor:
+        """Return an actor for the request; it reads the body, so that only the actor can send it from now on."""
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        return cls(environ, environ["wsgi.input"].read(length) if length else b"", call)
+
+    def send(self) -> HttpResponseBase:
+        return self.call({**self.environ, "wsgi.input": BytesIO(self.body)})
+
+    def __call__(self, fixture: object) -> str:
+        raised: list[str] = []
+        thread = threading.current_thread()
+
+        def note(sender: object, **kwargs: Any) -> None:
+            # Signals of other actors arrive in their threads.
+            if threading.current_thread() is thread and (kind := sys.exc_info()[0]) is not None:
+                raised.append(kind.__name__)
+
+        got_request_exception.connect(note, weak=False)
+        try:
+            response = self.send()
+        finally:
+            got_request_exception.disconnect(note)
+        return " ".join([str(response.status_code), *raised])
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Actors that start from where the test stands; they see the rows that it has committed."""
+
+    actors: Mapping[str, Callable[[Any], Any]]
+    alias: str
+
+    def explore(self, *, seconds: float) -> Exploration:
+        """Explore directed schedules for so many seconds at most.
+
+        Raises `NotExplorable` where the test has a transaction open, and as `explore` does.
+        """
+        if connections[self.alias].in_atomic_block:
+            raise NotExplorable("the test has opened a transaction around the request")
+        with _apart_from_the_test():
+            return explore(self._scenario(), directed=True, timeout=seconds, ignore=IGNORED, database=self.alias)
+
+    def replay(self, schedule: str) -> Run:
+        """Run one schedule again, with the values read. Raises as `replay` does."""
+        with _apart_from_the_test():
+            return replay(self._scenario(), schedule, ignore=IGNORED, database=self.alias)
+
+    def _scenario(self) -> Scenario:
+        # Nothing to set up: what the test has committed is put back before each schedule.
+        return Scenario(set_up=lambda: None, actors=self.actors)
+
+
+@contextmanager
+def _apart_from_the_test() -> Iterator[None]:
+    """Keep what the actors do from the test: its client's receivers, its outbox; and their connections open."""
+    with ExitStack() as stack:
+        # The test's client notes templates and errors of whatever request is being handled.
+        for signal in (template_rendered, got_request_exception):
+            stack.enter_context(_without_receivers(signal))
+        for signal in (request_started, request_finished):
+            if signal.disconnect(close_old_connections):
+                stack.callback(signal.connect, close_old_connections)
+        if hasattr(mail, "outbox"):
+            stack.callback(setattr, mail, "outbox", mail.outbox)
+            mail.outbox = list(mail.outbox)
+        yield
+
+
+@contextmanager
+def _without_receivers(signal: Signal) -> Iterator[None]:
+    receivers, signal.receivers = signal.receivers, []
+    signal.sender_receivers_cache.clear()
+    try:
+        yield
+    finally:
+        signal.receivers = receivers
+        signal.sender_receivers_cache.clear()
