@@ -1,164 +1,153 @@
-"""Confirms candidates: at the request that shows one, schedules of the request against itself are really run."""
+"""Confirms candidates: where a test does what may race, schedules of it and a second one are really run."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import DEFAULT_DB_ALIAS
 from django.http.response import HttpResponseBase
 
-from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run
-from django_lockstep.lab.explorer.reports import run_data
+from django_lockstep.lab.explorer import ExplorerError
+from django_lockstep.lab.finder.calls import Call
 from django_lockstep.lab.finder.candidates import Candidate, Witness
-from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, consequence_of, tables_of
+from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.finder.findings import Finding
 from django_lockstep.lab.finder.forks import Fork, RequestActor
-from django_lockstep.lab.wording import counted
+from django_lockstep.lab.finder.judging import Attempts
+from django_lockstep.lab.finder.pairings import Earlier, with_another_user, with_earlier, with_itself
+from django_lockstep.lab.finder.requests import RequestNumbers
 
 __all__ = ["Confirmation"]
 
 MOST_WITNESSES = 2
-"""Tests in which a candidate is tried before it counts as not confirmed."""
+"""Places at which a candidate is tried before it counts as not confirmed."""
 SECONDS_EACH = 20.0
 """Seconds that one fork may take, of whatever budget."""
-TWICE = "the request twice"
+_Pairing = tuple[str, AbstractContextManager[Fork]]
+Actor = Callable[[Any], Any]
 
 
 @dataclass(slots=True)
 class Confirmation:
-    """Decides at which requests of which tests to fork, and what the forks say about the candidates.
+    """Decides where to fork which tests, and collects what the forks say about the candidates.
 
-    ``report`` is called with each finding as soon as it is known; a better one may follow for the same candidate.
+    ``report`` is called with each finding as soon as it is known; a later one on the same candidate replaces it.
     """
 
     candidates: Sequence[Candidate]
     budget: float
     """Seconds that all forks together may take."""
     report: Callable[[Finding], None]
-    findings: dict[str, Finding] = field(default_factory=dict)
+    alias: str = DEFAULT_DB_ALIAS
     _spent: float = 0.0
-    _tried: dict[str, int] = field(default_factory=dict)
+    _attempts: dict[str, Attempts] = field(default_factory=dict)
     _test: str = ""
-    _number: int = 0
+    _requests: RequestNumbers = field(default_factory=RequestNumbers)
+    _calls: Counter[str] = field(default_factory=Counter)
+    _earlier: list[Earlier] = field(default_factory=list)
 
     def tests(self) -> list[str]:
         """Return the witness tests, those of the worst candidates first."""
-        rounds = range(max((len(candidate.witnesses) for candidate in self.candidates), default=0))
         ordered = sorted(self.candidates, key=lambda candidate: candidate.rank)
-        tests = [one.witnesses[turn].test for turn in rounds for one in ordered if turn < len(one.witnesses)]
+        turns = max((len(candidate.witnesses) for candidate in ordered), default=0)
+        tests = [one.witnesses[turn].test for turn in range(turns) for one in ordered if turn < len(one.witnesses)]
         return list(dict.fromkeys(tests))
-
-    def begin(self, test: str) -> None:
-        """Note which test runs from now on."""
-        self._test, self._number = test, 0
 
     def is_wanted(self, test: str) -> bool:
         """Whether the test shows a candidate that is still open, and there is time left."""
-        return self._spent < self.budget and any(self._open(test))
+        return self._spent < self.budget and any(True for _ in self._open(test))
 
-    def handle(
-        self, environ: Mapping[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]
+    def begin(self, test: str) -> None:
+        """Note that the body of a test begins; called with an empty name, that it has ended."""
+        self._test = test
+        self._requests.restart()
+        self._calls.clear()
+        while self._earlier:
+            self._earlier.pop().before.close()
+
+    def calls(self) -> set[str]:
+        """Return the names of the functions whose calls in this test are wanted."""
+        return {candidate.unit for candidate, _ in self._open(self._test) if candidate.unit_kind == "call"}
+
+    def handle_request(
+        self, environ: dict[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]
     ) -> HttpResponseBase:
         """Fork at the request if it is wanted, then send it as the test does."""
-        number, self._number = self._number, self._number + 1
-        wanted = [candidate for candidate, witness in self._open(self._test) if witness.number == number]
-        request = RequestActor.of(environ, call)
-        if wanted and self._spent < self.budget:
-            self._try(wanted, request, number)
-        return request.send()
+        self._reach("request", RequestActor.of(environ, call), self._requests.take())
+        return call(environ)
 
-    def close(self, *, because: str = "") -> None:
+    def handle_call(self, name: str, call: Call) -> None:
+        """Fork at the call if it is wanted; the test makes it afterwards."""
+        self._reach("call", call, self._calls[name], name=name)
+        self._calls[name] += 1
+
+    def close(self) -> None:
         """Report the candidates that no fork was made for."""
-        why = because or ("the time was over" if self._spent >= self.budget else "its tests did not come to the request")
+        why = "the time was over" if self._spent >= self.budget else "its tests did not come to it"
         for candidate in self.candidates:
-            if candidate.id not in self.findings:
-                self._note(Finding(candidate=candidate.id, verdict="not tried", reason=_obstacle(candidate) or why))
+            if candidate.id not in self._attempts:
+                reason = _obstacle(candidate) or why
+                self.report(Finding(candidate=candidate.id, verdict="not tried", reason=reason))
 
-    def _open(self, test: str) -> Iterable[tuple[Candidate, Witness]]:
+    def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self.candidates:
             if self._is_open(candidate):
-                yield from ((candidate, witness) for witness in candidate.witnesses if witness.test == test)
+                places = (*candidate.witnesses, *candidate.partner_witnesses)
+                yield from ((candidate, witness) for witness in places if witness.test == test)
 
     def _is_open(self, candidate: Candidate) -> bool:
-        known = self.findings.get(candidate.id)
-        confirmed = known is not None and known.verdict == "confirmed"
-        return not (confirmed or _obstacle(candidate) or self._tried.get(candidate.id, 0) >= MOST_WITNESSES)
+        attempts = self._attempts.get(candidate.id)
+        if attempts is None:
+            return not _obstacle(candidate)
+        return not attempts.confirmed and attempts.places < MOST_WITNESSES
 
-    def _try(self, wanted: Sequence[Candidate], request: RequestActor, number: int) -> None:
-        fork = Fork({"A": request, "B": request}, alias="default")
+    def _reach(self, kind: str, actor: Actor, number: int, *, name: str = "") -> None:
+        here = [
+            candidate
+            for candidate, witness in self._open(self._test)
+            if witness.number == number and candidate.unit_kind == kind and name in ("", candidate.unit)
+        ]
+        if not here or self._spent >= self.budget:
+            return
         begun = time.monotonic()
-        try:
-            found: Exploration | str = fork.explore(seconds=min(SECONDS_EACH, self.budget - self._spent))
-        except ExplorerError as error:
-            found = str(error)
-        for candidate in wanted:
-            self._tried[candidate.id] = self._tried.get(candidate.id, 0) + 1
-            finding = _judge(candidate, found, fork)
-            self._note(finding, test=self._test, number=number, pairing=TWICE, seconds=time.monotonic() - begun)
+        for candidate in here:
+            self._attempts.setdefault(candidate.id, Attempts(candidate)).places += 1
+        for pairing, paired in self._pairings(kind, actor):
+            still = [attempts for one in here if not (attempts := self._attempts[one.id]).confirmed]
+            if still and self._spent + time.monotonic() - begun < self.budget:
+                self._try(still, paired, pairing=pairing)
+        for candidate in here:
+            self.report(self._attempts[candidate.id].finding(test=self._test, number=number))
+        if any(self._is_open(candidate) for candidate in here):
+            self._earlier.append(Earlier.note(actor, alias=self.alias))
         self._spent += time.monotonic() - begun
 
-    def _note(self, finding: Finding, **more: Any) -> None:
-        finding = replace(finding, **more)
-        known = self.findings.get(finding.candidate)
-        # What one test could not show, another one may have.
-        if known is None or _ORDER[finding.verdict] <= _ORDER[known.verdict]:
-            self.findings[finding.candidate] = finding
-            self.report(finding)
+    def _pairings(self, kind: str, actor: Actor) -> Iterator[_Pairing]:
+        yield f"the {kind} twice", with_itself(actor, alias=self.alias)
+        for earlier in self._earlier:
+            yield f"the {kind} and one before it in the test", with_earlier(earlier, actor, alias=self.alias)
+        if isinstance(actor, RequestActor):
+            yield "the request by two users", with_another_user(actor, alias=self.alias)
 
-
-_ORDER = {"confirmed": 0, "not confirmed": 1, "not tried": 2}
+    def _try(self, wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: str) -> None:
+        """Explore one pairing, and note what it says about each candidate."""
+        try:
+            with paired as fork:
+                found = fork.explore(seconds=SECONDS_EACH)
+                for attempts in wanted:
+                    attempts.note(pairing, found, fork)
+        except (ExplorerError, CannotClone) as error:
+            for attempts in wanted:
+                attempts.note_obstacle(pairing, str(error).partition("\n")[0])
 
 
 def _obstacle(candidate: Candidate) -> str:
     """Return why no fork can show the candidate; empty if one may."""
     if candidate.kind == "effect-before-commit":
         return "what has left the process cannot be compared"
-    return "" if candidate.unit_kind == "request" else f"it is not in a request but in {candidate.unit}"
-
-
-def _judge(candidate: Candidate, found: Exploration | str, fork: Fork) -> Finding:
-    """Return what an exploration says about one candidate; ``found`` is a text where it could not be made."""
-    if isinstance(found, str) or found.verdict in {"nondeterministic", "stuck"}:
-        reason = found if isinstance(found, str) else found.reason
-        return Finding(candidate=candidate.id, verdict="not tried", reason=reason.partition("\n")[0])
-    if (shown := _showing(candidate, found, fork)) is None:
-        ways = counted(sum(not outcome.holds for outcome in found.outcomes), "way")
-        elsewhere = f"; {ways} to end wrong in other tables" if found.verdict == "broken" else ""
-        return Finding(
-            candidate=candidate.id,
-            verdict="not confirmed",
-            reason=f"{counted(found.schedules, 'schedule')} leave in {candidate.table} what serial orders do{elsewhere}",
-            schedules=found.schedules,
-        )
-    outcome, run = shown
-    return Finding(
-        candidate=candidate.id,
-        verdict="confirmed",
-        reason=outcome.reason,
-        schedules=found.schedules,
-        schedule=outcome.schedule,
-        differences=outcome.differences,
-        consequence=consequence_of(outcome.differences),
-        run=run_data(run),
-    )
-
-
-def _showing(candidate: Candidate, found: Exploration, fork: Fork) -> tuple[Outcome, Run] | None:
-    """Return the worst outcome that differs in what the candidate writes, with a run that has it."""
-    for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
-        touched = candidate.table in tables_of(outcome.differences)
-        # What the database has refused, such as the second row of a key, is in no table.
-        refused = consequence_of(outcome.differences) == "server errors"
-        if touched or refused:
-            failure = found.failure
-            run = failure if failure and failure.schedule == outcome.schedule else fork.replay(outcome.schedule)
-            if touched or any(step.sqlstate and candidate.table in step.sql for step in run.steps):
-                return outcome, run
-    return None
-
-
-def _badness(outcome: Outcome) -> tuple[int, int, str]:
-    consequence = consequence_of(outcome.differences)
-    worst = CONSEQUENCES.index(consequence) if consequence else len(CONSEQUENCES)
-    return worst, len(outcome.schedule), outcome.schedule
+    return "" if candidate.unit_kind in {"request", "call"} else f"{candidate.unit} is the test itself"

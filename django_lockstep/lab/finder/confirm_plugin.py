@@ -13,6 +13,7 @@ from django.test import TestCase, TransactionTestCase
 from django_lockstep.lab.explorer import close_idle_sessions
 from django_lockstep.lab.explorer.databases import require_disposable
 from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.finder.calls import intercept_calls
 from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.requests import intercept
 
@@ -36,7 +37,15 @@ class ConfirmPlugin:
         # Not left out of the session: pytest tears down what the next item does not need.
         if not self._confirmation.is_wanted(item.nodeid):
             pytest.skip("its candidates are decided, or the time is over")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         self._confirmation.begin(item.nodeid)
+        try:
+            with intercept_calls(self._confirmation.calls(), self._confirmation.handle_call):
+                return (yield)
+        finally:
+            self._confirmation.begin("")
 
     @pytest.fixture(scope="session", autouse=True)
     def _committed_tests(self, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
@@ -66,4 +75,4 @@ class ConfirmPlugin:
             server.close()
 
     def _on_request(self, handler: Any, environ: dict[str, Any], call_next: Any) -> Any:
-        return self._confirmation.handle(environ, call_next)
+        return self._confirmation.handle_request(environ, call_next)

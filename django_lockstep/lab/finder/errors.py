@@ -1,6 +1,7 @@
 """Errors of the finder.
 
 FinderError
+├── CannotClone        a request's user cannot be copied
 ├── NotARecording      the file is not a recording, or of another version
 └── ParserMissing      the extra ``finder`` is not installed
 """
@@ -9,11 +10,15 @@ from __future__ import annotations
 
 from django_lockstep.errors import LockstepError
 
-__all__ = ["FinderError", "NotARecording", "ParserMissing"]
+__all__ = ["CannotClone", "FinderError", "NotARecording", "ParserMissing"]
 
 
 class FinderError(LockstepError):
     """Races could not be looked for."""
+
+
+class CannotClone(FinderError):
+    """A user cannot be copied with all that belongs to them."""
 
 
 class NotARecording(FinderError, ValueError):

@@ -18,6 +18,7 @@ from django.http.response import HttpResponseBase
 from django.test.signals import template_rendered
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Run, Scenario, explore, replay
+from django_lockstep.lab.finder.requests import buffer_body
 
 __all__ = ["IGNORED", "Fork", "RequestActor"]
 
@@ -37,13 +38,9 @@ class RequestActor:
     call: Callable[[dict[str, Any]], HttpResponseBase]
 
     @classmethod
-    def of(cls, environ: Mapping[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]) -> RequestActor:
-        """Return an actor for the request; it reads the body, so that only the actor can send it from now on."""
-        length = int(environ.get("CONTENT_LENGTH") or 0)
-        return cls(environ, environ["wsgi.input"].read(length) if length else b"", call)
-
-    def send(self) -> HttpResponseBase:
-        return self.call({**self.environ, "wsgi.input": BytesIO(self.body)})
+    def of(cls, environ: dict[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]) -> RequestActor:
+        """Return an actor for the request."""
+        return cls(environ, buffer_body(environ), call)
 
     def __call__(self, fixture: object) -> str:
         raised: list[str] = []
@@ -56,7 +53,7 @@ class RequestActor:
 
         got_request_exception.connect(note, weak=False)
         try:
-            response = self.send()
+            response = self.call({**self.environ, "wsgi.input": BytesIO(self.body)})
         finally:
             got_request_exception.disconnect(note)
         return " ".join([str(response.status_code), *raised])

@@ -52,7 +52,9 @@ def _rows_read(candidate: Candidate, run: Run) -> Iterator[tuple[type[models.Mod
 def _parents(candidate: Candidate, run: Run) -> Iterator[tuple[type[models.Model], str]]:
     """Yield the rows that the inserted one refers to, first those by which rows were looked for before."""
     model = _models().get(candidate.table)
-    inserted = next((step for step in run.steps if (found := _INSERTED.match(step.sql)) and found[1] == candidate.table), None)
+    inserted = next(
+        (step for step in run.steps if (found := _INSERTED.match(step.sql)) and found[1] == candidate.table), None
+    )
     if model is None or inserted is None:
         return
     columns = _INSERTED.match(inserted.sql)

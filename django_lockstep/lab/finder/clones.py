@@ -1,0 +1,146 @@
+"""Clones of a request's user: the same request by somebody else, with a basket, an address and a session like theirs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
+from django.db import models, transaction
+
+from django_lockstep.lab.finder.errors import CannotClone
+
+__all__ = ["UserClone", "clone_user", "session_of", "session_user"]
+
+_MOST_ROWS = 300
+_NOT_CLONED = {"sessions.Session", "admin.LogEntry"}
+_Row = tuple[type[models.Model], Any]
+
+
+class UserClone:
+    """A copy of a user with every row that belongs to them: that refers to them, or to such a row.
+
+    What these rows refer to themselves, such as products and vouchers, is not copied but shared: there two users meet.
+    Strings that must be unique get a suffix. Raises `CannotClone` where more than 300 rows belong to the user, and
+    where another value must be unique.
+    """
+
+    def __init__(self, user: models.Model, *, using: str) -> None:
+        self._using = using
+        self.copies: dict[_Row, models.Model] = {}
+        """The copy of each row, by model and primary key."""
+        self.renamed: dict[str, str] = {}
+        """Unique strings, such as the user's name or an API token, and what they became."""
+        with transaction.atomic(using=using):
+            self.user = self._copy(user)
+            todo = [user]
+            while todo:
+                belonging = [row for owner in todo for row in self._belonging(owner)]
+                if len(self.copies) + len(belonging) > _MOST_ROWS:
+                    raise CannotClone(f"more than {_MOST_ROWS} rows belong to the user")
+                for row in belonging:
+                    self._copy(row)
+                todo = belonging
+
+    def _belonging(self, owner: models.Model) -> Iterator[models.Model]:
+        for relation in owner._meta.get_fields(include_hidden=True):
+            if not (relation.auto_created and not relation.concrete and (relation.one_to_many or relation.one_to_one)):
+                continue
+            model, name = relation.related_model, relation.field.name
+            if model._meta.label in _NOT_CLONED or not model._meta.managed or model._meta.proxy:
+                continue
+            for row in model._base_manager.using(self._using).filter(**{name: owner}).order_by("pk"):
+                if (model, row.pk) not in self.copies:
+                    yield row
+
+    def _copy(self, row: models.Model) -> models.Model:
+        model = type(row)
+        if len(model._meta.get_parent_list()):
+            raise CannotClone(f"{model._meta.label} inherits from another table")
+        known = self.copies.get((model, row.pk))
+        if known is not None:
+            return known
+        values = {
+            field.attname: self._value(field, getattr(row, field.attname)) for field in model._meta.concrete_fields
+        }
+        copy = model(**{name: value for name, value in values.items() if value is not _GENERATED})
+        # Not by save(): receivers of signals would create what is copied anyway.
+        model._base_manager.using(self._using).bulk_create([copy])
+        self.copies[model, row.pk] = copy
+        return copy
+
+    def _value(self, field: Any, value: Any) -> Any:
+        if field.is_relation:
+            copy = self.copies.get((field.related_model, value))
+            return value if copy is None else copy.pk
+        if getattr(field, "generated", False) or isinstance(field, models.AutoField):
+            return _GENERATED
+        if value is None or not field.unique:
+            return value
+        if field.has_default():
+            return field.get_default()
+        if not isinstance(value, str):
+            raise CannotClone(f"{field} must be unique")
+        return self.renamed.setdefault(value, _renamed(value, field.max_length))
+
+
+_GENERATED = object()
+
+
+def _renamed(value: str, longest: int | None) -> str:
+    # Before an at sign, so that an address stays one.
+    name, at, domain = value.partition("@")
+    suffix = f"2{at}{domain}"
+    return name[: longest - len(suffix) if longest else None] + suffix
+
+
+def session_user(environ: Mapping[str, Any], *, using: str) -> models.Model | None:
+    """Return the user whose session the request has, or whom a test client names in the environ; None if anonymous."""
+    users = get_user_model()._base_manager.using(using)
+    if (session := session_of(environ)) is not None and session.get(SESSION_KEY):
+        return users.filter(pk=session[SESSION_KEY]).first()
+    # django-webtest logs users in by their names.
+    if name := environ.get("WEBTEST_USER"):
+        return users.filter(**{get_user_model().USERNAME_FIELD: name}).first()
+    return None
+
+
+def clone_user(environ: Mapping[str, Any], user: models.Model, *, using: str) -> dict[str, Any]:
+    """Clone the user, and return the environ of the same request by the clone, in a session of its own.
+
+    Raises `CannotClone` as `UserClone` does.
+    """
+    clone = UserClone(user, using=using)
+    cloned = {name: _replaced(value, clone.renamed) for name, value in environ.items()}
+    if (session := session_of(environ)) is not None and session.session_key:
+        other = type(session)()
+        other.update(dict(session.items()))
+        if SESSION_KEY in other:
+            other[SESSION_KEY] = str(clone.user.pk)
+            other[HASH_SESSION_KEY] = clone.user.get_session_auth_hash()  # type: ignore[attr-defined]
+        other.save()
+        cookie = re.escape(settings.SESSION_COOKIE_NAME)
+        cloned["HTTP_COOKIE"] = re.sub(
+            rf"(?<![^; ]){cookie}=[^;]*", f"{settings.SESSION_COOKIE_NAME}={other.session_key}", environ["HTTP_COOKIE"]
+        )
+    return cloned
+
+
+def session_of(environ: Mapping[str, Any]) -> Any:
+    """Return the request's session; None without one."""
+    name = re.escape(settings.SESSION_COOKIE_NAME)
+    found = re.search(rf"(?:^|;\s*){name}=([^;]*)", environ.get("HTTP_COOKIE", ""))
+    if found is None:
+        return None
+    session = import_module(settings.SESSION_ENGINE).SessionStore(found[1])
+    return session if session.keys() else None
+
+
+def _replaced(value: Any, renamed: Mapping[str, str]) -> Any:
+    if not isinstance(value, str):
+        return value
+    scheme, space, credentials = value.rpartition(" ")  # such as "Token 0123"
+    return renamed.get(value, f"{scheme}{space}{renamed[credentials]}" if credentials in renamed else value)

@@ -1,0 +1,90 @@
+"""What explorations say about one candidate: only an end that differs in what it writes confirms it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from django_lockstep.lab.explorer import Exploration, Outcome, Run
+from django_lockstep.lab.explorer.reports import run_data
+from django_lockstep.lab.finder.candidates import Candidate
+from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, consequence_of, tables_of
+from django_lockstep.lab.finder.forks import Fork
+from django_lockstep.lab.wording import counted, listed
+
+__all__ = ["Attempts"]
+
+
+@dataclass(slots=True)
+class Attempts:
+    """All pairings in which a candidate was explored."""
+
+    candidate: Candidate
+    places: int = 0
+    """Places in tests at which it was tried."""
+    confirmed: tuple[str, Outcome, Run] | None = None
+    """The pairing that shows it, and how."""
+    _schedules: dict[str, int] = field(default_factory=dict)
+    _obstacles: dict[str, str] = field(default_factory=dict)
+    _elsewhere: set[str] = field(default_factory=set)
+    _begun: float = field(default_factory=time.monotonic)
+
+    def note(self, pairing: str, found: Exploration, fork: Fork) -> None:
+        """Note an exploration of a fork, which must still be open: its runs may be repeated."""
+        if found.verdict in {"nondeterministic", "stuck"}:
+            self.note_obstacle(pairing, found.reason.partition("\n")[0])
+            return
+        self._schedules[pairing] = self._schedules.get(pairing, 0) + found.schedules
+        for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
+            self._elsewhere |= tables_of(outcome.differences) - {self.candidate.table}
+            if (run := self._run_of(outcome, found, fork)) is not None:
+                self.confirmed = pairing, outcome, run
+                return
+
+    def note_obstacle(self, pairing: str, reason: str) -> None:
+        """Note why a pairing could not be explored."""
+        self._obstacles[pairing] = reason
+
+    def finding(self, *, test: str, number: int) -> Finding:
+        """Return what is known so far."""
+        common = {"candidate": self.candidate.id, "test": test, "number": number}
+        schedules, seconds = sum(self._schedules.values()), time.monotonic() - self._begun
+        if self.confirmed is not None:
+            pairing, outcome, run = self.confirmed
+            return Finding(
+                **common,
+                verdict="confirmed",
+                reason=outcome.reason,
+                pairing=pairing,
+                schedules=schedules,
+                schedule=outcome.schedule,
+                differences=outcome.differences,
+                consequence=consequence_of(outcome.differences),
+                run=run_data(run),
+                seconds=seconds,
+            )
+        verdict = "not confirmed" if self._schedules else "not tried"
+        return Finding(**common, verdict=verdict, reason=self._reason(), schedules=schedules, seconds=seconds)
+
+    def _reason(self) -> str:
+        counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in self._schedules.items()]
+        right = [f"{listed(counts)} leave in {self.candidate.table} what serial orders do"] if counts else []
+        wrong = [f"but not in {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
+        return "; ".join([*right, *wrong, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())])
+
+    def _run_of(self, outcome: Outcome, found: Exploration, fork: Fork) -> Run | None:
+        """Return a run that ends so, if that shows the candidate."""
+        touched = self.candidate.table in tables_of(outcome.differences)
+        # What the database has refused, such as the second row of a key, is in no table.
+        if not touched and consequence_of(outcome.differences) != "server errors":
+            return None
+        known = found.failure
+        run = known if known and known.schedule == outcome.schedule else fork.replay(outcome.schedule)
+        refused = any(step.sqlstate and f'"{self.candidate.table}"' in step.sql for step in run.steps)
+        return run if touched or refused else None
+
+
+def _badness(outcome: Outcome) -> tuple[int, int, str]:
+    consequence = consequence_of(outcome.differences)
+    worst = CONSEQUENCES.index(consequence) if consequence else len(CONSEQUENCES)
+    return worst, len(outcome.schedule), outcome.schedule

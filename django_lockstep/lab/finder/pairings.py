@@ -1,0 +1,76 @@
+"""With whom a request or a call is raced: with itself, with the same by another user, with an earlier one of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.finder.clones import clone_user, session_of, session_user
+from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.finder.forks import Fork, RequestActor
+
+__all__ = ["Earlier", "with_another_user", "with_earlier", "with_itself"]
+
+Actor = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A request or a call of the test, with a copy of the database from just before it."""
+
+    actor: Actor
+    before: Server
+
+    @classmethod
+    def note(cls, actor: Actor, *, alias: str) -> Earlier:
+        return cls(actor, _copy(alias))
+
+
+@contextmanager
+def with_itself(actor: Actor, *, alias: str) -> Iterator[Fork]:
+    """Two of the same: a double click, a client that tries again, two workers with one task."""
+    yield Fork({"A": actor, "B": actor}, alias=alias)
+
+
+@contextmanager
+def with_another_user(request: RequestActor, *, alias: str) -> Iterator[Fork]:
+    """The same request by a copy of its user, which is gone afterwards. Raises `CannotClone` where there is none."""
+    user = session_user(request.environ, using=alias)
+    if user is None:
+        raise CannotClone("the request has no user")
+    with _put_back(alias):
+        environ = clone_user(request.environ, user, using=alias)
+        yield Fork({"A": request, "B": RequestActor(environ, request.body, request.call)}, alias=alias)
+
+
+@contextmanager
+def with_earlier(earlier: Earlier, actor: Actor, *, alias: str) -> Iterator[Fork]:
+    """An earlier one of the test and this one, from where the test was before the earlier one.
+
+    What the test did in between is undone, except that the sessions of both requests are there.
+    """
+    sessions = [session_of(one.environ) for one in (earlier.actor, actor) if isinstance(one, RequestActor)]
+    with _put_back(alias):
+        earlier.before.reset()
+        for session in filter(None, sessions):
+            session.save()
+        yield Fork({"A": earlier.actor, "B": actor}, alias=alias)
+
+
+@contextmanager
+def _put_back(alias: str) -> Iterator[None]:
+    before = _copy(alias)
+    try:
+        yield
+    finally:
+        before.reset()
+        before.close()
+
+
+def _copy(alias: str) -> Server:
+    server = Server(alias, exclusive=False)
+    server.save_all()
+    return server
