@@ -84,6 +84,22 @@ def test_limits_are_passed_on() -> None:
         run("lost-update:pessimistic", "--max-schedules", "1")
 
 
+def test_a_directed_search_is_as_expected_where_it_finds_nothing_wrong() -> None:
+    assert "LOCKED: nothing found (" in run(f"{HERE}.LOCKED", "--directed")
+    assert "lost-update:naive: broken" in run("lost-update:naive", "--directed")
+    with pytest.raises(CommandError, match="Not as expected") as refused:
+        run(f"{HERE}.NAIVE", "--directed", "--format", "json", stdout=(shown := StringIO()))
+    assert refused.value.returncode == 1
+    assert json.loads(shown.getvalue())[f"{HERE}.NAIVE"]["directed"] is True
+
+
+def test_a_page_says_that_nothing_was_found() -> None:
+    page = run(f"{HERE}.LOCKED", "--directed", "--format", "html")
+
+    assert '<span class="verdict nothing found">nothing found</span>' in page
+    assert "not as expected" not in page
+
+
 def test_the_ready_made_races_are_listed() -> None:
     assert "write-skew:unlocked" in run("--list")
 
@@ -127,7 +143,22 @@ def test_html_of_one_schedule() -> None:
     assert "Schedule AAABBB: right" in run(f"{HERE}.NAIVE", "--schedule", "AAABBB", "--format", "html")
 
 
-@pytest.mark.parametrize("form", ["text", "json", "html", "svg"])
+def test_junit_has_a_test_case_for_each_race() -> None:
+    with pytest.raises(CommandError, match="Not as expected"):
+        run("lost-update:naive", f"{HERE}.NAIVE", "--format", "junit", stdout=(shown := StringIO()))
+    (suite,) = ET.fromstring(shown.getvalue())  # noqa: S314 - written by ourselves
+
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+
+
+def test_the_ending_of_the_file_chooses_the_format(tmp_path: Path) -> None:
+    run("lost-update:naive", "--output", str(tmp_path / "races.sarif"))
+    (result,) = json.loads((tmp_path / "races.sarif").read_text())["runs"][0]["results"]
+
+    assert (result["ruleId"], result["level"]) == ("lost-update", "note")
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html", "svg", "junit", "sarif"])
 def test_every_format_goes_into_a_file(form: str, tmp_path: Path) -> None:
     assert run(f"{HERE}.LOCKED", "--format", form, "--output", str(tmp_path / "out")) == ""
     assert (tmp_path / "out").read_text().strip()
@@ -221,6 +252,7 @@ def test_progress_is_said_on_a_terminal_and_only_there() -> None:
         ([f"{HERE}.LOCKED", "--format", "html", "--output", "."], "is a folder"),
         ([f"{HERE}.LOCKED", "--database", "other"], "--database must be one of"),
         ([f"{HERE}.LOCKED", "--yes-this-database-is-mine"], "needs --database"),
+        ([f"{HERE}.LOCKED", "--directed", "--preemptions", "1"], "cannot be combined"),
     ],
 )
 def test_wrong_usage_exits_with_2(args: list[str], complaint: str) -> None:
