@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from django_lockstep.lab.explorer.explanations import find_explanation
+from django_lockstep.lab.explorer.findings import Finding, FindingStep, Location, as_junit, as_sarif
 from django_lockstep.lab.explorer.reports import RaceReport, as_html, as_json, as_text
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.summaries import describe_step
 from django_lockstep.lab.explorer.timelines import timeline
-from django_lockstep.lab.explorer.findings import Finding, FindingStep, Location, as_junit, as_sarif
 
 __all__ = ["FORMATS", "findings", "format_of"]
 

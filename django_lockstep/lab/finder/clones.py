@@ -1,4 +1,4 @@
-"""Clones of a request's user: the same request by somebody else, with a basket, an address and a session like theirs."""
+"""Clones of a request's user: the same request by another one, with a basket, an address and a session like theirs."""
 
 from __future__ import annotations
 
@@ -63,10 +63,9 @@ class UserClone:
         known = self.copies.get((model, row.pk))
         if known is not None:
             return known
-        values = {
-            field.attname: self._value(field, getattr(row, field.attname)) for field in model._meta.concrete_fields
-        }
-        copy = model(**{name: value for name, value in values.items() if value is not _GENERATED})
+        values = ((field, getattr(row, field.attname)) for field in model._meta.concrete_fields)
+        given = {field.attname: self._value(field, value) for field, value in values}
+        copy = model(**{name: value for name, value in given.items() if value is not _GENERATED})
         # Not by save(): receivers of signals would create what is copied anyway.
         model._base_manager.using(self._using).bulk_create([copy])
         self.copies[model, row.pk] = copy

@@ -1,4 +1,4 @@
-"""With whom a request or a call is raced: with itself, with the same by another user, with an earlier one of the test."""
+"""With what a request or a call is raced: itself, the same by another user, an earlier one of the same test."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Earlier:
 
 @contextmanager
 def with_itself(actor: Actor, *, alias: str) -> Iterator[Fork]:
-    """Two of the same: a double click, a client that tries again, two workers with one task."""
+    """Pair two of the same: a double click, a client that tries again, two workers with one task."""
     yield Fork({"A": actor, "B": actor}, alias=alias)
 
 
 @contextmanager
 def with_another_user(request: RequestActor, *, alias: str) -> Iterator[Fork]:
-    """The same request by a copy of its user, which is gone afterwards. Raises `CannotClone` where there is none."""
+    """Pair the request with that of a copy of its user, gone afterwards. Raises `CannotClone` if there is none."""
     user = session_user(request.environ, using=alias)
     if user is None:
         raise CannotClone("the request has no user")
@@ -48,7 +48,7 @@ def with_another_user(request: RequestActor, *, alias: str) -> Iterator[Fork]:
 
 @contextmanager
 def with_earlier(earlier: Earlier, actor: Actor, *, alias: str) -> Iterator[Fork]:
-    """An earlier one of the test and this one, from where the test was before the earlier one.
+    """Pair it with an earlier one of the test, from where the test was before that.
 
     What the test did in between is undone, except that the sessions of both requests are there.
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
-from django_lockstep.lab.explorer.text_width import clean
 from django_lockstep.lab.explorer.findings.finding import Finding
+from django_lockstep.lab.explorer.text_width import clean
 
 __all__ = ["as_junit"]
 
