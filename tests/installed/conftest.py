@@ -54,13 +54,15 @@ def make_database(django_db_setup: None) -> Iterator[Databases]:
 
 @contextmanager
 def _database(address: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
+    # A session for each end: tests in between may end the server's sessions, or the server.
     with psycopg.connect(**address, autocommit=True) as session:
         quoted = sql.Identifier(name)
         session.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(quoted))
         session.execute(sql.SQL("CREATE DATABASE {}").format(quoted))
-        # The project's own tests run in the database that it migrated.
-        given = {_TO_DJANGO[key]: value for key, value in address.items() if key in _TO_DJANGO}
-        yield {"ENGINE": "django.db.backends.postgresql", "NAME": name, "TEST": {"NAME": name}, **given}
+    # The project's own tests run in the database that it migrated.
+    given = {_TO_DJANGO[key]: value for key, value in address.items() if key in _TO_DJANGO}
+    yield {"ENGINE": "django.db.backends.postgresql", "NAME": name, "TEST": {"NAME": name}, **given}
+    with psycopg.connect(**address, autocommit=True) as session:
         scratch = "SELECT datname FROM pg_database WHERE starts_with(datname, %s)"
         kept = session.execute(scratch, [f"{SCRATCH_PREFIX}{name[:20]}_"]).fetchall()
         for (unused,) in [(name,), *kept]:

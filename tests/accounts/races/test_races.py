@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 ROUNDS = int(os.environ.get("RACE_ROUNDS", "2"))
 MOST = 300 if ROUNDS == 2 else None
-"""Schedules of a full search; as many as there are, where many rounds are asked for."""
+"""Schedules of a full search, and of a race that is explored again; as many as there are in many rounds."""
 
 
 every = pytest.mark.parametrize("name", RACES)
@@ -112,6 +112,8 @@ def nothing_is_left() -> bool:
 def test_every_round_is_the_same_and_leaves_nothing_behind() -> None:
     for number in range(1, ROUNDS):
         for name, race in RACES.items():
+            if MOST is not None and explored(name).schedules > MOST:
+                continue
             again = explore(race.scenario, max_schedules=3000)
             assert seen_in(again) == seen_in(explored(name)), f"{name} in round {number + 1}"
             close_idle_sessions()
