@@ -24,6 +24,7 @@ __all__ = ["Objection", "Oracle", "RunResult", "error_name", "plain_results"]
 
 _PLAIN = (bool, int, Decimal, str, Response)
 _NUMBER = re.compile(r"\d+")
+_INSTEAD = {"raised": "raising", "returned": "returning"}
 _RESULT = "the result of {}"
 """How an actor's result is named among the columns that are not compared."""
 
@@ -71,12 +72,19 @@ class _Comparable:
 
     def describe_difference(self, expected: _Comparable) -> list[str]:
         """Return in words what differs from the expected result."""
-        returned = [
-            f"{name} returned {self.results.get(name, 'nothing')} instead of {expected.results.get(name, 'nothing')}"
-            for name in self.results.keys() | expected.results.keys()
-            if self.results.get(name) != expected.results.get(name)
-        ]
-        return [*describe_difference(self.state, expected.state), *sorted(returned)]
+        names = sorted({*self.results, *expected.results, *self.errors, *expected.errors})
+        answers = (self._answer_difference(name, expected) for name in names)
+        return [*describe_difference(self.state, expected.state), *filter(None, answers)]
+
+    def _answer_difference(self, name: str, expected: _Comparable) -> str:
+        """Return in words what the actor returned or raised instead of the expected; empty if it is that."""
+        (verb, value), (other_verb, other) = self._answer(name), expected._answer(name)
+        if (verb, value) == (other_verb, other):
+            return ""
+        return f"{name} {verb} {value} instead of {other if verb == other_verb else f'{_INSTEAD[other_verb]} {other}'}"
+
+    def _answer(self, name: str) -> tuple[str, str]:
+        return ("raised", self.errors[name]) if name in self.errors else ("returned", self.results.get(name, "nothing"))
 
 
 class Oracle:
@@ -143,7 +151,9 @@ class Oracle:
             candidates += serial
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
-            return Objection(f"One after the other, the actors {who} do not all succeed in any order")
+            refused = [mine.describe_difference(one) for one in self._serial_ends(frozenset(self._names))]
+            text = f"One after the other, the actors {who} do not all succeed in any order"
+            return Objection(text, tuple(min(refused, key=len, default=())))
         nearest = min((mine.describe_difference(one) for one in candidates), key=len)
         text = f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
         return Objection(text, tuple(nearest))

@@ -102,7 +102,8 @@ class Run:
     reason: str = ""
     """Why it did not."""
     differences: tuple[str, ...] = ()
-    """Without an invariant, how it differs from the nearest serial end, such as ``shop_seat: price 1 instead of 2``."""
+    """Without an invariant, how it differs from the nearest serial end, such as ``shop_seat: price 1 instead of 2``;
+    and the deadlock, where none is allowed."""
     deadlocks: tuple[Deadlock, ...] = ()
     """Deadlocks in the run."""
     unsteerable: int = 0

@@ -187,7 +187,8 @@ class ExplorationSession:
     def judge(self, end: RunResult, trace: Trace) -> Run:
         """Return the run as a `Run`, with the verdict on its result."""
         objection = self.oracle.objection(end)
-        reason = objection.text or self._deadlocked(trace)
+        deadlocked = self._deadlocked(trace)
+        reason = objection.text or deadlocked
         masker = Masker()
         detailed = bool(reason) or self._detailed
         steps = build_steps(trace, self.names, masker) if detailed else ()
@@ -201,7 +202,7 @@ class ExplorationSession:
             state=state,
             holds=not reason,
             reason=masker.mask(reason),
-            differences=tuple(map(masker.mask, objection.differences)),
+            differences=tuple(map(masker.mask, (*objection.differences, *filter(None, [deadlocked])))),
             deadlocks=tuple(
                 Deadlock(actors=tuple(self.names[i] for i in sorted(cycle)), victim=self.names[victim], detail=detail)
                 for cycle, victim, detail in trace.cycles

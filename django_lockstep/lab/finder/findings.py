@@ -13,7 +13,15 @@ __all__ = ["CONSEQUENCES", "Finding", "Verdict", "consequence_of", "read_finding
 
 Verdict = Literal["confirmed", "not confirmed", "not tried"]
 _NUMBER = re.compile(r"(?<!_id )(?<!_id -)\b-?\d+(\.\d+)? instead of -?\d+(\.\d+)?\b")
-CONSEQUENCES = ("numbers lost or doubled", "rows doubled or lost", "other values", "server errors", "other answers")
+_ANSWER = re.compile(r"\w+ (returned|raised) (\S+)")
+CONSEQUENCES = (
+    "numbers lost or doubled",
+    "rows doubled or lost",
+    "other values",
+    "deadlocks",
+    "server errors",
+    "other answers",
+)
 """What a race does to the data, the worst first."""
 
 
@@ -78,8 +86,10 @@ def consequence_of(differences: Sequence[str]) -> str:
 
 
 def _consequence(difference: str) -> str:
-    if " returned " in difference and ": " not in difference.partition(" returned ")[0]:
-        return "server errors" if " returned 5" in difference else "other answers"
+    if difference.startswith("Deadlock of "):
+        return "deadlocks"
+    if found := _ANSWER.match(difference):
+        return "server errors" if found[1] == "raised" or found[2].startswith("5") else "other answers"
     if ": one row " in difference:
         return "rows doubled or lost"
     return "numbers lost or doubled" if _NUMBER.search(difference) else "other values"
@@ -87,8 +97,5 @@ def _consequence(difference: str) -> str:
 
 def tables_of(differences: Iterable[str]) -> set[str]:
     """Return the tables that differ."""
-    return {
-        text.partition(": ")[0].partition(",")[0]
-        for text in differences
-        if _consequence(text) not in {"server errors", "other answers"}
-    }
+    in_tables = CONSEQUENCES[: CONSEQUENCES.index("deadlocks")]
+    return {text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in in_tables}

@@ -74,12 +74,16 @@ class Fork:
         if connections[self.alias].in_atomic_block:
             raise NotExplorable("the test has opened a transaction around the request")
         with _apart_from_the_test():
-            return explore(self._scenario(), directed=True, timeout=seconds, ignore=IGNORED, database=self.alias)
+            return explore(self._scenario(), directed=True, timeout=seconds, **self._terms)
 
     def replay(self, schedule: str) -> Run:
         """Run one schedule again, with the values read. Raises as `replay` does."""
         with _apart_from_the_test():
-            return replay(self._scenario(), schedule, ignore=IGNORED, database=self.alias)
+            return replay(self._scenario(), schedule, **self._terms)
+
+    @property
+    def _terms(self) -> dict[str, Any]:
+        return {"ignore": IGNORED, "database": self.alias, "no_deadlock": True}
 
     def _scenario(self) -> Scenario:
         # Nothing to set up: what the test has committed is put back before each schedule.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from django_lockstep.lab.explorer import Exploration, Outcome, Run
+from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run
 from django_lockstep.lab.explorer.reports import run_data
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, consequence_of, tables_of
 from django_lockstep.lab.finder.forks import Fork
+from django_lockstep.lab.finder.remedies import try_lock
 from django_lockstep.lab.wording import counted, listed
 
 __all__ = ["Attempts"]
@@ -27,6 +28,7 @@ class Attempts:
     _schedules: dict[str, int] = field(default_factory=dict)
     _obstacles: dict[str, str] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
+    _remedy: str = ""
     _begun: float = field(default_factory=time.monotonic)
 
     def note(self, pairing: str, found: Exploration, fork: Fork) -> None:
@@ -39,6 +41,7 @@ class Attempts:
             self._elsewhere |= tables_of(outcome.differences) - {self.candidate.table}
             if (run := self._run_of(outcome, found, fork)) is not None:
                 self.confirmed = pairing, outcome, run
+                self._remedy = self._try_remedy(run, fork)
                 return
 
     def note_obstacle(self, pairing: str, reason: str) -> None:
@@ -60,11 +63,20 @@ class Attempts:
                 schedule=outcome.schedule,
                 differences=outcome.differences,
                 consequence=consequence_of(outcome.differences),
+                remedy=self._remedy,
                 run=run_data(run),
                 seconds=seconds,
             )
         verdict = "not confirmed" if self._schedules else "not tried"
         return Finding(**common, verdict=verdict, reason=self._reason(), schedules=schedules, seconds=seconds)
+
+    def _try_remedy(self, run: Run, fork: Fork) -> str:
+        if self.candidate.kind == "lock-order":
+            return ""  # another lock first only moves the cycle
+        try:
+            return try_lock(self.candidate, run, fork)
+        except ExplorerError:  # a remedy that cannot be tried is not one that helped
+            return ""
 
     def _reason(self) -> str:
         counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in self._schedules.items()]
@@ -74,9 +86,12 @@ class Attempts:
 
     def _run_of(self, outcome: Outcome, found: Exploration, fork: Fork) -> Run | None:
         """Return a run that ends so, if that shows the candidate."""
+        consequence = consequence_of(outcome.differences)
         touched = self.candidate.table in tables_of(outcome.differences)
+        if self.candidate.kind == "lock-order":
+            touched = consequence == "deadlocks"
         # What the database has refused, such as the second row of a key, is in no table.
-        if not touched and consequence_of(outcome.differences) != "server errors":
+        if not touched and consequence != "server errors":
             return None
         known = found.failure
         run = known if known and known.schedule == outcome.schedule else fork.replay(outcome.schedule)

@@ -56,7 +56,8 @@ def with_earlier(earlier: Earlier, actor: Actor, *, alias: str) -> Iterator[Fork
     with _put_back(alias):
         earlier.before.reset()
         for session in filter(None, sessions):
-            session.save()
+            # One that was made in between is gone with the rest.
+            session.save(must_create=not session.exists(session.session_key))
         yield Fork({"A": earlier.actor, "B": actor}, alias=alias)
 
 

@@ -1,10 +1,10 @@
-"""Remedies that can be tried without changing a line: a row locked before the request, in one transaction with it."""
+"""Remedies: what fits each kind, and one that can be tried without changing a line: a row locked before everything."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.apps import apps
@@ -12,10 +12,31 @@ from django.db import models, transaction
 
 from django_lockstep.lab.explorer import Run, Step
 from django_lockstep.lab.finder.candidates import Candidate
+from django_lockstep.lab.finder.forks import Fork
+from django_lockstep.lab.wording import counted
 
-__all__ = ["LockFirst", "lock_to_try"]
+__all__ = ["REMEDIES", "try_lock"]
+
+_LOCK = "lock the row with select_for_update() before it is read, in the transaction that writes it"
+_CONDITION = "compute and check in the UPDATE itself: filter(pk=..., field__gte=n).update(field=F('field') - n)"
+_VERSION = "put the version that was read into the WHERE clause of the write, and refuse or retry if no row is left"
+_UNIQUE = "a unique constraint, and get_or_create() or an IntegrityError that is handled"
+_PARENT = "lock the row that the new ones belong to before they are looked for"
+REMEDIES = {
+    "read-modify-write": (_CONDITION, _LOCK, _VERSION),
+    "check-then-act": (_CONDITION, _LOCK, _VERSION),
+    "check-then-insert": (_UNIQUE, _PARENT),
+    "write-skew": (_PARENT, "SERIALIZABLE transactions, retried when the server refuses one"),
+    "lock-order": ("lock several rows in one order everywhere, such as that of their primary keys",),
+    "late-lock": (_LOCK,),
+    "effect-before-commit": ("transaction.on_commit()",),
+}
+"""What fits each kind of candidate, the first choice first."""
 
 _INSERTED = re.compile(r'INSERT INTO "([^"]+)" \(([^)]*)\)')
+
+
+_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +54,17 @@ class LockFirst:
             return self.actor(fixture)
 
 
-def lock_to_try(candidate: Candidate, run: Run) -> tuple[type[models.Model], str] | None:
-    """Return the row whose lock may help: the one read, or the parent of the one inserted; None if none is known."""
-    return next(_rows_read(candidate, run), None) or next(_parents(candidate, run), None)
+def try_lock(candidate: Candidate, run: Run, fork: Fork) -> str:
+    """Explore the fork with a row locked first; return what was done if every schedule then ends right, or nothing."""
+    for model, pk in dict.fromkeys([*_rows_read(candidate, run), *_parents(candidate, run)]):
+        actors = {name: LockFirst(model, pk, actor, fork.alias) for name, actor in fork.actors.items()}
+        found = replace(fork, actors=actors).explore(seconds=_SECONDS)
+        if found.verdict == "nothing found":
+            return (
+                f"with the row {pk} of {model._meta.label} locked first, in the same transaction, "
+                f"{counted(found.schedules, 'schedule')} end as serial orders do"
+            )
+    return ""
 
 
 def _rows_read(candidate: Candidate, run: Run) -> Iterator[tuple[type[models.Model], str]]:
