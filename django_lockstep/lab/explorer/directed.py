@@ -80,24 +80,18 @@ class DirectedSearch:
         """Do nothing: a schedule too few or too many changes no verdict here."""
 
     def _interruptions(self) -> list[_Plan]:
-        """Return the schedules with an interruption, each once, the likeliest to end wrong first."""
-        found = sorted(
-            (after, rank, actor, steps)
-            for actor in self._actors
-            for after in (False, True)
-            for rank, steps in enumerate(self._cuts(actor, after=after))
-        )
-        return list(dict.fromkeys(_Plan(actor, steps) for _, _, actor, steps in found))
+        # In this order the ready-made races break earliest: all of one actor first, since the others are often copies.
+        return [_Plan(actor, steps) for actor in self._actors for steps in sorted(self._cuts(actor))]
 
-    def _cuts(self, actor: int, *, after: bool) -> list[int]:
-        """Return after how many steps to interrupt the actor: just before or after its last write, the one before..."""
+    def _cuts(self, actor: int) -> set[int]:
+        """Return after how many steps to interrupt the actor: just before and just after each of its writes."""
         moves = self._serial[actor]
         others = [move for other in self._actors if other != actor for move in self._serial[other]]
         # A transaction that only reads may still see the others' changes in parts.
-        marks: Sequence[int] = [n for n, move in enumerate(moves) if move.writes] or range(len(moves))
-        cuts = dict.fromkeys(_postponed(moves, number + after, others) for number in reversed(marks))
+        writes: Sequence[int] = [number for number, move in enumerate(moves) if move.writes] or range(len(moves))
+        cuts = {_postponed(moves, number + after, others) for number in writes for after in (0, 1)}
         # At its beginning or its end the actor is not interrupted: these are the serial orders.
-        return [steps for steps in cuts if 0 < steps < len(moves)]
+        return cuts - {0, len(moves)}
 
 
 def _postponed(moves: Sequence[Move], number: int, others: Sequence[Move]) -> int:

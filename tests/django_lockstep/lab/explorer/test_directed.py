@@ -26,7 +26,7 @@ committed = pytest.mark.django_db(transaction=True)
 
 def move(actor: int, step: str) -> Move:
     """Return the move of ``r`` or ``w`` and a row: reading it, or writing and committing it."""
-    kind, row = step
+    kind, row = step[0], step[1]
     keys = frozenset({(row, 1)})
     if kind == "r":
         return Move(actor=actor, footprint=Footprint(reads=keys))
@@ -65,10 +65,10 @@ def test_three_actors_interrupt_each_other_as_wholes() -> None:
     assert played([["rx", "wx"]] * 3) == ["AABBCC", "BBCCAA", "CCAABB", "ABBCCA", "BCCAAB", "CAABBC"]
 
 
-def test_the_last_writes_come_first() -> None:
-    *_, first, second = played([["wx", "rx", "wx", "rx"], ["wx"]])
+def test_each_actor_is_interrupted_from_its_first_write_on() -> None:
+    _, _, *interrupted = played([["wx", "rx", "wx", "rx"], ["wx"]])
 
-    assert (first, second) == ("AABAA", "AAABA")
+    assert interrupted == ["ABAAA", "AABAA", "AAABA"]
 
 
 def test_where_nothing_depends_on_the_others_one_interruption_is_enough() -> None:
