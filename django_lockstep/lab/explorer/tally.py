@@ -136,6 +136,7 @@ class Tally:
                 count=self.counts[end],
                 schedule=runs[0].schedule,
                 reason=runs[0].reason,
+                differences=runs[0].differences,
             )
             for end, runs in self.ends.items()
         ]

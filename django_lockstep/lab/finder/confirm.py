@@ -24,8 +24,10 @@ from django_lockstep.lab.finder.requests import RequestNumbers
 
 __all__ = ["Confirmation"]
 
-MOST_WITNESSES = 2
+MOST_WITNESSES = 4
 """Places at which a candidate is tried before it counts as not confirmed."""
+MOST_EARLIER = 3
+"""Requests or calls of a test with which later ones of it are paired."""
 SECONDS_EACH = 20.0
 """Seconds that one fork may take, of whatever budget."""
 _Pairing = tuple[str, AbstractContextManager[Fork]]
@@ -78,12 +80,13 @@ class Confirmation:
         self, environ: dict[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]
     ) -> HttpResponseBase:
         """Fork at the request if it is wanted, then send it as the test does."""
-        self._reach("request", RequestActor.of(environ, call), self._requests.take())
+        request = RequestActor.of(environ, call)
+        self._reach(request.name, request, self._requests.take())
         return call(environ)
 
     def handle_call(self, name: str, call: Call) -> None:
         """Fork at the call if it is wanted; the test makes it afterwards."""
-        self._reach("call", call, self._calls[name], name=name)
+        self._reach(name, call, self._calls[name])
         self._calls[name] += 1
 
     def close(self) -> None:
@@ -106,32 +109,41 @@ class Confirmation:
             return not _obstacle(candidate)
         return not attempts.confirmed and attempts.places < MOST_WITNESSES
 
-    def _reach(self, kind: str, actor: Actor, number: int, *, name: str = "") -> None:
-        here = [
-            candidate
-            for candidate, witness in self._open(self._test)
-            if witness.number == number and candidate.unit_kind == kind and name in ("", candidate.unit)
-        ]
-        if not here or self._spent >= self.budget:
+    def _reach(self, name: str, actor: Actor, number: int) -> None:
+        """Fork here if a candidate was recorded here, or may race with what a candidate did before in this test."""
+        kind = "request" if isinstance(actor, RequestActor) else "call"
+        there = [(candidate, witness) for candidate, witness in self._open(self._test) if candidate.unit_kind == kind]
+        here = {
+            one.id: one for one, place in there if place.number == number and (kind == "request" or one.unit == name)
+        }
+        related = {one.id: one for one, _ in there if name in (one.unit, one.partner)}
+        if not (here or related) or self._spent >= self.budget:
             return
         begun = time.monotonic()
-        for candidate in here:
+        for candidate in here.values():
             self._attempts.setdefault(candidate.id, Attempts(candidate)).places += 1
-        for pairing, paired in self._pairings(kind, actor):
-            still = [attempts for one in here if not (attempts := self._attempts[one.id]).confirmed]
+        for pairing, paired in self._pairings(kind, actor, twice=bool(here)):
+            tried = here if pairing.endswith(("twice", "two users")) else here | related
+            still = [one for name in tried if (one := self._attempts.get(name)) and one.confirmed is None]
             if still and self._spent + time.monotonic() - begun < self.budget:
                 self._try(still, paired, pairing=pairing)
-        for candidate in here:
-            self.report(self._attempts[candidate.id].finding(test=self._test, number=number))
-        if any(self._is_open(candidate) for candidate in here):
+        for candidate in (here | related).values():
+            if candidate.id in self._attempts:
+                self.report(self._attempts[candidate.id].finding(test=self._test, number=number))
+        if len(self._earlier) < MOST_EARLIER and any(map(self._is_undecided, related.values())):
             self._earlier.append(Earlier.note(actor, alias=self.alias))
         self._spent += time.monotonic() - begun
 
-    def _pairings(self, kind: str, actor: Actor) -> Iterator[_Pairing]:
-        yield f"the {kind} twice", with_itself(actor, alias=self.alias)
+    def _is_undecided(self, candidate: Candidate) -> bool:
+        attempts = self._attempts.get(candidate.id)
+        return attempts is None or attempts.confirmed is None
+
+    def _pairings(self, kind: str, actor: Actor, *, twice: bool) -> Iterator[_Pairing]:
+        if twice:
+            yield f"the {kind} twice", with_itself(actor, alias=self.alias)
         for earlier in self._earlier:
             yield f"the {kind} and one before it in the test", with_earlier(earlier, actor, alias=self.alias)
-        if isinstance(actor, RequestActor):
+        if twice and isinstance(actor, RequestActor):
             yield "the request by two users", with_another_user(actor, alias=self.alias)
 
     def _try(self, wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: str) -> None:
@@ -139,8 +151,9 @@ class Confirmation:
         try:
             with paired as fork:
                 found = fork.explore(seconds=SECONDS_EACH)
+                tables = {attempts.candidate.table for attempts in wanted}
                 for attempts in wanted:
-                    attempts.note(pairing, found, fork)
+                    attempts.note(pairing, found, fork, tables=tables)
         except (ExplorerError, CannotClone) as error:
             for attempts in wanted:
                 attempts.note_obstacle(pairing, str(error).partition("\n")[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,11 @@ from django_lockstep.lab.explorer.databases import require_disposable
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.finder.calls import intercept_calls
 from django_lockstep.lab.finder.confirm import Confirmation
+from django_lockstep.lab.finder.derive import find_candidates
+from django_lockstep.lab.finder.files import read_recording
+from django_lockstep.lab.finder.findings import Findings, findings_path
+from django_lockstep.lab.finder.plugin import budget_of
+from django_lockstep.lab.finder.report import as_text, status_of
 from django_lockstep.lab.finder.requests import intercept
 
 __all__ = ["ConfirmPlugin"]
@@ -23,9 +29,20 @@ __all__ = ["ConfirmPlugin"]
 class ConfirmPlugin:
     """Hooks of pytest for a session that only confirms; it replaces whatever else the session would run."""
 
-    def __init__(self, confirmation: Confirmation) -> None:
+    def __init__(self, confirmation: Confirmation, found: Findings) -> None:
         self._confirmation = confirmation
+        self._found = found
         self._servers: dict[str, Server] = {}
+
+    @classmethod
+    def for_recording(cls, path: Path, config: pytest.Config) -> ConfirmPlugin:
+        """Return the plugin for a recording's candidates; those that an earlier session has decided are not tried again.
+
+        Raises ``OSError`` and `NotARecording` if there is no recording.
+        """
+        candidates = find_candidates(read_recording(path))
+        found = Findings(findings_path(path), candidates)
+        return cls(Confirmation(found.undecided(), budget=budget_of(config), report=found.add), found)
 
     @pytest.hookimpl(trylast=True)  # after plugins that sort or shuffle
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -46,6 +63,18 @@ class ConfirmPlugin:
                 return (yield)
         finally:
             self._confirmation.begin("")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
+        """End with 1 if a race is confirmed that is not suppressed, whatever the tests did that were forked."""
+        if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
+            self._confirmation.close()
+            session.exitstatus = status_of(self._found, session.config)
+        yield
+
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        terminalreporter.section("races")
+        terminalreporter.write_line(as_text(self._found))
 
     @pytest.fixture(scope="session", autouse=True)
     def _committed_tests(self, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:

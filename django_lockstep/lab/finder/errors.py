@@ -2,6 +2,7 @@
 
 FinderError
 ├── CannotClone        a request's user cannot be copied
+├── NotASuppression    an entry of pyproject.toml does not say which race is accepted, and why
 ├── NotARecording      the file is not a recording, or of another version
 └── ParserMissing      the extra ``finder`` is not installed
 """
@@ -19,6 +20,10 @@ class FinderError(LockstepError):
 
 class CannotClone(FinderError):
     """A user cannot be copied with all that belongs to them."""
+
+
+class NotASuppression(FinderError, ValueError):
+    """A suppression does not name a site and a reason."""
 
 
 class NotARecording(FinderError, ValueError):

@@ -7,11 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-__all__ = ["CONSEQUENCES", "Finding", "Verdict", "consequence_of", "read_findings", "tables_of"]
+from django_lockstep.lab.finder.candidates import Candidate
+
+__all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "consequence_of", "findings_path", "tables_of"]
 
 Verdict = Literal["confirmed", "not confirmed", "not tried"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 _NUMBER = re.compile(r"(?<!_id )(?<!_id -)\b-?\d+(\.\d+)? instead of -?\d+(\.\d+)?\b")
 _ANSWER = re.compile(r"\w+ (returned|raised) (\S+)")
 CONSEQUENCES = (
@@ -53,18 +56,58 @@ class Finding:
     """What was tried against it, and helped."""
     run: Mapping[str, Any] | None = None
     """The schedule's run, as data."""
+    timeline: str = ""
+    """The run as text."""
+    drawing: str = ""
+    """The run as SVG."""
+    test_file: str = ""
+    """A test that fails as long as the race is there."""
     seconds: float = 0.0
     """Time that it took."""
 
-    def to_json(self) -> str:
-        """Return one line of JSON."""
-        return json.dumps(asdict(self))
+
+class Findings:
+    """The findings on a recording's candidates, in a file to which each is appended as soon as it is known."""
+
+    def __init__(self, path: Path, candidates: Iterable[Candidate]) -> None:
+        self._path = path
+        self._candidates = {candidate.id: candidate for candidate in candidates}
+        self._found: dict[str, Finding] = {}
+        self.read()
+
+    def read(self) -> list[Finding]:
+        """Read what another process has appended; return what is new or has changed. The last one counts."""
+        before = dict(self._found)
+        known = (finding for finding in map(_parse, _lines(self._path)) if finding.candidate in self._candidates)
+        self._found.update({finding.candidate: finding for finding in known})
+        return [finding for name, finding in self._found.items() if before.get(name) != finding]
+
+    def add(self, finding: Finding) -> None:
+        """Append a finding."""
+        self._found[finding.candidate] = finding
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(asdict(finding))}\n")
+
+    def undecided(self) -> list[Candidate]:
+        """Return the candidates that are neither confirmed nor were tried in vain."""
+        tried = {name for name, finding in self._found.items() if finding.verdict != "not tried"}
+        return [candidate for name, candidate in self._candidates.items() if name not in tried]
+
+    def pairs(self) -> list[tuple[Candidate, Finding]]:
+        """Return each candidate with what became of it: the confirmed first, and of these the worst."""
+        pairs = [(candidate, self._found[name]) for name, candidate in self._candidates.items() if name in self._found]
+        return sorted(pairs, key=_importance)
 
 
-def read_findings(path: Path) -> list[Finding]:
-    """Return the findings of a file with one in each line; of several on one candidate the last."""
-    found = {finding.candidate: finding for finding in map(_parse, _lines(path))}
-    return list(found.values())
+def _importance(pair: tuple[Candidate, Finding]) -> tuple[int, int, int]:
+    candidate, finding = pair
+    worst = CONSEQUENCES.index(finding.consequence) if finding.consequence else len(CONSEQUENCES)
+    return VERDICTS.index(finding.verdict), worst, candidate.rank
+
+
+def findings_path(recording: Path) -> Path:
+    """Return where the findings on a recording's candidates are kept."""
+    return recording.with_name(f"{recording.name}.findings")
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

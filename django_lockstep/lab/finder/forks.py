@@ -16,6 +16,7 @@ from django.db import close_old_connections, connections
 from django.dispatch import Signal
 from django.http.response import HttpResponseBase
 from django.test.signals import template_rendered
+from django.urls import Resolver404, resolve
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Run, Scenario, explore, replay
 from django_lockstep.lab.finder.requests import buffer_body
@@ -41,6 +42,14 @@ class RequestActor:
     def of(cls, environ: dict[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]) -> RequestActor:
         """Return an actor for the request."""
         return cls(environ, buffer_body(environ), call)
+
+    @property
+    def name(self) -> str:
+        """The method and the route, as recordings name requests; empty without a route."""
+        try:
+            return f"{self.environ['REQUEST_METHOD']} {resolve(self.environ['PATH_INFO']).route}"
+        except Resolver404:
+            return ""
 
     def __call__(self, fixture: object) -> str:
         raised: list[str] = []

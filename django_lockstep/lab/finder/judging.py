@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run
+from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, svg, timeline
 from django_lockstep.lab.explorer.reports import run_data
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, consequence_of, tables_of
@@ -31,15 +32,21 @@ class Attempts:
     _remedy: str = ""
     _begun: float = field(default_factory=time.monotonic)
 
-    def note(self, pairing: str, found: Exploration, fork: Fork) -> None:
-        """Note an exploration of a fork, which must still be open: its runs may be repeated."""
+    def note(self, pairing: str, found: Exploration, fork: Fork, *, tables: Collection[str]) -> None:
+        """Note an exploration of a fork, which must still be open: its runs may be repeated.
+
+        ``tables`` are those that the candidates of this place write. What ends wrong in none of them follows from what
+        was read, and is held against each of the candidates.
+        """
         if found.verdict in {"nondeterministic", "stuck"}:
             self.note_obstacle(pairing, found.reason.partition("\n")[0])
             return
         self._schedules[pairing] = self._schedules.get(pairing, 0) + found.schedules
         for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
-            self._elsewhere |= tables_of(outcome.differences) - {self.candidate.table}
-            if (run := self._run_of(outcome, found, fork)) is not None:
+            wrong = tables_of(outcome.differences)
+            self._elsewhere |= wrong - {self.candidate.table}
+            touched = self.candidate.table in wrong or bool(wrong and wrong.isdisjoint(tables))
+            if (run := self._run_of(outcome, found, fork, touched=touched)) is not None:
                 self.confirmed = pairing, outcome, run
                 self._remedy = self._try_remedy(run, fork)
                 return
@@ -65,6 +72,8 @@ class Attempts:
                 consequence=consequence_of(outcome.differences),
                 remedy=self._remedy,
                 run=run_data(run),
+                timeline=timeline(run),
+                drawing=svg(run, ident=self.candidate.id),
                 seconds=seconds,
             )
         verdict = "not confirmed" if self._schedules else "not tried"
@@ -84,10 +93,9 @@ class Attempts:
         wrong = [f"but not in {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
         return "; ".join([*right, *wrong, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())])
 
-    def _run_of(self, outcome: Outcome, found: Exploration, fork: Fork) -> Run | None:
+    def _run_of(self, outcome: Outcome, found: Exploration, fork: Fork, *, touched: bool) -> Run | None:
         """Return a run that ends so, if that shows the candidate."""
         consequence = consequence_of(outcome.differences)
-        touched = self.candidate.table in tables_of(outcome.differences)
         if self.candidate.kind == "lock-order":
             touched = consequence == "deadlocks"
         # What the database has refused, such as the second row of a key, is in no table.

@@ -1,4 +1,4 @@
-"""pytest's side of the finder: ``--find-races`` records the tests that run, and lists candidates at their end.
+"""pytest's side of the finder: ``--find-races`` records the tests that run, then confirms what may race.
 
 Nothing of Django or the finder is imported unless one of its options is given.
 """
@@ -6,6 +6,7 @@ Nothing of Django or the finder is imported unless one of its options is given.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from django_lockstep.lab.finder.recorder import Recorder
     from django_lockstep.lab.finder.recording import Recording
 
-__all__ = ["add_options", "list_recording", "print_candidates", "register", "take_candidates"]
+__all__ = ["add_options", "budget_of", "list_recording", "print_candidates", "register"]
 
 _FILE = "recording.jsonl"
 
@@ -27,7 +28,30 @@ _FILE = "recording.jsonl"
 def add_options(group: Any) -> None:
     """Add the options of the finder."""
     group.addoption(
-        "--find-races", action="store_true", help="record what the tests do, and list what may race when done twice"
+        "--find-races",
+        action="store_true",
+        help="record what the tests do, then try what may race by running it twice at the same time",
+    )
+    group.addoption(
+        "--race-budget",
+        default="5m",
+        metavar="TIME",
+        help="time for these tries, such as 90s or 5m, the worst candidates first (default: 5m); 0: only list candidates",
+    )
+    group.addoption(
+        "--race-confirm",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="try the candidates of an earlier recording, as the second part of --find-races does; what was tried "
+        "before is not tried again",
+    )
+    group.addoption(
+        "--race-report",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="write a report; the ending chooses the format: .txt, .json, .html, .sarif or .xml for JUnit",
     )
     group.addoption(
         "--race-record",
@@ -51,10 +75,16 @@ def add_options(group: Any) -> None:
 
 
 def register(config: pytest.Config) -> None:
-    """Have the tests recorded where that is asked for."""
-    if not config.getoption("--find-races") or config.option.collectonly:
+    """Have the tests recorded, or the candidates tried, where that is asked for."""
+    if config.option.collectonly or (hasattr(config, "workerinput") and not config.getoption("--find-races")):
+        return
+    if config.getoption("--race-confirm"):
+        _require_packages()
+        config.pluginmanager.register(_Confirming(config))
+    if not config.getoption("--find-races"):
         return
     _require_packages()
+    budget_of(config)  # refused now rather than after all tests
     config.pluginmanager.register(_plugin(config))
 
 
@@ -98,26 +128,69 @@ class _Reporting:
         from django_lockstep.lab.finder.files import read_recording
 
         recording = read_recording(self.path)
-        terminalreporter.section("races")
-        take_candidates(config, recording, find_candidates(recording), terminalreporter.write_line)
-        terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them again")
+        terminalreporter.section("what may race")
+        if budget_of(config):
+            terminalreporter.write_line(count_candidates(recording, find_candidates(recording)))
+        else:
+            print_candidates(recording, find_candidates(recording), terminalreporter.write_line)
+        terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them, --race-confirm tries them")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
+        """Try the candidates when all else is over, the database of the tests is gone, and the summary printed."""
+        yield
+        interrupted = session.exitstatus in {pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR}
+        if hasattr(session.config, "workerinput") or not self.path.exists() or interrupted:
+            return
+        if budget_of(session.config):
+            from django_lockstep.lab.finder.second_session import confirm_in_second_session
+
+            status = confirm_in_second_session(session.config, self.path)
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = status
 
 
-def take_candidates(
-    config: pytest.Config, recording: Recording, candidates: list[Candidate], write_line: Callable[[str], Any]
-) -> None:
-    """Do with the candidates of a run what its options ask for: they are listed."""
-    print_candidates(recording, candidates, write_line)
+class _Confirming:
+    """Turns the session into one that only tries candidates."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._path: Path = config.getoption("--race-confirm")
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Register what needs Django's apps."""
+        from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
+        from django_lockstep.lab.finder.errors import NotARecording
+
+        try:
+            plugin = ConfirmPlugin.for_recording(self._path, session.config)
+        except (OSError, NotARecording) as error:
+            raise pytest.UsageError(f"--race-confirm: {error}") from error
+        session.config.pluginmanager.register(plugin)
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def budget_of(config: pytest.Config) -> float:
+    """Return the seconds of ``--race-budget``."""
+    text: str = config.getoption("--race-budget")
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if found is None:
+        raise pytest.UsageError(f"--race-budget must be a time such as 90s, 5m or 1h, not {text!r}")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def count_candidates(recording: Recording, candidates: list[Candidate]) -> str:
+    """Return how many there are, from how much; with what could not be recorded."""
+    from django_lockstep.lab.wording import counted
+
+    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
+    return "\n".join([*recording.notes, f"{found}, from {counted(recording.tests, 'test')}"])
 
 
 def print_candidates(recording: Recording, candidates: list[Candidate], write_line: Callable[[str], Any]) -> None:
     """List the candidates, the worst first."""
-    from django_lockstep.lab.wording import counted
-
-    for note in recording.notes:
-        write_line(note)
-    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
-    write_line(f"{found}, from {counted(recording.tests, 'test')}")
+    write_line(count_candidates(recording, candidates))
     for number, candidate in enumerate(candidates, 1):
         write_line("")
         write_line(f"{number}. {candidate.kind} {candidate.id} in {candidate.unit}")
