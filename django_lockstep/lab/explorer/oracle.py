@@ -151,9 +151,9 @@ class Oracle:
             candidates += serial
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
-            refused = [mine.describe_difference(one) for one in self._serial_ends(frozenset(self._names))]
-            text = f"One after the other, the actors {who} do not all succeed in any order"
-            return Objection(text, tuple(min(refused, key=len, default=())))
+            ends = self._serial_ends(frozenset(self._names))
+            refused = min((mine.describe_difference(one) for one in ends), key=len, default=[])
+            return Objection(f"One after the other, the actors {who} do not all succeed in any order", tuple(refused))
         nearest = min((mine.describe_difference(one) for one in candidates), key=len)
         text = f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
         return Objection(text, tuple(nearest))

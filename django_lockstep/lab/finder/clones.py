@@ -46,6 +46,7 @@ class UserClone:
                 todo = belonging
 
     def _belonging(self, owner: models.Model) -> Iterator[models.Model]:
+        relation: Any
         for relation in owner._meta.get_fields(include_hidden=True):
             if not (relation.auto_created and not relation.concrete and (relation.one_to_many or relation.one_to_one)):
                 continue

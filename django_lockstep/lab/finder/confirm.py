@@ -113,9 +113,9 @@ class Confirmation:
         """Fork here if a candidate was recorded here, or may race with what a candidate did before in this test."""
         kind = "request" if isinstance(actor, RequestActor) else "call"
         there = [(candidate, witness) for candidate, witness in self._open(self._test) if candidate.unit_kind == kind]
-        here = {
-            one.id: one for one, place in there if place.number == number and (kind == "request" or one.unit == name)
-        }
+        # Requests are numbered over all views, calls by function.
+        exact = (one for one, place in there if place.number == number)
+        here = {one.id: one for one in exact if kind == "request" or one.unit == name}
         related = {one.id: one for one, _ in there if name in (one.unit, one.partner)}
         if not (here or related) or self._spent >= self.budget:
             return

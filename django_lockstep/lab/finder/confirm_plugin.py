@@ -19,7 +19,6 @@ from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.plugin import budget_of
 from django_lockstep.lab.finder.report import as_text, status_of
 from django_lockstep.lab.finder.requests import intercept
 
@@ -35,14 +34,14 @@ class ConfirmPlugin:
         self._servers: dict[str, Server] = {}
 
     @classmethod
-    def for_recording(cls, path: Path, config: pytest.Config) -> ConfirmPlugin:
-        """Return the plugin for a recording's candidates; those that an earlier session has decided are not tried again.
+    def for_recording(cls, path: Path, *, budget: float) -> ConfirmPlugin:
+        """Return the plugin for a recording's candidates, without those that an earlier session has decided.
 
         Raises ``OSError`` and `NotARecording` if there is no recording.
         """
         candidates = find_candidates(read_recording(path))
         found = Findings(findings_path(path), candidates)
-        return cls(Confirmation(found.undecided(), budget=budget_of(config), report=found.add), found)
+        return cls(Confirmation(found.undecided(), budget=budget, report=found.add), found)
 
     @pytest.hookimpl(trylast=True)  # after plugins that sort or shuffle
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

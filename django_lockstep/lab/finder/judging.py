@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, svg, timeline
 from django_lockstep.lab.explorer.reports import run_data
 from django_lockstep.lab.finder.candidates import Candidate
-from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, consequence_of, tables_of
+from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Verdict, consequence_of, tables_of
 from django_lockstep.lab.finder.forks import Fork
 from django_lockstep.lab.finder.remedies import try_lock
 from django_lockstep.lab.wording import counted, listed
@@ -57,27 +58,26 @@ class Attempts:
 
     def finding(self, *, test: str, number: int) -> Finding:
         """Return what is known so far."""
-        common = {"candidate": self.candidate.id, "test": test, "number": number}
-        schedules, seconds = sum(self._schedules.values()), time.monotonic() - self._begun
-        if self.confirmed is not None:
-            pairing, outcome, run = self.confirmed
-            return Finding(
-                **common,
-                verdict="confirmed",
-                reason=outcome.reason,
-                pairing=pairing,
-                schedules=schedules,
-                schedule=outcome.schedule,
-                differences=outcome.differences,
-                consequence=consequence_of(outcome.differences),
-                remedy=self._remedy,
-                run=run_data(run),
-                timeline=timeline(run),
-                drawing=svg(run, ident=self.candidate.id),
-                seconds=seconds,
-            )
-        verdict = "not confirmed" if self._schedules else "not tried"
-        return Finding(**common, verdict=verdict, reason=self._reason(), schedules=schedules, seconds=seconds)
+        schedules = sum(self._schedules.values())
+        common: dict[str, Any] = {"candidate": self.candidate.id, "test": test, "number": number}
+        common |= {"schedules": schedules, "seconds": time.monotonic() - self._begun}
+        if self.confirmed is None:
+            verdict: Verdict = "not confirmed" if schedules else "not tried"
+            return Finding(verdict=verdict, reason=self._reason(), **common)
+        pairing, outcome, run = self.confirmed
+        return Finding(
+            verdict="confirmed",
+            reason=outcome.reason,
+            pairing=pairing,
+            schedule=outcome.schedule,
+            differences=outcome.differences,
+            consequence=consequence_of(outcome.differences),
+            remedy=self._remedy,
+            run=run_data(run),
+            timeline=timeline(run),
+            drawing=svg(run, ident=self.candidate.id),
+            **common,
+        )
 
     def _try_remedy(self, run: Run, fork: Fork) -> str:
         if self.candidate.kind == "lock-order":

@@ -36,7 +36,7 @@ def add_options(group: Any) -> None:
         "--race-budget",
         default="5m",
         metavar="TIME",
-        help="time for these tries, such as 90s or 5m, the worst candidates first (default: 5m); 0: only list candidates",
+        help="time for these tries, such as 90s or 5m, the worst candidates first (default: 5m); 0 only lists them",
     )
     group.addoption(
         "--race-confirm",
@@ -122,6 +122,7 @@ class _Reporting:
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         """Say where the recording is, and hand the candidates over."""
+        self.gather()
         if hasattr(config, "workerinput") or not self.path.exists():
             return
         from django_lockstep.lab.finder.derive import find_candidates
@@ -134,6 +135,9 @@ class _Reporting:
         else:
             print_candidates(recording, find_candidates(recording), terminalreporter.write_line)
         terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them, --race-confirm tries them")
+
+    def gather(self) -> None:
+        """Bring together what several processes have recorded; here it is one."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
@@ -162,7 +166,7 @@ class _Confirming:
         from django_lockstep.lab.finder.errors import NotARecording
 
         try:
-            plugin = ConfirmPlugin.for_recording(self._path, session.config)
+            plugin = ConfirmPlugin.for_recording(self._path, budget=budget_of(session.config))
         except (OSError, NotARecording) as error:
             raise pytest.UsageError(f"--race-confirm: {error}") from error
         session.config.pluginmanager.register(plugin)
@@ -256,10 +260,8 @@ class _Controller(_Reporting):
         self._parts.append(part)
         node.workerinput["find_races"] = {"path": str(part), "key": self._key}
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_sessionfinish(self) -> Iterator[None]:
-        """Merge what the workers have written, after they have ended."""
-        yield
+    def gather(self) -> None:
+        """Merge what the workers have written; they have ended by now."""
         from django_lockstep.lab.finder.files import merge_recordings
 
         merge_recordings([part for part in self._parts if part.exists()], self.path)

@@ -19,8 +19,10 @@ from django_lockstep.lab.finder.report import as_text, in_a_line
 __all__ = ["confirm_in_second_session"]
 
 _FLAGS = {"--find-races", "-x", "--exitfirst", "--lf", "--last-failed", "--ff", "--failed-first", "--sw", "--stepwise"}
-_WITH_VALUE = ("-n", "--numprocesses", "--dist", "--maxfail", "--race-record", "--race-confirm", "--junitxml")
-_WITH_VALUE += ("--junit-xml", "--junitprefix", "--cov", "--cov-report", "--durations")
+_WITH_VALUE = (
+    *("-n", "--numprocesses", "--dist", "--maxfail", "--durations", "--cov", "--cov-report"),
+    *("--junitxml", "--junit-xml", "--junitprefix", "--race-record", "--race-confirm"),
+)
 """Options of the first session that would change what the second one runs, or overwrite what the first one wrote."""
 
 _LOOK_AGAIN = 0.3
@@ -39,9 +41,11 @@ def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
     log = recording.with_name(f"{recording.name}.log")
     command = [sys.executable, "-m", "pytest", *_kept(config.invocation_params.args), *_added(config, recording)]
     with log.open("w", encoding="utf-8") as output:
-        process = subprocess.Popen(command, cwd=config.invocation_params.dir, stdout=output, stderr=output)
+        # The command is this session's own.
+        process = subprocess.Popen(command, cwd=config.invocation_params.dir, stdout=output, stderr=output)  # noqa: S603
         found = Findings(findings_path(recording), find_candidates(read_recording(recording)))
-        write_line = config.pluginmanager.get_plugin("terminalreporter").write_line
+        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+        write_line = reporter.write_line
         try:
             _show(found, process, write_line)
         except KeyboardInterrupt:  # the other session has got it too, and keeps what it knows
@@ -54,7 +58,7 @@ def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
 
 
 def _show(found: Findings, process: subprocess.Popen[bytes], write_line: Callable[[str], Any]) -> None:
-    """Show each finding as soon as it is there, until the process ends."""
+    """Show each confirmed race as soon as it is known, until the process ends."""
     ended = False
     while not ended:
         with suppress(subprocess.TimeoutExpired):
@@ -62,7 +66,8 @@ def _show(found: Findings, process: subprocess.Popen[bytes], write_line: Callabl
         ended = process.poll() is not None
         changed = {finding.candidate: finding for finding in found.read()}
         for candidate, finding in found.pairs():
-            if candidate.id in changed:
+            # What is not confirmed yet may still be, in another test.
+            if candidate.id in changed and finding.verdict == "confirmed":
                 write_line(in_a_line(candidate, finding))
 
 

@@ -33,7 +33,7 @@ class Suppression:
 
 
 def read_suppressions(root: Path) -> list[Suppression]:
-    """Return the suppressions of the project in this folder. Raises `NotASuppression` for one without site or reason."""
+    """Return the suppressions of the project in this folder. Raises `NotASuppression` without site or reason."""
     path = root / "pyproject.toml"
     given = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
     return [_suppression(entry) for entry in given.get("tool", {}).get("lockstep", {}).get("races", [])]

@@ -78,4 +78,4 @@ class Transactions:
 
 def _own_blocks(connection: BaseDatabaseWrapper) -> list[Atomic]:
     """Return the blocks that are not a `TestCase`'s."""
-    return [block for block in connection.atomic_blocks if not block._from_testcase]
+    return [block for block in connection.atomic_blocks if not vars(block)["_from_testcase"]]

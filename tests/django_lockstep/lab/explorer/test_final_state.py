@@ -22,7 +22,7 @@ def test_columns_that_hold_other_values_are_found_whatever_the_order_of_rows() -
 
 
 def test_a_table_without_columns_to_compare_is_not_compared() -> None:
-    state = {"seat": [ADA], "session": [{"key": "a"}], "tick": [{}, {}]}
+    state: FinalState = {"seat": [ADA], "session": [{"key": "a"}], "tick": [{}, {}]}
 
     assert without_columns(state, ["session.*"]) == {"seat": [ADA], "tick": [{}, {}]}
 
