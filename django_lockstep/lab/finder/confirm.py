@@ -19,7 +19,7 @@ from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.findings import Finding
 from django_lockstep.lab.finder.forks import Fork, RequestActor
 from django_lockstep.lab.finder.judging import Attempts
-from django_lockstep.lab.finder.pairings import Earlier, with_another_user, with_earlier, with_itself
+from django_lockstep.lab.finder.pairings import Earlier, Pairing, with_another_user, with_earlier, with_itself
 from django_lockstep.lab.finder.requests import RequestNumbers
 
 __all__ = ["Confirmation"]
@@ -30,7 +30,7 @@ MOST_EARLIER = 3
 """Requests or calls of a test with which later ones of it are paired."""
 SECONDS_EACH = 20.0
 """Seconds that one fork may take, of whatever budget."""
-_Pairing = tuple[str, AbstractContextManager[Fork]]
+_Paired = tuple[Pairing, AbstractContextManager[Fork]]
 Actor = Callable[[Any], Any]
 
 
@@ -123,7 +123,7 @@ class Confirmation:
         for candidate in here.values():
             self._attempts.setdefault(candidate.id, Attempts(candidate)).places += 1
         for pairing, paired in self._pairings(kind, actor, twice=bool(here)):
-            tried = here if pairing.endswith(("twice", "two users")) else here | related
+            tried = here if pairing.after is None else here | related
             still = [one for name in tried if (one := self._attempts.get(name)) and one.confirmed is None]
             if still and self._spent + time.monotonic() - begun < self.budget:
                 self._try(still, paired, pairing=pairing)
@@ -131,22 +131,22 @@ class Confirmation:
             if candidate.id in self._attempts:
                 self.report(self._attempts[candidate.id].finding(test=self._test, number=number))
         if len(self._earlier) < MOST_EARLIER and any(map(self._is_undecided, related.values())):
-            self._earlier.append(Earlier.note(actor, alias=self.alias))
+            self._earlier.append(Earlier.note(actor, number=number, alias=self.alias))
         self._spent += time.monotonic() - begun
 
     def _is_undecided(self, candidate: Candidate) -> bool:
         attempts = self._attempts.get(candidate.id)
         return attempts is None or attempts.confirmed is None
 
-    def _pairings(self, kind: str, actor: Actor, *, twice: bool) -> Iterator[_Pairing]:
+    def _pairings(self, kind: str, actor: Actor, *, twice: bool) -> Iterator[_Paired]:
         if twice:
-            yield f"the {kind} twice", with_itself(actor, alias=self.alias)
+            yield Pairing(kind=kind), with_itself(actor, alias=self.alias)
         for earlier in self._earlier:
-            yield f"the {kind} and one before it in the test", with_earlier(earlier, actor, alias=self.alias)
+            yield Pairing(kind=kind, after=earlier.number), with_earlier(earlier, actor, alias=self.alias)
         if twice and isinstance(actor, RequestActor):
-            yield "the request by two users", with_another_user(actor, alias=self.alias)
+            yield Pairing(kind=kind, two_users=True), with_another_user(actor, alias=self.alias)
 
-    def _try(self, wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: str) -> None:
+    def _try(self, wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: Pairing) -> None:
         """Explore one pairing, and note what it says about each candidate."""
         try:
             with paired as fork:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connections
-from django.test import TestCase, TransactionTestCase
 
 from django_lockstep.lab.explorer import close_idle_sessions
 from django_lockstep.lab.explorer.databases import require_disposable
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.finder.calls import intercept_calls
+from django_lockstep.lab.finder.candidates import Candidate
+from django_lockstep.lab.finder.committed import committed_tests
 from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.files import read_recording
-from django_lockstep.lab.finder.findings import Findings, findings_path
+from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from django_lockstep.lab.finder.report import as_text, status_of
+from django_lockstep.lab.finder.reproduction import TestPlace, write_test_file
 from django_lockstep.lab.finder.requests import intercept
 
 __all__ = ["ConfirmPlugin"]
@@ -28,9 +31,11 @@ __all__ = ["ConfirmPlugin"]
 class ConfirmPlugin:
     """Hooks of pytest for a session that only confirms; it replaces whatever else the session would run."""
 
-    def __init__(self, confirmation: Confirmation, found: Findings) -> None:
-        self._confirmation = confirmation
+    def __init__(self, candidates: Sequence[Candidate], found: Findings, *, budget: float) -> None:
+        self._candidates = {candidate.id: candidate for candidate in candidates}
+        self._confirmation = Confirmation(found.undecided(), budget=budget, report=self._add)
         self._found = found
+        self._places: dict[str, TestPlace] = {}
         self._servers: dict[str, Server] = {}
 
     @classmethod
@@ -41,7 +46,13 @@ class ConfirmPlugin:
         """
         candidates = find_candidates(read_recording(path))
         found = Findings(findings_path(path), candidates)
-        return cls(Confirmation(found.undecided(), budget=budget, report=found.add), found)
+        return cls(candidates, found, budget=budget)
+
+    def _add(self, finding: Finding) -> None:
+        if finding.verdict == "confirmed":
+            text = write_test_file(self._candidates[finding.candidate], finding, self._places[finding.test])
+            finding = replace(finding, test_file=text)
+        self._found.add(finding)
 
     @pytest.hookimpl(trylast=True)  # after plugins that sort or shuffle
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -56,6 +67,7 @@ class ConfirmPlugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        self._places[item.nodeid] = TestPlace.of(item)
         self._confirmation.begin(item.nodeid)
         try:
             with intercept_calls(self._confirmation.calls(), self._confirmation.handle_call):
@@ -78,9 +90,8 @@ class ConfirmPlugin:
     @pytest.fixture(scope="session", autouse=True)
     def _committed_tests(self, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
         """Let every test commit, so that other sessions see its rows; put the databases back after it."""
-        with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(TestCase, "_databases_support_transactions", classmethod(lambda cls: False))
-            patch.setattr(TransactionTestCase, "_fixture_teardown", lambda test: self._put_back())
+        with ExitStack() as stack:
+            stack.enter_context(committed_tests(self._put_back))
             with django_db_blocker.unblock():
                 self._copy([alias for alias in connections if connections[alias].vendor == "postgresql"])
             stack.callback(close_idle_sessions)

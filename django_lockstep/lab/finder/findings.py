@@ -44,6 +44,10 @@ class Finding:
     """The test in which they were."""
     number: int = 0
     """Which request of that test it was, from 0."""
+    after: int | None = None
+    """Which earlier one of the test it was raced with, if it was."""
+    two_users: bool = False
+    """Whether it was raced with the same by a copy of its user."""
     schedules: int = 0
     """Schedules that were run."""
     schedule: str = ""

@@ -12,6 +12,7 @@ from django_lockstep.lab.explorer.reports import run_data
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Verdict, consequence_of, tables_of
 from django_lockstep.lab.finder.forks import Fork
+from django_lockstep.lab.finder.pairings import Pairing
 from django_lockstep.lab.finder.remedies import try_lock
 from django_lockstep.lab.wording import counted, listed
 
@@ -25,7 +26,7 @@ class Attempts:
     candidate: Candidate
     places: int = 0
     """Places in tests at which it was tried."""
-    confirmed: tuple[str, Outcome, Run] | None = None
+    confirmed: tuple[Pairing, Outcome, Run] | None = None
     """The pairing that shows it, and how."""
     _schedules: dict[str, int] = field(default_factory=dict)
     _obstacles: dict[str, str] = field(default_factory=dict)
@@ -33,7 +34,7 @@ class Attempts:
     _remedy: str = ""
     _begun: float = field(default_factory=time.monotonic)
 
-    def note(self, pairing: str, found: Exploration, fork: Fork, *, tables: Collection[str]) -> None:
+    def note(self, pairing: Pairing, found: Exploration, fork: Fork, *, tables: Collection[str]) -> None:
         """Note an exploration of a fork, which must still be open: its runs may be repeated.
 
         ``tables`` are those that the candidates of this place write. What ends wrong in none of them follows from what
@@ -42,7 +43,7 @@ class Attempts:
         if found.verdict in {"nondeterministic", "stuck"}:
             self.note_obstacle(pairing, found.reason.partition("\n")[0])
             return
-        self._schedules[pairing] = self._schedules.get(pairing, 0) + found.schedules
+        self._schedules[str(pairing)] = self._schedules.get(str(pairing), 0) + found.schedules
         for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
             wrong = tables_of(outcome.differences)
             self._elsewhere |= wrong - {self.candidate.table}
@@ -52,9 +53,9 @@ class Attempts:
                 self._remedy = self._try_remedy(run, fork)
                 return
 
-    def note_obstacle(self, pairing: str, reason: str) -> None:
+    def note_obstacle(self, pairing: Pairing, reason: str) -> None:
         """Note why a pairing could not be explored."""
-        self._obstacles[pairing] = reason
+        self._obstacles[str(pairing)] = reason
 
     def finding(self, *, test: str, number: int) -> Finding:
         """Return what is known so far."""
@@ -68,7 +69,9 @@ class Attempts:
         return Finding(
             verdict="confirmed",
             reason=outcome.reason,
-            pairing=pairing,
+            pairing=str(pairing),
+            after=pairing.after,
+            two_users=pairing.two_users,
             schedule=outcome.schedule,
             differences=outcome.differences,
             consequence=consequence_of(outcome.differences),

@@ -12,9 +12,25 @@ from django_lockstep.lab.finder.clones import clone_user, session_of, session_us
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.forks import Fork, RequestActor
 
-__all__ = ["Earlier", "with_another_user", "with_earlier", "with_itself"]
+__all__ = ["Earlier", "Pairing", "with_another_user", "with_earlier", "with_itself"]
 
 Actor = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    """With what a request or a call is raced."""
+
+    kind: str
+    """``request`` or ``call``."""
+    after: int | None = None
+    """The number of an earlier one of the test; None if it is raced with itself."""
+    two_users: bool = False
+
+    def __str__(self) -> str:
+        if self.two_users:
+            return f"the {self.kind} by two users"
+        return f"the {self.kind} twice" if self.after is None else f"the {self.kind} and one before it in the test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +38,13 @@ class Earlier:
     """A request or a call of the test, with a copy of the database from just before it."""
 
     actor: Actor
+    number: int
     before: Server
 
     @classmethod
-    def note(cls, actor: Actor, *, alias: str) -> Earlier:
-        return cls(actor, _copy(alias))
+    def note(cls, actor: Actor, *, number: int, alias: str) -> Earlier:
+        """Copy the database; the copy is there until it is closed."""
+        return cls(actor, number, _copy(alias))
 
 
 @contextmanager
