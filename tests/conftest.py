@@ -13,6 +13,9 @@ from tests.support.emptying import Emptying
 from tests.support.factories import AccountFactory
 from tests.support.sessions import Session
 
+# The suite of a project of its own, which tests.support.seeded_shop runs.
+collect_ignore = ["testapps/seeded_shop"]
+
 pytest_plugins = ["django_lockstep.lab.pytest_plugin", "tests.support.selection"]
 
 # A shell that starts a program in the background lets it, and all that it starts, ignore Ctrl-C; tests send it.

@@ -18,6 +18,8 @@ INSTALLED_APPS = [
     "tests.testapps.shop",
     "tests.testapps.reports",
     "tests.testapps.purses",
+    "tests.testapps.seeded_shop.racing",
+    "tests.testapps.seeded_shop.correct",
 ]
 # Tests put the database back as they found it, append-only tables as well, and make roles.
 if DATABASES["default"]["ENGINE"] == "bank.embedded":

@@ -1,0 +1,47 @@
+"""Starts the seeded shop as a project of its own, and runs its test suite on the server of the test database."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+from django.db import connection
+
+from tests.support.processes import ROOT
+
+SHOP = ROOT / "tests" / "testapps" / "seeded_shop"
+
+_PYTEST = """[pytest]
+DJANGO_SETTINGS_MODULE = seeded_shop.settings
+pythonpath = .
+testpaths = seeded_shop
+filterwarnings = error
+"""
+
+
+def copy_shop(folder: Path) -> Path:
+    """Make the project in an empty folder, and return it: there nothing says that the shop is part of our tests."""
+    ignored = shutil.ignore_patterns("__pycache__", "units.py")
+    shutil.copytree(SHOP, folder / SHOP.name, ignore=ignored)
+    (folder / "pytest.ini").write_text(_PYTEST)
+    return folder
+
+
+def database_url() -> str:
+    """Return the address of a database beside that of this process; pytest-django adds ``test_`` to its name."""
+    server = connection.get_connection_params()
+    user, host = (quote(str(server.get(name, "")), safe="") for name in ("user", "host"))
+    password = f":{quote(server['password'], safe='')}" if server.get("password") else ""
+    port = f":{server['port']}" if server.get("port") else ""
+    return f"postgres://{user}{password}@{host}{port}/{server['dbname']}_shop"
+
+
+def run_suite(folder: Path, *options: str, url: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest in the folder with the library's plugin; the project's environment names nothing of ours."""
+    ours = ("BANK_", "DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    env = {**kept, "DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", "-p", "django_lockstep.lab.pytest_plugin", *options]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
