@@ -149,12 +149,11 @@ class Recorder:
             )
         )
 
-    def _is_recordable(self, connection: BaseDatabaseWrapper) -> bool:
-        driver: Any = getattr(connection, "Database", None)
+    def _is_recordable(self, connection: Any) -> bool:
         if not hasattr(connection.connection, "pgconn"):
             self.notes[
                 f"Database {connection.alias!r} was not recorded: that needs PostgreSQL with psycopg 3, and it is "
-                f"{connection.display_name} with {driver.__name__}"
+                f"{connection.display_name} with {connection.Database.__name__}"
             ] = None
             return False
         if not is_test_database(connection):
