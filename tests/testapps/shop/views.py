@@ -32,14 +32,16 @@ def book_or_raise(request: HttpRequest, pk: int) -> HttpResponse:
     answer = book_locked(request, pk)
     if answer.status_code == 409:
         raise LookupError(answer.content.decode())
+    Seat.objects.filter(pk=pk).exists()  # so that another request may fail while this one is not done
     return answer
 
 
 def book_as_user(request: HttpRequest, pk: int) -> HttpResponse:
-    """Book for the user who is logged in, and count in the session."""
-    request.session["booked"] = request.session.get("booked", 0) + 1
+    """Book for the user who is logged in, and leave a cookie."""
     with transaction.atomic():
-        return take(Seat.objects.select_for_update().get(pk=pk), str(request.user))
+        answer = take(Seat.objects.select_for_update().get(pk=pk), str(request.user))
+    answer.set_cookie("booked", str(pk))
+    return answer
 
 
 def describe(request: HttpRequest, pk: int) -> HttpResponseBase:
