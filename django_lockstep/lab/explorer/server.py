@@ -36,7 +36,7 @@ _TABLE = """
 SELECT (SELECT count(*) FROM (SELECT FROM {table} LIMIT {most} + 1) AS rows),
        (SELECT jsonb_agg(jsonb_build_array(
                    attname, attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid), '') LIKE 'nextval(%',
-                   attgenerated = '', atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype,
+                   attgenerated = '', atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype,
                                                    'time'::regtype, 'timetz'::regtype, 'uuid'::regtype)
                ) ORDER BY attnum)
         FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = attrelid AND d.adnum = attnum
