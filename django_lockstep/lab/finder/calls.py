@@ -40,7 +40,8 @@ def intercept_calls(names: Collection[str], on_call: Callable[[str, Call], None]
     """Have ``on_call`` called before this thread calls one of these functions, named ``module.function``.
 
     A decorated function counts where its outermost decorator is called, so that a transaction that one begins is not
-    open yet. The profiling hook of the thread is used: it sees every call and changes none.
+    open yet. The profiling hook of the thread is used: it sees every call and changes none. An exception of ``on_call``
+    is raised where the function was called, and no further call is seen.
     """
     if not names:
         yield

@@ -2,27 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest import mock
 
+from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
-__all__ = ["committed_tests"]
+from django_lockstep.lab.explorer.databases import is_test_database, require_disposable
+from django_lockstep.lab.explorer.server import Server
+
+__all__ = ["DatabaseCopy", "committed_tests", "copied_databases"]
+
+
+class DatabaseCopy:
+    """A copy of all tables and sequences of databases, in temporary tables until it is closed.
+
+    Raises `NotExplorable` for a database that was not made for tests.
+    """
+
+    def __init__(self, aliases: Iterable[str]) -> None:
+        self._servers: list[Server] = []
+        try:
+            for alias in aliases:
+                require_disposable(alias)
+                self._servers.append(Server(alias, exclusive=False))
+                self._servers[-1].save_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def restore(self) -> None:
+        """Put everything back. Raises `ExplorerError` where another session holds a lock on a table."""
+        for server in self._servers:
+            server.reset()
+
+    def close(self) -> None:
+        while self._servers:
+            self._servers.pop().close()
+
+
+def copied_databases() -> list[str]:
+    """Return the aliases of the databases of PostgreSQL that were made for the tests; mirrors are left out."""
+    return [alias for alias in connections if _is_copied(alias) and is_test_database(connections[alias])]
+
+
+def _is_copied(alias: str) -> bool:
+    connection = connections[alias]
+    return connection.vendor == "postgresql" and not connection.settings_dict["TEST"]["MIRROR"]
 
 
 @contextmanager
-def committed_tests(put_back: Callable[[], None]) -> Iterator[None]:
-    """Have every test of Django's run without a transaction around it, and call ``put_back`` after it.
+def committed_tests() -> Iterator[None]:
+    """Have every test of Django's run without a transaction around it.
 
-    A `TestCase` then does what it does on a database without transactions.
+    Copies of the databases stand where `TestCase` has a transaction, for a class and for a test, and where a
+    `TransactionTestCase` empties all tables: afterwards the rows are there that were there before.
     """
 
-    def teardown(test: TransactionTestCase) -> None:
-        put_back()
+    def enter(cls: type[TransactionTestCase]) -> DatabaseCopy:
+        names: Iterable[str] = cls._databases_names(include_mirrors=False)  # type: ignore[attr-defined]
+        return DatabaseCopy(filter(_is_copied, names))
 
+    def leave(cls: type[TransactionTestCase], copy: DatabaseCopy) -> None:
+        try:
+            copy.restore()
+        finally:
+            copy.close()
+
+    def set_up(cls: Any) -> None:
+        cls.lockstep_copy = enter(cls)
+        try:
+            original.__func__(cls)
+        except BaseException:  # then nothing is torn down
+            leave(cls, cls.lockstep_copy)
+            raise
+
+    original: Any = vars(TransactionTestCase)["_fixture_setup"]
     with (
-        mock.patch.object(TestCase, "_databases_support_transactions", classmethod(lambda cls: False)),
-        mock.patch.object(TransactionTestCase, "_fixture_teardown", teardown),
+        mock.patch.object(TestCase, "_enter_atomics", classmethod(enter)),
+        mock.patch.object(TestCase, "_rollback_atomics", classmethod(leave)),
+        mock.patch.object(TransactionTestCase, "_fixture_setup", classmethod(set_up)),
+        mock.patch.object(TransactionTestCase, "_fixture_teardown", lambda test: leave(type(test), test.lockstep_copy)),
     ):
         yield

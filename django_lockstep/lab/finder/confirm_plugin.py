@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connections
 
-from django_lockstep.lab.explorer import close_idle_sessions
-from django_lockstep.lab.explorer.databases import require_disposable
-from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.finder.calls import intercept_calls
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.committed import committed_tests
@@ -24,6 +19,7 @@ from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from django_lockstep.lab.finder.report import as_text, status_of
 from django_lockstep.lab.finder.reproduction import TestPlace, write_test_file
 from django_lockstep.lab.finder.requests import intercept
+from django_lockstep.lab.finder.suppressions import Suppression
 
 __all__ = ["ConfirmPlugin"]
 
@@ -31,22 +27,24 @@ __all__ = ["ConfirmPlugin"]
 class ConfirmPlugin:
     """Hooks of pytest for a session that only confirms; it replaces whatever else the session would run."""
 
-    def __init__(self, candidates: Sequence[Candidate], found: Findings, *, budget: float) -> None:
+    def __init__(
+        self, candidates: Sequence[Candidate], found: Findings, *, budget: float, suppressed: Sequence[Suppression]
+    ) -> None:
         self._candidates = {candidate.id: candidate for candidate in candidates}
         self._confirmation = Confirmation(found.undecided(), budget=budget, report=self._add)
         self._found = found
+        self._suppressed = suppressed
         self._places: dict[str, TestPlace] = {}
-        self._servers: dict[str, Server] = {}
 
     @classmethod
-    def for_recording(cls, path: Path, *, budget: float) -> ConfirmPlugin:
+    def for_recording(cls, path: Path, *, budget: float, suppressed: Sequence[Suppression]) -> ConfirmPlugin:
         """Return the plugin for a recording's candidates, without those that an earlier session has decided.
 
         Raises ``OSError`` and `NotARecording` if there is no recording.
         """
         candidates = find_candidates(read_recording(path))
         found = Findings(findings_path(path), candidates)
-        return cls(candidates, found, budget=budget)
+        return cls(candidates, found, budget=budget, suppressed=suppressed)
 
     def _add(self, finding: Finding) -> None:
         if finding.verdict == "confirmed":
@@ -58,6 +56,15 @@ class ConfirmPlugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         order = {test: place for place, test in enumerate(self._confirmation.tests())}
         items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
+        for item in items:
+            # Before the test database is dropped, the explorer's sessions have to be closed.
+            if "_race_sessions" not in (names := getattr(item, "fixturenames", [])):
+                names.insert(0, "_race_sessions")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Iterator[None]:
+        with committed_tests(), intercept(self._on_request):
+            return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -75,43 +82,21 @@ class ConfirmPlugin:
         finally:
             self._confirmation.begin("")
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and (crash := getattr(report.longrepr, "reprcrash", None)) is not None:
+            self._confirmation.note_failure(report.nodeid, crash.message.partition("\n")[0])
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         """End with 1 if a race is confirmed that is not suppressed, whatever the tests did that were forked."""
         if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
             self._confirmation.close()
-            session.exitstatus = status_of(self._found, session.config)
+            session.exitstatus = status_of(self._found, self._suppressed)
         yield
 
-    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.section("races")
         terminalreporter.write_line(as_text(self._found))
-
-    @pytest.fixture(scope="session", autouse=True)
-    def _committed_tests(self, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-        """Let every test commit, so that other sessions see its rows; put the databases back after it."""
-        with ExitStack() as stack:
-            stack.enter_context(committed_tests(self._put_back))
-            with django_db_blocker.unblock():
-                self._copy([alias for alias in connections if connections[alias].vendor == "postgresql"])
-            stack.callback(close_idle_sessions)
-            stack.callback(self._close)
-            stack.enter_context(intercept(self._on_request))
-            yield
-
-    def _copy(self, aliases: Sequence[str]) -> None:
-        for alias in aliases:
-            require_disposable(alias)
-            self._servers[alias] = Server(alias, exclusive=False)
-            self._servers[alias].save_all()
-
-    def _put_back(self) -> None:
-        for server in self._servers.values():
-            server.reset()
-
-    def _close(self) -> None:
-        for server in self._servers.values():
-            server.close()
 
     def _on_request(self, handler: Any, environ: dict[str, Any], call_next: Any) -> Any:
         return self._confirmation.handle_request(environ, call_next)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from django_lockstep.lab.finder.candidates import Candidate
     from django_lockstep.lab.finder.recorder import Recorder
     from django_lockstep.lab.finder.recording import Recording
+    from django_lockstep.lab.finder.suppressions import Suppression
 
 __all__ = ["add_options", "budget_of", "list_recording", "print_candidates", "register"]
 
@@ -78,14 +79,24 @@ def register(config: pytest.Config) -> None:
     """Have the tests recorded, or the candidates tried, where that is asked for."""
     if config.option.collectonly or (hasattr(config, "workerinput") and not config.getoption("--find-races")):
         return
-    if config.getoption("--race-confirm"):
-        _require_packages()
-        config.pluginmanager.register(_Confirming(config))
-    if not config.getoption("--find-races"):
+    confirming = config.getoption("--race-confirm")
+    if not (confirming or config.getoption("--find-races")):
         return
     _require_packages()
     budget_of(config)  # refused now rather than after all tests
-    config.pluginmanager.register(_plugin(config))
+    suppressed = _suppressions(config)
+    # The second session may have been given --find-races, too, by the project's settings or the environment.
+    config.pluginmanager.register(_Confirming(config, suppressed) if confirming else _plugin(config))
+
+
+def _suppressions(config: pytest.Config) -> list[Suppression]:
+    from django_lockstep.lab.finder.errors import NotASuppression
+    from django_lockstep.lab.finder.suppressions import read_suppressions
+
+    try:
+        return read_suppressions(config.rootpath)
+    except NotASuppression as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _plugin(config: pytest.Config) -> _Reporting:
@@ -157,8 +168,9 @@ class _Reporting:
 class _Confirming:
     """Turns the session into one that only tries candidates."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, suppressed: list[Suppression]) -> None:
         self._path: Path = config.getoption("--race-confirm")
+        self._suppressed = suppressed
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Register what needs Django's apps."""
@@ -166,7 +178,9 @@ class _Confirming:
         from django_lockstep.lab.finder.errors import NotARecording
 
         try:
-            plugin = ConfirmPlugin.for_recording(self._path, budget=budget_of(session.config))
+            plugin = ConfirmPlugin.for_recording(
+                self._path, budget=budget_of(session.config), suppressed=self._suppressed
+            )
         except (OSError, NotARecording) as error:
             raise pytest.UsageError(f"--race-confirm: {error}") from error
         session.config.pluginmanager.register(plugin)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
 from django_lockstep.lab.finder.remedies import REMEDIES
-from django_lockstep.lab.finder.suppressions import read_suppressions
+from django_lockstep.lab.finder.suppressions import Suppression
 from django_lockstep.lab.wording import counted
-
-if TYPE_CHECKING:
-    import pytest
 
 __all__ = ["as_text", "in_a_line", "status_of"]
 
 
-def status_of(found: Findings, config: pytest.Config) -> int:
+def status_of(found: Findings, suppressed: Sequence[Suppression]) -> int:
     """Return 1 if a race is confirmed that the project does not suppress, otherwise 0."""
-    suppressions = read_suppressions(config.rootpath)
     confirmed = (candidate for candidate, finding in found.pairs() if finding.verdict == "confirmed")
-    return int(any(not any(one.covers(candidate) for one in suppressions) for candidate in confirmed))
+    return int(any(not any(one.covers(candidate) for one in suppressed) for candidate in confirmed))
 
 
 def as_text(found: Findings) -> str:
