@@ -170,6 +170,7 @@ class Confirmation:
 
     def _try(self, wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: Pairing) -> None:
         """Explore one pairing, and note what it says about each candidate."""
+        begun = time.monotonic()
         try:
             with paired as fork:
                 found = fork.explore(seconds=SECONDS_EACH)
@@ -180,6 +181,8 @@ class Confirmation:
             self._note_obstacle(wanted, pairing, str(error))
         except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
             self._note_obstacle(wanted, pairing, f"{type(error).__name__}: {error}")
+        for attempts in wanted:
+            attempts.seconds += time.monotonic() - begun
 
     def _note_obstacle(self, wanted: Sequence[Attempts], pairing: Pairing, reason: str) -> None:
         for attempts in wanted:

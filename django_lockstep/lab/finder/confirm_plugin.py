@@ -53,8 +53,9 @@ class ConfirmPlugin:
         self._found.add(finding)
 
     @pytest.hookimpl(trylast=True)  # after plugins that sort or shuffle
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         order = {test: place for place, test in enumerate(self._confirmation.tests())}
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in order])
         items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
         for item in items:
             # Before the test database is dropped, the explorer's sessions have to be closed.

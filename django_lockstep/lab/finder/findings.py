@@ -155,6 +155,7 @@ def _consequence(difference: str) -> str:
 
 
 def tables_of(differences: Iterable[str]) -> set[str]:
-    """Return the tables that differ."""
+    """Return the tables that differ, of whatever database."""
     in_tables = CONSEQUENCES[: CONSEQUENCES.index("deadlocks")]
-    return {text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in in_tables}
+    named = (text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in in_tables)
+    return {name.rpartition(".")[2] for name in named}

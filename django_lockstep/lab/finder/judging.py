@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -28,11 +27,12 @@ class Attempts:
     """Places in tests at which it was tried."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
     """The pairing that shows it, and how."""
+    seconds: float = 0.0
+    """Time that its explorations took."""
     _schedules: dict[str, int] = field(default_factory=dict)
     _obstacles: dict[str, str] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
     _remedy: str = ""
-    _begun: float = field(default_factory=time.monotonic)
 
     def note(self, pairing: Pairing, found: Exploration, fork: Fork, *, tables: Collection[str]) -> None:
         """Note an exploration of a fork, which must still be open: its runs may be repeated.
@@ -61,7 +61,7 @@ class Attempts:
         """Return what is known so far."""
         schedules = sum(self._schedules.values())
         common: dict[str, Any] = {**asdict(place), "candidate": self.candidate.id}
-        common |= {"schedules": schedules, "seconds": time.monotonic() - self._begun}
+        common |= {"schedules": schedules, "seconds": self.seconds}
         if self.confirmed is None:
             verdict: Verdict = "not confirmed" if schedules else "not tried"
             return Finding(verdict=verdict, reason=self._reason(), **common)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
         reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
         write_line = reporter.write_line
         try:
-            _show(found, process, write_line)
+            _show(found, process, reporter)
         except KeyboardInterrupt:
             _interrupt(process)
             found.read()
@@ -72,7 +72,7 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _show(found: Findings, process: subprocess.Popen[bytes], write_line: Callable[[str], Any]) -> None:
+def _show(found: Findings, process: subprocess.Popen[bytes], reporter: Any) -> None:
     """Show each confirmed race as soon as it is known, until the process ends."""
     ended = False
     while not ended:
@@ -83,7 +83,8 @@ def _show(found: Findings, process: subprocess.Popen[bytes], write_line: Callabl
         for candidate, finding in found.pairs():
             # What is not confirmed yet may still be, in another test.
             if candidate.id in changed and finding.verdict == "confirmed":
-                write_line(in_a_line(candidate, finding))
+                reporter.write_line(in_a_line(candidate, finding))
+                reporter.flush()
 
 
 def _arguments(config: pytest.Config, recording: Path) -> Iterator[str]:

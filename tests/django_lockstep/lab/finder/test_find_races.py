@@ -1,6 +1,8 @@
 """``pytest --find-races`` on the seeded shop: from the recording to test files that fail while the races are there."""
 
 import re
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -12,7 +14,6 @@ from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from tests.support.seeded_shop import copy_shop, database_url, run_suite, start_suite
-from tests.support.sessions import until
 from tests.testapps.seeded_shop.units import UNITS
 
 RACING = {unit.name for unit in UNITS if unit.racing}
@@ -117,8 +118,8 @@ def test_a_second_session_tries_nothing_again(search: Search) -> None:
     done = search.run("--race-confirm", RECORD)
 
     assert done.returncode == 1
-    assert outcomes(done.stdout)[-1].endswith(" deselected")
-    assert "15 candidates: " in done.stdout
+    assert outcomes(done.stdout) == ["52 deselected"]
+    assert f"{len(search.pairs())} candidates: " in done.stdout
     assert findings_path(search.recording).read_text() == before
 
 
@@ -150,7 +151,6 @@ def test_a_race_that_is_accepted_is_none_to_fail_for(search: Search, suppress: C
 
     assert done.returncode == 0, done.stdout
     assert "CONFIRMED: read-modify-write" in done.stdout
-    assert "suppressed: an approximate counter" in done.stdout
 
 
 def test_one_without_a_reason_is_refused_at_once(search: Search, suppress: Callable[[str], None]) -> None:
@@ -164,10 +164,12 @@ def test_one_without_a_reason_is_refused_at_once(search: Search, suppress: Calla
 
 def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:
     record = search.folder / "interrupted.jsonl"
-    process = start_suite(search.folder, "--find-races", "--race-record", record.name, url=search.url)
-    until(lambda: "confirmed" in _written(findings_path(record)) or process.poll() is not None)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=60)
+    with start_suite(search.folder, "--find-races", "--race-record", record.name, url=search.url) as process:
+        assert process.stdout
+        # Shown as soon as it is known; there are more to come.
+        assert any(line.startswith("confirmed: ") for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        printed = process.stdout.read()
 
     assert process.returncode == pytest.ExitCode.INTERRUPTED, printed
     assert f"Interrupted; --race-confirm={record} goes on from here" in printed
@@ -175,7 +177,3 @@ def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:
     known = Findings(findings_path(record), candidates).pairs()
     assert 0 < len(known) < len(candidates)
     assert "CONFIRMED: " in printed
-
-
-def _written(path: Path) -> str:
-    return path.read_text() if path.exists() else ""

@@ -29,7 +29,11 @@ def candidate(name: str, **fields: Any) -> Candidate:
 
 
 def confirmed(name: str, **fields: Any) -> Finding:
-    known: dict[str, Any] = {"schedule": "ABBA", "differences": ("seat: price 110 instead of 120",), "timeline": "A | B"}
+    known: dict[str, Any] = {
+        "schedule": "ABBA",
+        "differences": ("seat: price 110 instead of 120",),
+        "timeline": "A | B",
+    }
     consequence = consequence_of(fields.get("differences", known["differences"]))
     return Finding(candidate=name, verdict="confirmed", reason="", **{"consequence": consequence, **known, **fields})
 
@@ -53,6 +57,7 @@ def findings(tmp_path: Path, *names: str) -> Findings:
         ("seat: one row more, price=3, guest=Ada", "rows doubled or lost", "seat"),
         ("seat: one row less, price=3", "rows doubled or lost", "seat"),
         ("seat, removed: one row more, price=3", "rows doubled or lost", "seat"),
+        ("other.seat: one row more, price=3", "rows doubled or lost", "seat"),
         ("Deadlock of A and B, which wait for each other", "deadlocks", ""),
         ("A returned 500 ValueError instead of 302", "server errors", ""),
         ("A raised 23505 instead of returning 302", "server errors", ""),

@@ -39,8 +39,14 @@ def test_the_whole_file() -> None:
         ({"number": 1, "after": 0}, ", number=1, after=0"),
         ({"two_users": True}, ", two_users=True"),
         ({"call": "shop.book", "number": 1}, ', call="shop.book", number=1'),
-        ({"call": "shop.book", "number": 1, "after": 0, "after_call": "shop.book"}, ', call="shop.book", number=1, after=0'),
-        ({"call": "shop.book", "after": 2, "after_call": "shop.pay"}, ', call="shop.book", after=2, after_call="shop.pay"'),
+        (
+            {"call": "shop.book", "number": 1, "after": 0, "after_call": "shop.book"},
+            ', call="shop.book", number=1, after=0',
+        ),
+        (
+            {"call": "shop.book", "after": 2, "after_call": "shop.pay"},
+            ', call="shop.book", after=2, after_call="shop.pay"',
+        ),
     ],
 )
 def test_the_options_say_where_the_test_is_forked(fields: dict[str, Any], options: str) -> None:

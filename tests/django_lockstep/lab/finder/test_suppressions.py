@@ -38,7 +38,14 @@ def test_a_project_without_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    ['site = "a.py"', 'site = "a.py"\nreason = ""', 'site = "a.py"\nreason = " "', 'reason = "because"', "", "site = 1\nreason = 2"],
+    [
+        'site = "a.py"',
+        'site = "a.py"\nreason = ""',
+        'site = "a.py"\nreason = " "',
+        'reason = "because"',
+        "",
+        "site = 1\nreason = 2",
+    ],
 )
 def test_one_without_a_reason_is_refused(tmp_path: Path, entry: str) -> None:
     with pytest.raises(NotASuppression, match="must have site and reason, not {"):
