@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from unittest import mock
 
+from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
-__all__ = ["committed_tests"]
+from django_lockstep.lab.explorer import close_idle_sessions
+from django_lockstep.lab.explorer.databases import require_disposable
+from django_lockstep.lab.explorer.server import Server
+
+__all__ = ["committed_tests", "put_back_after_tests"]
 
 
 @contextmanager
@@ -25,4 +30,28 @@ def committed_tests(put_back: Callable[[], None]) -> Iterator[None]:
         mock.patch.object(TestCase, "_databases_support_transactions", classmethod(lambda cls: False)),
         mock.patch.object(TransactionTestCase, "_fixture_teardown", teardown),
     ):
+        yield
+
+
+@contextmanager
+def put_back_after_tests() -> Iterator[None]:
+    """Have tests commit, and put the databases back after each as they are now, instead of emptying them.
+
+    Raises `NotExplorable` if one is not a database of the tests.
+    """
+    aliases = [alias for alias in connections if connections[alias].vendor == "postgresql"]
+    servers: list[Server] = []
+
+    def put_back() -> None:
+        for server in servers:
+            server.reset()
+
+    with ExitStack() as stack:
+        stack.callback(close_idle_sessions)
+        for alias in aliases:
+            require_disposable(alias)
+            servers.append(Server(alias, exclusive=False))
+            stack.callback(servers[-1].close)
+            servers[-1].save_all()
+        stack.enter_context(committed_tests(put_back))
         yield

@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connections
 
-from django_lockstep.lab.explorer import close_idle_sessions
-from django_lockstep.lab.explorer.databases import require_disposable
-from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.finder.calls import intercept_calls
 from django_lockstep.lab.finder.candidates import Candidate
-from django_lockstep.lab.finder.committed import committed_tests
+from django_lockstep.lab.finder.committed import put_back_after_tests
 from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.files import read_recording
@@ -36,7 +32,6 @@ class ConfirmPlugin:
         self._confirmation = Confirmation(found.undecided(), budget=budget, report=self._add)
         self._found = found
         self._places: dict[str, TestPlace] = {}
-        self._servers: dict[str, Server] = {}
 
     @classmethod
     def for_recording(cls, path: Path, *, budget: float) -> ConfirmPlugin:
@@ -91,27 +86,10 @@ class ConfirmPlugin:
     def _committed_tests(self, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
         """Let every test commit, so that other sessions see its rows; put the databases back after it."""
         with ExitStack() as stack:
-            stack.enter_context(committed_tests(self._put_back))
             with django_db_blocker.unblock():
-                self._copy([alias for alias in connections if connections[alias].vendor == "postgresql"])
-            stack.callback(close_idle_sessions)
-            stack.callback(self._close)
+                stack.enter_context(put_back_after_tests())
             stack.enter_context(intercept(self._on_request))
             yield
-
-    def _copy(self, aliases: Sequence[str]) -> None:
-        for alias in aliases:
-            require_disposable(alias)
-            self._servers[alias] = Server(alias, exclusive=False)
-            self._servers[alias].save_all()
-
-    def _put_back(self) -> None:
-        for server in self._servers.values():
-            server.reset()
-
-    def _close(self) -> None:
-        for server in self._servers.values():
-            server.close()
 
     def _on_request(self, handler: Any, environ: dict[str, Any], call_next: Any) -> Any:
         return self._confirmation.handle_request(environ, call_next)
