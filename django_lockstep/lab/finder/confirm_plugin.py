@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from django_lockstep.lab.finder.report import as_text, status_of
-from django_lockstep.lab.finder.reproduction import TestPlace, write_test_file
+from django_lockstep.lab.finder.reproduction import TestPlace, with_test_file
 from django_lockstep.lab.finder.requests import intercept
 
 __all__ = ["ConfirmPlugin"]
@@ -44,10 +43,7 @@ class ConfirmPlugin:
         return cls(candidates, found, budget=budget)
 
     def _add(self, finding: Finding) -> None:
-        if finding.verdict == "confirmed":
-            text = write_test_file(self._candidates[finding.candidate], finding, self._places[finding.test])
-            finding = replace(finding, test_file=text)
-        self._found.add(finding)
+        self._found.add(with_test_file(self._candidates[finding.candidate], finding, self._places))
 
     @pytest.hookimpl(trylast=True)  # after plugins that sort or shuffle
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -75,7 +71,7 @@ class ConfirmPlugin:
         """End with 1 if a race is confirmed that is not suppressed, whatever the tests did that were forked."""
         if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
             self._confirmation.close()
-            session.exitstatus = status_of(self._found, session.config)
+            session.exitstatus = status_of(self._found, session.config.rootpath)
         yield
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:

@@ -6,21 +6,20 @@ Nothing of Django or the finder is imported unless one of its options is given.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from django_lockstep.lab.finder.candidates import Candidate
-    from django_lockstep.lab.finder.recorder import Recorder
-    from django_lockstep.lab.finder.recording import Recording
+from django_lockstep.lab.finder.budget import parse_budget
 
-__all__ = ["add_options", "budget_of", "list_recording", "print_candidates", "register"]
+if TYPE_CHECKING:
+    from django_lockstep.lab.finder.recorder import Recorder
+
+__all__ = ["add_options", "budget_of", "list_recording", "register"]
 
 _FILE = "recording.jsonl"
 
@@ -127,13 +126,14 @@ class _Reporting:
             return
         from django_lockstep.lab.finder.derive import find_candidates
         from django_lockstep.lab.finder.files import read_recording
+        from django_lockstep.lab.finder.report import count_candidates, list_candidates
 
         recording = read_recording(self.path)
+        candidates = find_candidates(recording)
         terminalreporter.section("what may race")
-        if budget_of(config):
-            terminalreporter.write_line(count_candidates(recording, find_candidates(recording)))
-        else:
-            print_candidates(recording, find_candidates(recording), terminalreporter.write_line)
+        terminalreporter.write_line(count_candidates(recording, candidates))
+        if not budget_of(config):
+            terminalreporter.write_line(list_candidates(candidates))
         terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them, --race-confirm tries them")
 
     def gather(self) -> None:
@@ -172,36 +172,12 @@ class _Confirming:
         session.config.pluginmanager.register(plugin)
 
 
-_UNITS = {"s": 1, "m": 60, "h": 3600}
-
-
 def budget_of(config: pytest.Config) -> float:
     """Return the seconds of ``--race-budget``."""
-    text: str = config.getoption("--race-budget")
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if found is None:
-        raise pytest.UsageError(f"--race-budget must be a time such as 90s, 5m or 1h, not {text!r}")
-    return float(found[1]) * _UNITS[found[2] or "s"]
-
-
-def count_candidates(recording: Recording, candidates: list[Candidate]) -> str:
-    """Return how many there are, from how much; with what could not be recorded."""
-    from django_lockstep.lab.wording import counted
-
-    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
-    return "\n".join([*recording.notes, f"{found}, from {counted(recording.tests, 'test')}"])
-
-
-def print_candidates(recording: Recording, candidates: list[Candidate], write_line: Callable[[str], Any]) -> None:
-    """List the candidates, the worst first."""
-    write_line(count_candidates(recording, candidates))
-    for number, candidate in enumerate(candidates, 1):
-        write_line("")
-        write_line(f"{number}. {candidate.kind} {candidate.id} in {candidate.unit}")
-        write_line(f"   {candidate.sentence}")
-        if candidate.partner:
-            write_line(f"   together with: {candidate.partner}")
-        write_line(f"   shown by: {candidate.witnesses[0].test}")
+    try:
+        return parse_budget(config.getoption("--race-budget"))
+    except ValueError as error:
+        raise pytest.UsageError(f"--race-budget: {error}") from error
 
 
 class _Recording(_Reporting):
@@ -276,10 +252,12 @@ def list_recording(config: pytest.Config) -> int | None:
     from django_lockstep.lab.finder.derive import find_candidates
     from django_lockstep.lab.finder.errors import NotARecording
     from django_lockstep.lab.finder.files import read_recording
+    from django_lockstep.lab.finder.report import count_candidates, list_candidates
 
     try:
         recording = read_recording(path)
     except (OSError, NotARecording) as error:
         raise pytest.UsageError(f"--race-candidates: {error}") from error
-    print_candidates(recording, find_candidates(recording), lambda line: sys.stdout.write(f"{line}\n"))
+    candidates = find_candidates(recording)
+    sys.stdout.write(f"{count_candidates(recording, candidates)}\n{list_candidates(candidates)}\n")
     return pytest.ExitCode.OK

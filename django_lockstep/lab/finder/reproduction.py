@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import Finding
 
-__all__ = ["TestPlace", "write_test_file"]
+__all__ = ["TestPlace", "with_test_file", "write_test_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,19 @@ class TestPlace:
         """Return the place of an item of pytest."""
         owner = item.cls.__name__ if getattr(item, "cls", None) is not None else ""
         return cls(item.module.__name__, getattr(item, "originalname", None) or item.name, owner)
+
+    @classmethod
+    def of_case(cls, test: Any) -> TestPlace:
+        """Return the place of a test case of unittest."""
+        module, owner, function = test.id().rsplit(".", 2)
+        return cls(module, function, owner)
+
+
+def with_test_file(candidate: Candidate, finding: Finding, places: Mapping[str, TestPlace]) -> Finding:
+    """Return the finding; a confirmed one with a test file."""
+    if finding.verdict != "confirmed":
+        return finding
+    return replace(finding, test_file=write_test_file(candidate, finding, places[finding.test]))
 
 
 def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace) -> str:
