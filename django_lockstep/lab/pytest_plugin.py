@@ -25,7 +25,7 @@ Step = Callable[[Any], Any]
 Invariant = Callable[..., bool | None]
 _Found = TypeVar("_Found")
 
-_PROPERTIES = ("race_schedules", "race_outcomes", "race_seconds")
+_PROPERTIES = ("race_verdict", "race_schedules", "race_outcomes", "race_seconds")
 _TIMELINES = ("text", "json", "svg", "html")
 
 
@@ -59,22 +59,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="columns of text timelines (default: the terminal's)",
     )
     group.addoption(
-        "--race-verbose", action="store_true", help="list the races that hold at the end, with their numbers"
+        "--race-verbose", action="store_true", help="list the races that passed at the end, with their numbers"
     )
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """List the races that hold, with ``--race-verbose``; the numbers are also properties of the tests in reports."""
+    """List the races that passed, with ``--race-verbose``; the numbers are also properties of the tests in reports."""
     if not config.getoption("--race-verbose"):
         return
     from django_lockstep.lab.wording import counted
 
-    terminalreporter.section("races that hold")
+    terminalreporter.section("races that passed")
     for report in terminalreporter.stats.get("passed", ()):
         values = [value for name, value in report.user_properties if name in _PROPERTIES]
-        for schedules, outcomes, seconds in zip(values[::3], values[1::3], values[2::3], strict=False):
+        columns = (values[first :: len(_PROPERTIES)] for first in range(len(_PROPERTIES)))
+        for verdict, schedules, outcomes, seconds in zip(*columns, strict=False):
             numbers = f"{counted(schedules, 'schedule')}, {counted(outcomes, 'outcome')}, {seconds} s"
-            terminalreporter.write_line(f"{report.nodeid}: {numbers}")
+            terminalreporter.write_line(f"{report.nodeid}: {verdict}, {numbers}")
 
 
 class RaceFixture:
@@ -112,6 +113,8 @@ class RaceFixture:
     ) -> Exploration:
         """Explore every interleaving, and fail the test with a timeline unless all end right.
 
+        With ``directed`` only those around the actors' writes: the test passes where nothing was found in them.
+
         Each actor, a function or an ``async def``, is called with what ``set_up`` returned, in its own thread and on
         its own connection. Actors are named after their functions if these names differ; a mapping gives them other
         names. ``options`` are those of `explore`. Without an invariant, the final state and the results must be those
@@ -121,10 +124,10 @@ class RaceFixture:
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
         found = _fail_on_explorer_error(lambda: explore(scenario, **{"max_schedules": self._max_schedules, **options}))
-        numbers = (found.schedules, len(found.outcomes), round(found.seconds, 3))
-        for name, value in zip(_PROPERTIES, numbers, strict=True):
+        facts = (found.verdict, found.schedules, len(found.outcomes), round(found.seconds, 3))
+        for name, value in zip(_PROPERTIES, facts, strict=True):
             self._record(name, value)
-        if not found.ok:
+        if not found.passed:
             pytest.fail(self._report(found), pytrace=False)
         return found
 

@@ -219,15 +219,16 @@ class Controller:
             self._note_deadlock(index, step.operation)
             if index in was_waiting:
                 step.woken_by = chosen
+        sent = self._state.current[chosen].operation
         if chosen in self._state.waiting:
-            operation = self._state.current[chosen].operation
-            parts[chosen] = self._transaction(chosen, operation).waiting(operation)
+            parts[chosen] = self._transaction(chosen, sent).waiting(sent)
         for part in parts.values():
             touched = touched | part
         self._note_unsteerable(parts, chosen, was_waiting=was_waiting)
         return Move(
             actor=chosen,
             footprint=touched,
+            writes=self._transaction(chosen, sent).statement(sent).may_change,
             woken=frozenset(parts.keys() & was_waiting.keys()),
             waits_for=self._state.waiting.get(chosen, frozenset()),
             cycle=self._cycle_of(number),

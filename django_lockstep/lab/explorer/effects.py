@@ -39,6 +39,11 @@ class Statement:
     changes_session: bool = False
     """Whether it changes what later statements mean: the role, the search path, the default isolation level."""
 
+    @property
+    def may_change(self) -> bool:
+        """Whether it writes or locks, or may do so because it is not understood."""
+        return self.kind == "UNKNOWN" or bool(self.writes or self.locks)
+
     @cached_property
     def rows(self) -> str:
         """The rows that it names, as text that is equal from run to run."""

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from django.db import DEFAULT_DB_ALIAS
 
-from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.differences import CAUSES
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, RestartSearch, ScheduleError, Stuck
 from django_lockstep.lab.explorer.final_state import describe_state
 from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
 from django_lockstep.lab.explorer.oracle import RunResult
-from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
+from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
-from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
+from django_lockstep.lab.explorer.strategy import Reduction, Strategy, make_strategy
+from django_lockstep.lab.explorer.tally import Tally, TracedResult
 from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
 from django_lockstep.lab.scenario import Scenario
-from django_lockstep.lab.wording import counted
 
 __all__ = ["explore", "replay"]
 
@@ -37,13 +34,13 @@ _ATTEMPTS = 5
 nondeterminism."""
 
 Victim = Literal["last", "first"]
-_TracedResult = tuple[RunResult, Trace]
 
 
 def explore(
     scenario: Scenario,
     *,
-    reduction: Literal["dpor", "none"] = "dpor",
+    directed: bool = False,
+    reduction: Reduction = "dpor",
     preemptions: int | None = None,
     max_schedules: int | None = None,
     max_steps: int = MAX_STEPS,
@@ -61,6 +58,8 @@ def explore(
 ) -> Exploration:
     """Run the actors through every meaningfully different interleaving of their SQL statements.
 
+    ``directed`` runs only the schedules in which one actor is interrupted just before or after one of its writes or
+    locks, about two for each: enough to find most races in long code, but never to say that there is none.
     ``reduction="none"`` runs every interleaving, also those that differ only in the order of independent steps.
     ``preemptions`` limits how often an actor that could go on is interrupted (then without reduction).
     ``max_schedules`` and ``timeout`` (seconds) limit the search, ``max_steps`` one run; ``stop_on_first`` ends the
@@ -83,10 +82,10 @@ def explore(
     than PostgreSQL, for tables too large to put back, and while another explorer is running. Errors of ``set_up`` and
     of the invariant are raised as they are.
     """
-    if reduction not in ("dpor", "none") or victim not in ("last", "first"):
-        raise ValueError(
-            f"reduction must be 'dpor' or 'none' and victim 'last' or 'first', not {reduction!r} and {victim!r}"
-        )
+    if victim not in ("last", "first"):
+        raise ValueError(f"victim must be 'last' or 'first', not {victim!r}")
+    search: dict[str, Any] = {"directed": directed, "reduction": reduction, "preemptions": preemptions}
+    make_strategy(len(scenario.actors), **search)  # refuses options that exclude each other, before anything is run
     begun = time.monotonic()
     terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
     terms["database_is_mine"] = database_is_mine
@@ -96,12 +95,13 @@ def explore(
             deadline = None if timeout is None else begun + timeout
             session.controller.limits = Limits(max_steps=max_steps, deadline=deadline)
             vacuity = Vacuity(session.names, raises=raises)
-            tally = _Tally(
+            tally = Tally(
                 limit=max_schedules, timeout=timeout, stop_on_first=stop_on_first, begun=begun, vacuity=vacuity
             )
-            search = Search(reduce=reduction == "dpor", preemptions=preemptions)
-            trouble = _run_schedules(session, search, tally, warm_up=warm_up)
-            return tally.exploration(session, search, trouble)
+            strategy = make_strategy(len(scenario.actors), **search)
+            trouble = _run_schedules(session, strategy, tally, warm_up=warm_up)
+            failure, trouble = _confirm_broken(session, tally, trouble)
+            return tally.exploration(session, strategy, failure=failure, trouble=trouble)
 
         return session.run_until_stable(attempt)
 
@@ -155,12 +155,12 @@ def _follow(
 
 
 def _run_schedules(
-    session: ExplorationSession, search: Search, tally: _Tally, *, warm_up: bool
+    session: ExplorationSession, strategy: Strategy, tally: Tally, *, warm_up: bool
 ) -> Nondeterminism | Stuck | None:
     """Run schedules until none is left or a limit is reached; return the error that ended the search early."""
     try:
         warm = session.warm_up() if warm_up and tally.wants_more() else None
-        first = _search(session, search, tally, warm)
+        first = _search(session, strategy, tally, warm)
         session.controller.limits.deadline = None  # a wrong run is confirmed after the time limit, too
         if first is not None:
             # Run the first schedule again, unless the warm-up or another run has repeated it already.
@@ -177,18 +177,18 @@ def _run_schedules(
 
 
 def _search(
-    session: ExplorationSession, search: Search, tally: _Tally, warm: _TracedResult | None
-) -> _TracedResult | None:
+    session: ExplorationSession, strategy: Strategy, tally: Tally, warm: TracedResult | None
+) -> TracedResult | None:
     """Run the search's schedules, and return the first result; ``warm`` is that of the warm-up."""
-    first: _TracedResult | None = None
+    first: TracedResult | None = None
     before: Trace | None = None
-    while tally.wants_more() and search.begin():
-        fixture, before = _play_next(session, search, before)
+    while tally.wants_more() and strategy.begin():
+        fixture, before = _play_next(session, strategy, before)
         if before.out_of_time:
             break
         # Footprints of earlier moves took keys for constant that have changed now.
         if session.rekeyed > before.rekeyed:
-            search.start_over()
+            strategy.start_over()
             first = before = None
             continue
         tally.note(before)
@@ -201,15 +201,15 @@ def _search(
             tally.add(session, end, before)
         else:
             tally.redundant += 1
-        search.finish()
+        strategy.finish()
     return first
 
 
-def _same_schedule(warm: _TracedResult | None, first: _TracedResult) -> bool:
+def _same_schedule(warm: TracedResult | None, first: TracedResult) -> bool:
     return warm is not None and warm[1].actors == first[1].actors
 
 
-def _learn(session: ExplorationSession, one: _TracedResult, other: _TracedResult) -> None:
+def _learn(session: ExplorationSession, one: TracedResult, other: TracedResult) -> None:
     """Raise `RestartSearch` if two results of one schedule differ in columns that were not known to differ."""
     steered = not (one[1].unsteerable or other[1].unsteerable)  # otherwise the server may have decided differently
     if steered and session.oracle.learn(one[0], other[0]):
@@ -230,10 +230,10 @@ def _require_steered(session: ExplorationSession, first: Trace) -> None:
         )
 
 
-def _play_next(session: ExplorationSession, search: Search, before: Trace | None) -> tuple[Any, Trace]:
+def _play_next(session: ExplorationSession, strategy: Strategy, before: Trace | None) -> tuple[Any, Trace]:
     def again(in_turn: bool) -> tuple[Any, Trace]:
-        search.begin()
-        return session.play(search, expected=before, record=search.record, in_turn=in_turn)
+        strategy.begin()
+        return session.play(strategy, expected=before, record=strategy.record, in_turn=in_turn)
 
     return _retry_overtaken(session, again)
 
@@ -258,127 +258,17 @@ def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[A
     raise trouble
 
 
-@dataclass(slots=True, kw_only=True)
-class _Tally:
-    """Counts the results of runs."""
-
-    limit: int | None
-    timeout: float | None
-    stop_on_first: bool
-    begun: float
-    vacuity: Vacuity
-    runs: int = 0
-    redundant: int = 0
-    deadlocks: int = 0
-    unsteerable: int = 0
-    yields: int = 0
-    opaque: set[str] = field(default_factory=set)
-    errors: Counter[str] = field(default_factory=Counter)
-    waits: Counter[str] = field(default_factory=Counter)
-    ends: dict[tuple[object, ...], list[Run]] = field(default_factory=dict)
-    counts: Counter[tuple[object, ...]] = field(default_factory=Counter)
-    broken: tuple[Run, _TracedResult] | None = None
-
-    def wants_more(self) -> bool:
-        """Whether no limit is reached yet."""
-        return not (
-            (self.limit is not None and self.runs >= self.limit)
-            or (self.timeout is not None and time.monotonic() - self.begun >= self.timeout)
-            or (self.stop_on_first and self.broken is not None)
-        )
-
-    def note(self, trace: Trace) -> None:
-        """Count the waits and errors of statements, and the forced yields."""
-        self.yields += trace.yields
-        self.vacuity.note_steps(trace.steps)
-        for step in trace.steps:
-            if step.operation.statement is not None:
-                self.opaque |= step.operation.statement.reasons
-            if step.waited_for:
-                self.waits[step.operation.template.split()[0].upper()] += 1
-            if step.operation.error is not None:
-                error = step.operation.error
-                self.errors[sqlstate_of(error) or type(error).__name__] += 1
-
-    def add(self, session: ExplorationSession, ended: RunResult, trace: Trace) -> None:
-        """Judge and count a run that has ended."""
-        run = session.judge(ended, trace)
-        self.vacuity.note_end(ended.errors)
-        self.runs += 1
-        self.deadlocks += bool(run.deadlocks)
-        self.unsteerable += run.unsteerable
-        end = (session.oracle.key(ended), run.holds)
-        self.counts[end] += 1
-        self.ends[end] = [min([run, *self.ends.get(end, [])], key=_simplicity)]
-        if not run.holds and (self.broken is None or _simplicity(run) < _simplicity(self.broken[0])):
-            self.broken = run, (ended, trace)
-
-    def exploration(
-        self, session: ExplorationSession, search: Search, trouble: Nondeterminism | Stuck | None
-    ) -> Exploration:
-        """Return the verdict, with the simplest wrong run replayed."""
-        failure = self.broken[0] if self.broken else None
-        if self.broken is not None and trouble is None:
-            failure, trouble = _confirm(session, *self.broken)
-        verdict, reason = self._verdict(search, failure, trouble)
-        return Exploration(
-            verdict=verdict,
-            reason=reason,
-            actors=session.names,
-            schedules=self.runs,
-            redundant=self.redundant,
-            unsteerable=self.unsteerable,
-            yields=self.yields,
-            opaque=tuple(sorted(self.opaque)),
-            left=search.left,
-            outcomes=tuple(self._outcomes()),
-            deadlocks=self.deadlocks,
-            errors=dict(sorted(self.errors.items())),
-            waits=dict(sorted(self.waits.items())),
-            seconds=time.monotonic() - self.begun,
-            failure=failure,
-            not_compared=session.oracle.not_compared,
-        )
-
-    def _verdict(
-        self, search: Search, failure: Run | None, trouble: Nondeterminism | Stuck | None
-    ) -> tuple[Verdict, str]:
-        if trouble is not None:
-            return ("stuck" if isinstance(trouble, Stuck) else "nondeterministic"), str(trouble)
-        if failure is not None:
-            return "broken", f"Schedule {failure.schedule}: {failure.reason}"
-        if search.left:
-            ended = counted(self.runs, "schedule")
-            return "incomplete", f"{ended} ended right; at least {search.left} more are left"
-        if self.unsteerable:
-            return "incomplete", f"In {self.unsteerable} moves the server alone decided in which order waiters went on"
-        if self.vacuity.reason:
-            return "vacuous", self.vacuity.reason
-        fair = "fair " if self.yields else ""
-        return "holds", f"Every {fair}interleaving was explored, in {counted(self.runs, 'schedule')}"
-
-    def _outcomes(self) -> list[Outcome]:
-        outcomes = [
-            Outcome(
-                errors=runs[0].errors,
-                results=runs[0].results,
-                state=runs[0].state,
-                holds=runs[0].holds,
-                count=self.counts[end],
-                schedule=runs[0].schedule,
-                reason=runs[0].reason,
-            )
-            for end, runs in self.ends.items()
-        ]
-        return sorted(outcomes, key=lambda outcome: (outcome.holds, -outcome.count, outcome.schedule))
-
-
-def _simplicity(run: Run) -> tuple[int, int, str]:
-    return run.preemptions, len(run.schedule), run.schedule
+def _confirm_broken(
+    session: ExplorationSession, tally: Tally, trouble: Nondeterminism | Stuck | None
+) -> tuple[Run | None, Nondeterminism | Stuck | None]:
+    """Return the simplest wrong run, replayed with the values read, and what ended the search early."""
+    if tally.broken is None:
+        return None, trouble
+    return (tally.broken[0], trouble) if trouble is not None else _confirm(session, *tally.broken)
 
 
 def _confirm(
-    session: ExplorationSession, failure: Run, before: _TracedResult
+    session: ExplorationSession, failure: Run, before: TracedResult
 ) -> tuple[Run, Nondeterminism | Stuck | None]:
     """Run the wrong schedule again, keeping the values read; it must end wrong again, with the same errors."""
     session.keep_values()

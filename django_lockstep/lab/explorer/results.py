@@ -14,7 +14,7 @@ __all__ = ["SCHEMA_VERSION", "Deadlock", "Exploration", "Outcome", "Raised", "Ru
 SCHEMA_VERSION = 3
 """Of `to_json`; incremented when a reader of the old form would misread the new one."""
 
-Verdict = Literal["holds", "broken", "vacuous", "incomplete", "nondeterministic", "stuck"]
+Verdict = Literal["holds", "nothing found", "broken", "vacuous", "incomplete", "nondeterministic", "stuck"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,8 @@ class Exploration:
     """The result of exploring a scenario."""
 
     verdict: Verdict
-    """``holds`` only if every interleaving, up to the order of independent steps, was run and ended right.
+    """``holds`` only if every interleaving, up to the order of independent steps, was run and ended right;
+    ``nothing found`` if all schedules of a directed search did.
 
     If ``yields`` is not 0: every fair one, in which no actor asks for a lock or polls again and again while no other
     one moves.
@@ -187,11 +188,18 @@ class Exploration:
     """The simplest wrong run, replayed with the values read."""
     not_compared: tuple[str, ...] = ()
     """Columns, such as ``auth_user.password``, that differ when the same schedule is run again, and those to ignore."""
+    directed: bool = False
+    """Whether only schedules around writes were run."""
 
     @property
     def ok(self) -> bool:
         """Whether the verdict is ``holds``."""
         return self.verdict == "holds"
+
+    @property
+    def passed(self) -> bool:
+        """Whether the search came to its end and found nothing wrong; less than `ok` if it was directed."""
+        return self.verdict in ("holds", "nothing found")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers."""

@@ -7,7 +7,7 @@ from string import ascii_uppercase
 
 from django_lockstep.lab.explorer.errors import ScheduleError
 
-__all__ = ["Follow", "parse_schedule", "write_schedule"]
+__all__ = ["Follow", "Interrupt", "parse_schedule", "write_schedule"]
 
 
 def write_schedule(moves: Sequence[int]) -> str:
@@ -46,3 +46,38 @@ class Follow:
         self._step += 1
         self._previous = chosen
         return chosen
+
+
+class Interrupt:
+    """Chooses the moves of a schedule in which one actor is interrupted once.
+
+    It makes so many ``steps``, or all that it can; then the others, in turn from the next one on, go on as long as they
+    can; then it goes on itself. An actor that waits is passed over, and goes on later.
+    """
+
+    def __init__(self, actor: int, *, steps: int | None, actors: int) -> None:
+        self._actor = actor
+        self._steps = steps
+        self._others = [(actor + number) % actors for number in range(1, actors)]
+        self._before = True
+        self._meanwhile = True
+        self._previous = actor
+
+    def choose(self, enabled: Collection[int]) -> int:
+        """Return the actor that moves."""
+        chosen = self._in_phase(enabled)
+        if chosen == self._actor and self._steps is not None:
+            self._steps -= 1
+        self._previous = chosen
+        return chosen
+
+    def _in_phase(self, enabled: Collection[int]) -> int:
+        self._before = self._before and self._steps != 0 and self._actor in enabled
+        if self._before:
+            return self._actor
+        # Once all the others stand, the interruption is over, even if some could go on later.
+        self._meanwhile = self._meanwhile and any(other in enabled for other in self._others)
+        order = self._others if self._meanwhile else [self._actor, *self._others]
+        if self._previous in order and self._previous in enabled:
+            return self._previous
+        return next(actor for actor in order if actor in enabled)

@@ -24,6 +24,8 @@ class Move:
     actor: int
     footprint: Footprint
     """What the step and the woken steps touched."""
+    writes: bool = False
+    """Whether the statement that it sent writes or locks, or is not understood."""
     woken: frozenset[int] = frozenset()
     """Actors whose waiting steps ended with it."""
     waits_for: frozenset[int] = frozenset()
@@ -67,6 +69,8 @@ class Search:
     K. McKinley, "Bounded partial-order reduction", OOPSLA 2013), so that the search then takes every schedule within
     it.
     """
+
+    exhaustive = True
 
     def __init__(self, *, reduce: bool = True, preemptions: int | None = None) -> None:
         self._reduce = reduce and preemptions is None

@@ -63,7 +63,7 @@ def _all(schedules: str) -> str:
 
 def _may_change(step: StepRecord) -> bool:
     statement = step.operation.statement
-    return statement is None or statement.kind == "UNKNOWN" or bool(statement.writes or statement.locks)
+    return statement is None or statement.may_change
 
 
 def _is_conflict(error: BaseException) -> bool:

@@ -17,12 +17,13 @@ from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, wr
 from django_lockstep.lab.explorer.databases import is_test_database, other_sessions
 from django_lockstep.lab.explorer.reports import FORMATS, RaceReport, as_text, runs_to_draw
 from django_lockstep.lab.explorer.scratch import scratch_databases
+from django_lockstep.lab.explorer.strategy import make_strategy
 from django_lockstep.lab.management.output import require_writable, write_atomically
 from django_lockstep.lab.races import Race, load_race, registered_races
 
 _DRAWN = {"svg": 1, "html": 4}
 """How many runs of a race a format shows."""
-_LIMITS = ("reduction", "preemptions", "max_schedules", "timeout")
+_LIMITS = ("directed", "reduction", "preemptions", "max_schedules", "timeout")
 
 
 class Command(BaseCommand):
@@ -46,6 +47,11 @@ class Command(BaseCommand):
             help="also write the schedule, or the simplest wrong one, as a spec for isolationtester",
         )
         add("--actors", type=int, metavar="N", help="run the scenario with N actors, if it can have more than it has")
+        add(
+            "--directed",
+            action="store_true",
+            help="run only the schedules that interrupt an actor just before or after one of its writes or locks",
+        )
         add("--reduction", choices=["dpor", "none"], default="dpor")
         add("--preemptions", type=int, help="interrupt actors that could go on at most so many times")
         add("--max-schedules", type=int)
@@ -195,6 +201,7 @@ def _race(name: str) -> Race:
 def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
     """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
+    make_strategy(2, **{name: options[name] for name in ("directed", "reduction", "preemptions")})
     folder = path is not None and path.is_dir() and options["format"] == "svg"
     if options["schedule"] is not None and len(races) != 1:
         raise ValueError(f"--schedule needs exactly one scenario, not {len(races)}")

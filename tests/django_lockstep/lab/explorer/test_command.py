@@ -84,6 +84,22 @@ def test_limits_are_passed_on() -> None:
         run("lost-update:pessimistic", "--max-schedules", "1")
 
 
+def test_a_directed_search_is_as_expected_where_it_finds_nothing_wrong() -> None:
+    assert "LOCKED: nothing found (" in run(f"{HERE}.LOCKED", "--directed")
+    assert "lost-update:naive: broken" in run("lost-update:naive", "--directed")
+    with pytest.raises(CommandError, match="Not as expected") as refused:
+        run(f"{HERE}.NAIVE", "--directed", "--format", "json", stdout=(shown := StringIO()))
+    assert refused.value.returncode == 1
+    assert json.loads(shown.getvalue())[f"{HERE}.NAIVE"]["directed"] is True
+
+
+def test_a_page_says_that_nothing_was_found() -> None:
+    page = run(f"{HERE}.LOCKED", "--directed", "--format", "html")
+
+    assert '<span class="verdict nothing found">nothing found</span>' in page
+    assert "not as expected" not in page
+
+
 def test_the_ready_made_races_are_listed() -> None:
     assert "write-skew:unlocked" in run("--list")
 
@@ -221,6 +237,7 @@ def test_progress_is_said_on_a_terminal_and_only_there() -> None:
         ([f"{HERE}.LOCKED", "--format", "html", "--output", "."], "is a folder"),
         ([f"{HERE}.LOCKED", "--database", "other"], "--database must be one of"),
         ([f"{HERE}.LOCKED", "--yes-this-database-is-mine"], "needs --database"),
+        ([f"{HERE}.LOCKED", "--directed", "--preemptions", "1"], "cannot be combined"),
     ],
 )
 def test_wrong_usage_exits_with_2(args: list[str], complaint: str) -> None:

@@ -76,7 +76,7 @@ def test_the_numbers_of_a_race_are_recorded() -> None:
 
     RaceFixture(record=recorded.__setitem__)(*[stories.locked] * 2, set_up=stories.one_seat)
 
-    assert list(recorded) == ["race_schedules", "race_outcomes", "race_seconds"]
+    assert list(recorded) == ["race_verdict", "race_schedules", "race_outcomes", "race_seconds"]
     assert recorded["race_outcomes"] == 1
 
 
@@ -93,10 +93,12 @@ class Lines(list[str]):
 
 
 @pytest.mark.parametrize(
-    ("asked", "lines"), [(False, []), (True, ["races that hold", "test_it: 6 schedules, 1 outcome, 0.5 s"])]
+    ("asked", "lines"), [(False, []), (True, ["races that passed", "test_it: holds, 6 schedules, 1 outcome, 0.5 s"])]
 )
-def test_races_that_hold_are_listed_where_asked_for(asked: bool, lines: list[str]) -> None:
-    reporter = Lines(("other", 1), ("race_schedules", 6), ("race_outcomes", 1), ("race_seconds", 0.5))
+def test_races_that_passed_are_listed_where_asked_for(asked: bool, lines: list[str]) -> None:
+    reporter = Lines(
+        ("other", 1), ("race_verdict", "holds"), ("race_schedules", 6), ("race_outcomes", 1), ("race_seconds", 0.5)
+    )
     config: Any = SimpleNamespace(getoption=lambda name: asked)
 
     pytest_terminal_summary(reporter, config)
@@ -119,6 +121,25 @@ def test_a_schedule_is_replayed() -> None:
 def test_what_was_not_explored_to_the_end_fails() -> None:
     with pytest.raises(Failed, match="incomplete"):
         RaceFixture(max_schedules=1)(stories.locked, stories.locked, set_up=stories.one_seat)
+
+
+@committed
+def test_a_directed_race_passes_where_nothing_was_found_and_does_not_say_that_it_holds() -> None:
+    recorded: dict[str, object] = {}
+    racing = RaceFixture(record=recorded.__setitem__)
+
+    found = racing(stories.locked, stories.locked, set_up=stories.one_seat, directed=True)
+
+    assert (found.verdict, found.ok, found.passed) == ("nothing found", False, True)
+    assert recorded["race_verdict"] == "nothing found"
+
+
+@committed
+def test_a_directed_race_that_breaks_fails_with_a_timeline() -> None:
+    with pytest.raises(Failed, match="lost update: ") as failed:
+        RaceFixture()(*[stories.naive] * 2, set_up=stories.one_seat, directed=True, stop_on_first=True)
+
+    assert "To replay: race.replay(" in str(failed.value)
 
 
 @committed

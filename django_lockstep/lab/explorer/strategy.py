@@ -1,0 +1,55 @@
+"""The seam between explorations and the searches that choose their schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal, Protocol
+
+from django_lockstep.lab.explorer.directed import DirectedSearch
+from django_lockstep.lab.explorer.search import Move, Search
+
+__all__ = ["Reduction", "Strategy", "make_strategy"]
+
+Reduction = Literal["dpor", "none"]
+
+
+class Strategy(Protocol):
+    """Chooses one schedule after another: `begin`, then `choose` and `record` for each move, then `finish`."""
+
+    exhaustive: bool
+    """Whether a search with nothing left has covered every interleaving, up to the order of independent steps."""
+
+    @property
+    def left(self) -> int:
+        """Schedules known and not yet run; each may lead to more."""
+
+    def begin(self) -> bool:
+        """Start the next schedule, or the current one again if it was not finished; False if there is none."""
+
+    def choose(self, enabled: Collection[int]) -> int | None:
+        """Return the actor that moves, or None to abandon the schedule because an equivalent one was run."""
+
+    def record(self, move: Move) -> None:
+        """Record what the chosen actor's step did."""
+
+    def finish(self) -> None:
+        """End the schedule, and derive from it which others have to be run."""
+
+    def start_over(self) -> None:
+        """Forget what rests on the footprints of earlier moves, because they touched more than those say."""
+
+
+def make_strategy(
+    actors: int, *, directed: bool = False, reduction: Reduction = "dpor", preemptions: int | None = None
+) -> Strategy:
+    """Return the search with these options of `explore`. Raises ``ValueError`` for options that exclude each other."""
+    if reduction not in ("dpor", "none"):
+        raise ValueError(f"reduction must be 'dpor' or 'none', not {reduction!r}")
+    if not directed:
+        return Search(reduce=reduction == "dpor", preemptions=preemptions)
+    if reduction == "none" or preemptions is not None:
+        raise ValueError(
+            "A directed search runs only schedules around writes: it cannot be combined with reduction='none' or with "
+            "preemptions"
+        )
+    return DirectedSearch(actors)

@@ -1,0 +1,198 @@
+"""The directed search: which schedules it runs, in which order, and what it finds."""
+
+import uuid
+from collections.abc import Collection
+
+import pytest
+from django.contrib.contenttypes.models import ContentType
+from django.core.cache import cache
+from django.db import transaction
+
+from django_lockstep.lab.explorer import Scenario, explore, replay
+from django_lockstep.lab.explorer.directed import DirectedSearch
+from django_lockstep.lab.explorer.footprints import Footprint, Mode
+from django_lockstep.lab.explorer.schedules import Interrupt
+from django_lockstep.lab.explorer.search import Move
+from tests.django_lockstep.lab.explorer import stories
+from tests.testapps.shop.models import Seat
+
+Programs = list[list[str]]
+
+committed = pytest.mark.django_db(transaction=True)
+
+
+# Which schedules
+
+
+def move(actor: int, step: str) -> Move:
+    """Return the move of ``r`` or ``w`` and a row: reading it, or writing and committing it."""
+    kind, row = step[0], step[1]
+    keys = frozenset({(row, 1)})
+    if kind == "r":
+        return Move(actor=actor, footprint=Footprint(reads=keys))
+    locks = frozenset({((row, 1), Mode.UPDATE)})
+    return Move(actor=actor, footprint=Footprint(locks=locks, publishes=keys, releases=locks), writes=True)
+
+
+def run(search: DirectedSearch, programs: Programs) -> str:
+    left = [list(program) for program in programs]
+    schedule = ""
+    while enabled := [index for index, steps in enumerate(left) if steps]:
+        chosen = search.choose(enabled)
+        search.record(move(chosen, left[chosen].pop(0)))
+        schedule += "ABC"[chosen]
+    return schedule
+
+
+def played(programs: Programs) -> list[str]:
+    """Return the schedules in the order in which they were run."""
+    search = DirectedSearch(len(programs))
+    schedules = []
+    while search.begin():
+        schedules.append(run(search, programs))
+        search.finish()
+    return schedules
+
+
+def test_the_others_run_just_before_and_just_after_each_write() -> None:
+    programs = [["rx", "wx", "ry", "wy", "ry"], ["wx", "wy"]]
+
+    # Of B, whose writes are adjacent, after the first one is before the second one.
+    assert set(played(programs)) == {"AAAAABB", "BBAAAAA", "ABBAAAA", "AABBAAA", "AAABBAA", "AAAABBA", "BAAAAAB"}
+
+
+def test_three_actors_interrupt_each_other_as_wholes() -> None:
+    assert played([["rx", "wx"]] * 3) == ["AABBCC", "BBCCAA", "CCAABB", "ABBCCA", "BCCAAB", "CAABBC"]
+
+
+def test_each_actor_is_interrupted_from_its_first_write_on() -> None:
+    _, _, *interrupted = played([["wx", "rx", "wx", "rx"], ["wx"]])
+
+    assert interrupted == ["ABAAA", "AABAA", "AAABA"]
+
+
+def test_where_nothing_depends_on_the_others_one_interruption_is_enough() -> None:
+    assert played([["rx", "wz", "ww", "wx"], ["wx"]]) == ["AAAAB", "BAAAA", "AAABA"]
+
+
+def test_an_actor_that_only_reads_is_interrupted_between_its_reads() -> None:
+    assert "ABBA" in played([["rx", "ry"], ["wx", "wy"]])
+
+
+def test_independent_actors_are_not_interrupted() -> None:
+    assert played([["rx", "wx"], ["ry", "wy"]]) == ["AABB", "BBAA"]
+
+
+def test_a_schedule_that_was_not_finished_is_run_again() -> None:
+    search = DirectedSearch(2)
+    search.begin()
+    search.choose([0, 1])
+
+    assert (search.begin(), run(search, [["wx"], ["wx"]]), search.left) == (True, "AB", 2)
+
+
+@pytest.mark.parametrize(
+    ("chooser", "states"),
+    [
+        (Interrupt(0, steps=1, actors=2), [({0, 1}, 0), ({0, 1}, 1), ({0}, 0), ({0, 1}, 0), ({1}, 1)]),
+        (Interrupt(0, steps=2, actors=2), [({1}, 1), ({0, 1}, 1), ({0}, 0)]),
+        (Interrupt(1, steps=1, actors=3), [({0, 1, 2}, 1), ({0, 1, 2}, 2), ({0, 1}, 0), ({0, 1, 2}, 0), ({1, 2}, 2)]),
+        (Interrupt(0, steps=None, actors=2), [({0, 1}, 0), ({0, 1}, 0), ({1}, 1)]),
+    ],
+)
+def test_an_actor_that_waits_is_passed_over(chooser: Interrupt, states: list[tuple[Collection[int], int]]) -> None:
+    assert [chooser.choose(enabled) for enabled, _ in states] == [chosen for _, chosen in states]
+
+
+# What it finds
+
+
+@committed
+def test_a_lost_update_is_found() -> None:
+    found = explore(stories.raising(stories.naive), directed=True)
+
+    # Two serial orders; each actor interrupted just before and just after its UPDATE.
+    assert (found.verdict, found.schedules, found.directed) == ("broken", 6, True)
+    assert found.failure is not None
+    assert not replay(stories.raising(stories.naive), found.failure.schedule).holds
+
+
+@committed
+@pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed, stories.serializable])
+def test_where_nothing_is_found_it_says_so_and_not_that_it_holds(actor: stories.Step) -> None:
+    found = explore(stories.raising(actor), directed=True)
+
+    assert (found.verdict, found.reason) == ("nothing found", f"nothing found in {found.schedules} schedules")
+    assert (found.ok, found.passed, found.left) == (False, True, 0)
+
+
+@committed
+def test_three_actors_are_directed() -> None:
+    wrong = explore(stories.raising(stories.naive, actors=3), directed=True)
+    right = explore(stories.raising(stories.locked, actors=3), directed=True)
+
+    assert (wrong.verdict, right.verdict) == ("broken", "nothing found")
+    assert wrong.schedules == 3 + 3 * 2
+
+
+@committed
+def test_a_deadlock_is_found() -> None:
+    found = explore(stories.opposite_transfers(), directed=True, no_deadlock=True)
+
+    assert found.verdict == "broken"
+    assert "Deadlock of A, B" in found.reason
+
+
+@committed
+def test_a_reader_that_sees_half_of_a_change_is_found() -> None:
+    def read_both(pks: list[int]) -> str:
+        with transaction.atomic():
+            return f"{stories.price(pks[0])} {stories.price(pks[1])}"
+
+    scenario = Scenario(set_up=stories.two_seats, actors=[read_both, stories.move(0, 1)])
+
+    assert explore(scenario, directed=True).verdict == "broken"
+
+
+@committed
+def test_it_ends_with_the_first_wrong_run_where_that_is_enough() -> None:
+    found = explore(stories.raising(stories.naive), directed=True, stop_on_first=True)
+
+    assert (found.verdict, found.schedules) == ("broken", 3)
+
+
+@committed
+def test_a_limit_leaves_it_incomplete() -> None:
+    found = explore(stories.raising(stories.locked), directed=True, max_schedules=3)
+
+    assert (found.verdict, found.passed) == ("incomplete", False)
+
+
+@committed
+def test_actors_that_do_nothing_are_vacuous() -> None:
+    scenario = Scenario(set_up=stories.one_seat, actors=[stories.computed, lambda pk: None])
+
+    assert explore(scenario, directed=True).verdict == "vacuous"
+
+
+@committed
+def test_random_columns_and_caches_are_learned_here_too() -> None:
+    def cached(pk: int) -> None:
+        ContentType.objects.get_for_model(Seat)
+        cache.get_or_set("price", lambda: str(stories.price(pk)))
+        Seat.objects.filter(pk=pk).update(guest=uuid.uuid4().hex)
+
+    cache.clear()
+    ContentType.objects.clear_cache()
+    found = explore(Scenario(set_up=stories.one_seat, actors=[cached] * 2), directed=True)
+
+    assert (found.verdict, found.not_compared) == ("nothing found", ("shop_seat.guest",))
+
+
+def test_options_that_exclude_each_other_are_refused() -> None:
+    scenario = stories.raising(stories.naive)
+
+    with pytest.raises(ValueError, match="cannot be combined with reduction='none'"):
+        explore(scenario, directed=True, reduction="none")
+    with pytest.raises(ValueError, match="or with preemptions"):
+        explore(scenario, directed=True, preemptions=1)
