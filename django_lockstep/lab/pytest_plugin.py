@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from django_lockstep.lab.explorer import Exploration, Run
+    from django_lockstep.lab.explorer import Exploration, Response, Run
 
 __all__ = ["RaceFixture", "race"]
 
@@ -148,6 +148,12 @@ class RaceFixture:
         if not run.holds:
             pytest.fail(self._timeline_of(run, None), pytrace=False)
         return run
+
+    def request(self, method: Callable[..., Any], url: Any, *args: Any, **options: Any) -> Callable[[Any], Response]:
+        """Return an actor that sends a request: ``race.request(client.post, url, data)``; see `request_actor`."""
+        from django_lockstep.lab.explorer import request_actor
+
+        return request_actor(method, url, *args, **options)
 
     def _report(self, found: Exploration) -> str:
         """Return the verdict with the timeline of the failure, and how to replay it."""

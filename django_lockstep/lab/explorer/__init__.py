@@ -12,6 +12,7 @@ from django_lockstep.lab.explorer.errors import (
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import explore, replay
 from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.requests import Response, request_actor
 from django_lockstep.lab.explorer.results import Deadlock, Exploration, Outcome, Raised, Run, Step
 from django_lockstep.lab.explorer.specs import Spec, write_spec
 from django_lockstep.lab.explorer.timelines import timeline
@@ -26,6 +27,7 @@ __all__ = [
     "NotWritable",
     "Outcome",
     "Raised",
+    "Response",
     "Run",
     "Scenario",
     "ScheduleError",
@@ -36,6 +38,7 @@ __all__ = [
     "explain",
     "explore",
     "replay",
+    "request_actor",
     "svg",
     "timeline",
     "write_spec",

@@ -63,6 +63,8 @@ class Hooks:
         self.isolation = self.setting("default_transaction_isolation")
         self.read_only = self.setting("default_transaction_read_only") == "on"
         wrapper.execute_wrappers.append(self._executed)
+        # Requests end connections of this age at their start and end; an actor's has to last for all schedules.
+        wrapper.close_at = None
         self._original_settings = self._driver_settings()
         self._has_set = False
 

@@ -17,11 +17,12 @@ from django_lockstep.lab.explorer.final_state import (
     differing_columns,
     without_columns,
 )
+from django_lockstep.lab.explorer.requests import Response
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["Oracle", "RunResult", "error_name", "plain_results"]
 
-_PLAIN = (bool, int, Decimal, str)
+_PLAIN = (bool, int, Decimal, str, Response)
 _NUMBER = re.compile(r"\d+")
 _RESULT = "the result of {}"
 """How an actor's result is named among the columns that are not compared."""
@@ -148,7 +149,11 @@ class Oracle:
         """Return the part that is compared; generated keys in results only if ``numbered``."""
         results = self.results(end)
         if not numbered:
-            results = {name: _without_keys(text, end.generated) for name, text in results.items()}
+            # A status is a number, but never a key.
+            keys = {name for name in results if not isinstance(end.results[name], Response)}
+            results = {
+                name: _without_keys(text, end.generated if name in keys else ()) for name, text in results.items()
+            }
         return _Comparable(state=self.comparable_state(end.state), results=results, errors=_error_names(end.errors))
 
 

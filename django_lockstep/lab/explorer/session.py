@@ -21,6 +21,7 @@ from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, R
 from django_lockstep.lab.explorer.final_state import FinalState
 from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
+from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
 from django_lockstep.lab.explorer.search import Move
@@ -289,6 +290,7 @@ def exploration_session(
         # The order matters: callbacks run in reverse, so actors are unwound, then tables are put back, then sessions
         # closed.
         stack.callback(_close_servers, session)
+        stack.enter_context(keep_signal_receivers())
         connection_created.connect(session.connected, weak=False)
         stack.callback(connection_created.disconnect, session.connected)
         stack.callback(session.reset)
