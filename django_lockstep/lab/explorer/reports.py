@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from django_lockstep.lab.explorer.timelines import fitting_width, timeline
 from django_lockstep.lab.scenario import Scenario
 from django_lockstep.lab.wording import counted
 
-__all__ = ["FORMATS", "RaceReport", "as_html", "as_json", "as_text", "run_data", "runs_to_draw", "summary_lines"]
+__all__ = ["RaceReport", "as_html", "as_json", "as_text", "run_data", "runs_to_draw", "summary_lines"]
 
 _ROOM = Path(__file__).parents[1]
 _MOST_RUNS = 4
@@ -156,7 +156,3 @@ def as_html(reports: Sequence[RaceReport]) -> str:
 def _engine() -> Engine:
     # Not the project's engine, so that reports need no template settings.
     return Engine(dirs=[str(_ROOM / "templates")])
-
-
-FORMATS: Mapping[str, Callable[[Sequence[RaceReport]], str]] = {"text": as_text, "json": as_json, "html": as_html}
-"""The formats that hold any number of races in one text."""

@@ -15,7 +15,8 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
 from django_lockstep.lab.explorer.databases import is_test_database, other_sessions
-from django_lockstep.lab.explorer.reports import FORMATS, RaceReport, as_text, runs_to_draw
+from django_lockstep.lab.explorer.formats import FORMATS, format_of
+from django_lockstep.lab.explorer.reports import RaceReport, as_text, runs_to_draw
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.explorer.strategy import make_strategy
 from django_lockstep.lab.management.output import require_writable, write_atomically
@@ -65,8 +66,8 @@ class Command(BaseCommand):
         add(
             "--format",
             choices=[*FORMATS, "svg"],
-            default="text",
-            help="svg draws one race, or each one into a folder (default: %(default)s)",
+            help="svg draws one race, or each one into a folder (default: by the ending of --output, .xml being junit; "
+            "else text)",
         )
         add("--output", type=Path, help="write to this file instead of standard output; with svg also a folder")
         add("--progress", action=BooleanOptionalAction, default=True, help="show on a terminal which race is running")
@@ -79,6 +80,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Explore the named scenarios, or all registered ones. Raises ``CommandError`` with the exit status."""
+        options["format"] = options["format"] or format_of(options["output"])
         with _wrong_usage(ImportError, TypeError, ValueError):
             if options["list"]:
                 self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in registered_races().values()))

@@ -143,7 +143,22 @@ def test_html_of_one_schedule() -> None:
     assert "Schedule AAABBB: right" in run(f"{HERE}.NAIVE", "--schedule", "AAABBB", "--format", "html")
 
 
-@pytest.mark.parametrize("form", ["text", "json", "html", "svg"])
+def test_junit_has_a_test_case_for_each_race() -> None:
+    with pytest.raises(CommandError, match="Not as expected"):
+        run("lost-update:naive", f"{HERE}.NAIVE", "--format", "junit", stdout=(shown := StringIO()))
+    (suite,) = ET.fromstring(shown.getvalue())  # noqa: S314 - written by ourselves
+
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+
+
+def test_the_ending_of_the_file_chooses_the_format(tmp_path: Path) -> None:
+    run("lost-update:naive", "--output", str(tmp_path / "races.sarif"))
+    (result,) = json.loads((tmp_path / "races.sarif").read_text())["runs"][0]["results"]
+
+    assert (result["ruleId"], result["level"]) == ("lost-update", "note")
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html", "svg", "junit", "sarif"])
 def test_every_format_goes_into_a_file(form: str, tmp_path: Path) -> None:
     assert run(f"{HERE}.LOCKED", "--format", form, "--output", str(tmp_path / "out")) == ""
     assert (tmp_path / "out").read_text().strip()

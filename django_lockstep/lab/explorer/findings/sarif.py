@@ -1,0 +1,76 @@
+"""Findings as SARIF 2.1.0 (OASIS, 2020), as code scanning of GitHub and editors show it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from django_lockstep.lab.explorer.findings.finding import Finding, FindingStep, Location
+
+__all__ = ["as_sarif"]
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_TOOL = {
+    "name": "django-lockstep",
+    "informationUri": "https://github.com/django-lockstep/django-lockstep",
+}
+
+
+def as_sarif(findings: Iterable[Finding]) -> str:
+    """Return one run: a result for each finding with something to report, a rule for each kind.
+
+    What is as it should be, such as a race that has to break, is a note, anything else an error. The steps are a thread
+    flow for each actor.
+    """
+    found = [finding for finding in findings if finding.kind]
+    kinds = list(dict.fromkeys(finding.kind for finding in found))
+    rules = [{"id": _rule_id(kind), "name": kind, "shortDescription": {"text": kind}} for kind in kinds]
+    run = {
+        "tool": {"driver": {**_TOOL, "rules": rules}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(finding, kinds.index(finding.kind)) for finding in found],
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _rule_id(kind: str) -> str:
+    return kind.replace(" ", "-")
+
+
+def _result(finding: Finding, rule: int) -> dict[str, Any]:
+    result = {
+        "ruleId": _rule_id(finding.kind),
+        "ruleIndex": rule,
+        "level": "note" if finding.ok else "error",
+        "message": {"text": f"{finding.name}: {finding.message}"},
+        # The same race with the same anomaly is the same alert, wherever its lines have moved.
+        "partialFingerprints": {"race/v1": f"{finding.name}: {finding.kind}"},
+    }
+    if finding.location is not None:
+        result["locations"] = [_location(finding.location)]
+    if finding.steps:
+        result["codeFlows"] = [{"threadFlows": list(_thread_flows(finding.steps))}]
+    return result
+
+
+def _thread_flows(steps: Sequence[FindingStep]) -> Iterator[dict[str, Any]]:
+    for actor in dict.fromkeys(step.actor for step in steps):
+        own = [
+            {"executionOrder": order, "location": {**_location(step.location), "message": {"text": step.text}}}
+            for order, step in enumerate(steps, start=1)
+            if step.actor == actor
+        ]
+        yield {"id": actor, "locations": own}
+
+
+def _location(location: Location | None) -> dict[str, Any]:
+    if location is None:
+        return {}
+    absolute = Path(location.path).is_absolute()
+    artifact = {"uri": Path(location.path).as_uri()} if absolute else {"uri": quote(Path(location.path).as_posix())}
+    # Relative paths are below the root of the checkout.
+    artifact |= {} if absolute else {"uriBaseId": "%SRCROOT%"}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": location.line}}}
