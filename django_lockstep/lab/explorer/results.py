@@ -51,6 +51,8 @@ class Step:
     """The line of the user's code that sent it, such as ``shows/booking.py:12``, where it is known."""
     constraint: str = ""
     """The constraint that refused it."""
+    shared: bool = True
+    """Whether another actor touches what it writes or locks, or writes or locks what it reads, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from django_lockstep.lab.explorer.effects import Statement
+from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
 from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.oracle import error_name
@@ -50,6 +52,7 @@ def _note_secrets(operation: Operation, masker: Masker) -> None:
 def _steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> Iterator[Step]:
     blocks: dict[tuple[int, str], int] = {}
     counts: Counter[int] = Counter()
+    shared = _shared_steps(trace.steps)
     for step in trace.steps:
         operation = step.operation
         connection = (step.actor, operation.alias)
@@ -60,10 +63,41 @@ def _steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> Iterator[Ste
         if operation.ends_idle:
             blocks.pop(connection, None)
         ended = len(trace.moves) - 1 if step.ended is None else step.ended
-        yield _step(step, names, masker, transaction=transaction, ended=ended)
+        facts: dict[str, Any] = {"transaction": transaction, "ended": ended, "shared": step.number in shared}
+        yield _step(step, names, masker, **facts)
 
 
-def _step(step: StepRecord, names: tuple[str, ...], masker: Masker, *, transaction: int | None, ended: int) -> Step:
+def _shared_steps(steps: Sequence[StepRecord]) -> set[int]:
+    """Return the numbers of the steps that concern another actor; not understood ones are among them."""
+    touched = {step.number: _touched(step.operation.statement) for step in steps}
+    by_actor: defaultdict[int, set[Footprint]] = defaultdict(set)
+    for step in steps:
+        by_actor[step.actor].add(touched[step.number] or LOCAL)
+
+    def concerns_another(step: StepRecord) -> bool:
+        own = touched[step.number]
+        others = (found for actor, found in by_actor.items() if actor != step.actor)
+        return own is None or any(dependent(own, other) for found in others for other in found)
+
+    return {step.number for step in steps if concerns_another(step)}
+
+
+def _touched(statement: Statement | None) -> Footprint | None:
+    """Return what a statement touches by itself; None for ends of transactions, and for what is not understood."""
+    if statement is None or statement.kind in {"UNKNOWN", "COMMIT", "ROLLBACK", "ROLLBACK TO"}:
+        return None
+    return Footprint(reads=statement.reads, locks=statement.locks, publishes=statement.writes)
+
+
+def _step(
+    step: StepRecord,
+    names: tuple[str, ...],
+    masker: Masker,
+    *,
+    transaction: int | None,
+    ended: int,
+    shared: bool,
+) -> Step:
     operation = step.operation
     return Step(
         actor=names[step.actor],
@@ -81,6 +115,7 @@ def _step(step: StepRecord, names: tuple[str, ...], masker: Masker, *, transacti
         values=tuple(map(masker.mask_row, operation.values)),
         source=line_of(operation.origin),
         constraint=_constraint(operation.error),
+        shared=shared,
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from django_lockstep.lab.explorer.explanations import Explanation, find_explanation
+from django_lockstep.lab.explorer.folding import Fold, find_folds, is_long
 from django_lockstep.lab.explorer.results import Run, Step
 from django_lockstep.lab.explorer.summaries import describe_parts, describe_result
 from django_lockstep.lab.explorer.text_width import clean, display_width, truncate, wrap
@@ -29,24 +30,37 @@ _LEGEND = "┌│└ transaction   ┆ waits   → result   ▲ where it breaks"
 def timeline(run: Run, *, width: int = _WIDTH) -> str:
     """Return the run as text: what each actor sent, read and waited for, and which actor ended the wait.
 
-    ``width`` is each actor's column in characters; see `fitting`. Values and rows waited for show in runs that
-    `replay` made.
+    ``width`` is each actor's column in characters; see `fitting_width`. Values and rows waited for show in runs that
+    `replay` made. In a run of more than 40 steps, those about nothing that matters to another actor are folded into one
+    line, and the lines of code stand beside the steps.
     """
-    names, why = actors_of(run), find_explanation(run)
+    names = actors_of(run)
     lines = [f"schedule {run.schedule}, {'right' if run.holds else 'WRONG'}"]
     lines.append("step  " + "".join(_pad(actor_title(name, run), width) for name in names).rstrip())
     lines.append("----  " + "".join(_pad("-" * (width - 2), width) for _ in names).rstrip())
-    for move in range(len(run.schedule)):
-        cells = {name: list(_wrap_lines(_Cell(run, name, move, why).lines(), width)) for name in names}
+    lines += _moves(run, names, width)
+    sources = [] if is_long(run) else _lines_of_code(run)
+    return "\n".join([*lines, "", _LEGEND, *sources, *describe_end(run)])
+
+
+def _moves(run: Run, names: Sequence[str], width: int) -> Iterator[str]:
+    """Yield the lines of each move, or of each fold."""
+    why, folds = find_explanation(run), find_folds(run)
+    sources = {step.begun: step.source for step in run.steps} if is_long(run) else {}
+    hidden = {move for fold in folds.values() for move in fold.moves[1:]}
+    for move in (move for move in range(len(run.schedule)) if move not in hidden):
+        fold = folds.get(move)
+        moves = fold.moves if fold else range(move, move + 1)
+        cells = {name: list(_wrap_lines(_Cell(run, name, move, why, fold).lines(), width)) for name in names}
         for line in range(max((len(cell) for cell in cells.values()), default=0)):
-            number = f"{move + 1:4}" if line == 0 else "    "
-            lines.append(f"{number}  {_line(run, cells, move, line, width)}".rstrip())
-    return "\n".join([*lines, "", _LEGEND, *_lines_of_code(run), *describe_end(run)])
+            number, source = (f"{move + 1:4}", "" if fold else sources.get(move, "")) if line == 0 else ("    ", "")
+            yield f"{number}  {_line(run, cells, moves, line, width)}{source}".rstrip()
 
 
 def fitting_width(columns: int, run: Run) -> int:
     """Return the width of an actor's column in a terminal of so many columns, never too small to read."""
-    return max(_WIDTH, (columns - _MARGIN) // max(1, len(actors_of(run))))
+    beside = max((len(step.source) for step in run.steps), default=0) if is_long(run) else 0
+    return max(_WIDTH, (columns - _MARGIN - beside) // max(1, len(actors_of(run))))
 
 
 def describe_end(run: Run) -> list[str]:
@@ -114,8 +128,8 @@ def describe_wait(step: Step) -> str:
 class _Cell:
     """What one actor did in one move."""
 
-    def __init__(self, run: Run, actor: str, move: int, why: Explanation) -> None:
-        self._run, self._move, self._why = run, move, why
+    def __init__(self, run: Run, actor: str, move: int, why: Explanation, fold: Fold | None) -> None:
+        self._run, self._move, self._why, self._fold = run, move, why, fold
         under_way = [step for step in run.steps if step.actor == actor and step.begun <= move <= step.ended]
         self._step = under_way[-1] if under_way else None
 
@@ -123,6 +137,9 @@ class _Cell:
         """Yield the lines: what was sent, the wait, the result."""
         step, move = self._step, self._move
         if step is None:
+            return
+        if self._fold and step is self._fold.steps[0]:
+            yield self._fold.text
             return
         if step.begun == move:
             yield from describe_parts(step, self._run)
@@ -142,19 +159,19 @@ class _Cell:
             yield f"▲ {self._why.mark}"
 
 
-def _line(run: Run, cells: Mapping[str, list[str]], move: int, line: int, width: int) -> str:
+def _line(run: Run, cells: Mapping[str, list[str]], moves: range, line: int, width: int) -> str:
     """Return one line of a move, with the edge of each actor's transaction."""
     parts = []
     for name, cell in cells.items():
         text = cell[line] if line < len(cell) else ""
-        parts.append(_pad(f"{_edge(run, name, move, line, len(cell))} {text}", width))
+        parts.append(_pad(f"{_edge(run, name, moves, line, len(cell))} {text}", width))
     return "".join(parts)
 
 
-def _edge(run: Run, name: str, move: int, line: int, lines: int) -> str:
+def _edge(run: Run, name: str, moves: range, line: int, lines: int) -> str:
     for begun, ended in transaction_spans(run, name):
-        if begun <= move <= ended:
-            first, last = (move, line) == (begun, 0), move == ended and line >= lines - 1
+        if begun <= moves[-1] and moves[0] <= ended:
+            first, last = begun in moves and line == 0, ended in moves and line >= lines - 1
             if last and line >= lines:
                 return " "
             return "┌" if first else "└" if last else "│"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.explanations import Explanation, find_explanation
+from django_lockstep.lab.explorer.folding import Fold, find_folds
 from django_lockstep.lab.explorer.results import Run, Step
 from django_lockstep.lab.explorer.summaries import describe_result, describe_step, summarize
 from django_lockstep.lab.explorer.text_width import truncate, wrap
@@ -78,6 +79,8 @@ class Bar:
     tail_lines: Sequence[Line] = ()
     waits: Line | None = None
     """Text on the wait."""
+    folded: Sequence[Step] = ()
+    """The statements that the bar stands for, if it is a fold of several."""
 
 
 class Layout:
@@ -90,6 +93,8 @@ class Layout:
         self.lane_width = _LANE_WIDTHS.get(max(1, len(self.actors)), _NARROWEST)
         self.columns = int((self.lane_width - 4 * PAD) / COLUMN)
         self.texts = {id(step): _Texts(step, run, self.why, self.columns) for step in run.steps}
+        self._folds = find_folds(run)
+        self._hidden = {move for fold in self._folds.values() for move in fold.moves[1:]}
         self._tops = self._stacked()
 
     @property
@@ -103,9 +108,10 @@ class Layout:
         return self._tops[-1]
 
     @property
-    def rows(self) -> list[float]:
-        """The upper edge of each row."""
-        return self._tops[:-1]
+    def rows(self) -> list[tuple[int, float]]:
+        """Each row's number, and its upper edge."""
+        tops = enumerate(self._tops[:-1])
+        return [(move + 1, top) for move, top in tops if move not in self._hidden]
 
     def footer(self) -> list[str]:
         """Return how the run ended, in lines of the drawing's width."""
@@ -125,7 +131,7 @@ class Layout:
         return _LEFT + self.actors.index(actor) * (self.lane_width + _GAP)
 
     def bars(self) -> list[Bar]:
-        return [self._bar(step) for step in self.run.steps]
+        return [self._bar(step) for step in self.run.steps if step.begun not in self._hidden]
 
     def transactions(self) -> list[Box]:
         """Return the background of each transaction."""
@@ -152,12 +158,22 @@ class Layout:
             texts = self.texts[id(step)]
             lines[step.begun] = max(lines[step.begun], len(texts.head) + (2 if texts.waited else 0))
             lines[step.ended] = max(lines[step.ended], len(texts.tail))
+        for move, fold in self._folds.items():
+            lines[move] = len(self._fold_lines(fold))
         tops = [float(_HEADER)]
-        for number in lines:
-            tops.append(tops[-1] + _ABOVE + number * LINE + 2 * PAD + _BELOW)
+        for move, number in enumerate(lines):
+            height = 0 if move in self._hidden else _ABOVE + number * LINE + 2 * PAD + _BELOW
+            tops.append(tops[-1] + height)
         return tops
 
+    def _fold_lines(self, fold: Fold) -> list[Line]:
+        return [(line, "faint") for line in wrap(fold.text, self.columns, most=3)]
+
     def _bar(self, step: Step) -> Bar:
+        if fold := self._folds.get(step.begun):
+            lines = self._fold_lines(fold)
+            head = self._box(step, self._tops[step.begun] + _ABOVE, len(lines))
+            return Bar(step=step, classes="step other", head=head, lines=lines, folded=fold.steps)
         texts = self.texts[id(step)]
         head = self._box(step, self._tops[step.begun] + _ABOVE, len(texts.head))
         bar = Bar(step=step, classes=texts.classes, head=head, lines=texts.head)

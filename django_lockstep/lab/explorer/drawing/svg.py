@@ -110,7 +110,7 @@ class _Drawing:
             self._text(self._root, x, 62, layout.name(actor), "head")
             middle = x + layout.lane_width / 2
             self._add(self._root, "line", class_="lane", x1=middle, y1=70, x2=middle, y2=layout.bottom)
-        for number, top in enumerate(layout.rows, start=1):
+        for number, top in layout.rows:
             self._add(self._root, "line", class_="row", x1=_MARGIN, y1=top, x2=layout.width - _MARGIN, y2=top)
             self._text(self._root, _MARGIN, top + 34, str(number), "faint")
 
@@ -118,7 +118,7 @@ class _Drawing:
         lane = self._layout.actors.index(bar.step.actor)
         group = self._add(self._root, "g", class_=bar.classes)
         group.set("clip-path", f"url(#{self._ident}-lane-{lane})")
-        self._add(group, "title").text = clean(_full_statement(bar.step))
+        self._add(group, "title").text = clean("; ".join(map(_full_statement, bar.folded or [bar.step])))
         if bar.wait and bar.waits and bar.tail:
             self._wait(group, bar.wait, bar.waits)
             self._rectangle(group, bar.tail, "bar", radius=3)

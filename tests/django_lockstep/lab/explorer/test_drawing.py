@@ -88,10 +88,11 @@ def test_lanes_and_rows_do_not_overlap(actors: int, steps: int) -> None:
     lanes = [layout.lane(actor) for actor in layout.actors]
 
     assert all(right - left > layout.lane_width for left, right in pairwise(lanes))
+    tops = [top for _, top in layout.rows]
     for bar in layout.bars():
         end = bar.tail or bar.head
-        assert end.bottom <= [*layout.rows, layout.bottom][bar.step.ended + 1]
-        assert all(line.y >= layout.rows[bar.step.begun] for line in (bar.head, end))
+        assert end.bottom <= [*tops, layout.bottom][bar.step.ended + 1]
+        assert all(line.y >= tops[bar.step.begun] for line in (bar.head, end))
 
 
 def test_bars_of_one_actor_do_not_overlap() -> None:
