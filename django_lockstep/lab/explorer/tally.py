@@ -136,10 +136,7 @@ class Tally:
                 count=self.counts[end],
                 schedule=runs[0].schedule,
                 reason=runs[0].reason,
-<<<<<<< HEAD
                 differences=runs[0].differences,
-=======
->>>>>>> f-explorer
             )
             for end, runs in self.ends.items()
         ]
