@@ -38,6 +38,9 @@
     │   │   └── Overtaken
     │   └── Stuck
     │       └── TooManySteps
+    ├── FinderError                    django_lockstep.lab.finder.errors
+    │   ├── NotARecording              (also ValueError)
+    │   └── ParserMissing              (also ImportError)
     ├── SimulationError                django_lockstep.lab.simulator.errors
     └── AnomaliesError                 django_lockstep.lab.anomalies.errors
 

@@ -1,0 +1,111 @@
+"""Interception of every request that a test has handled: by test clients, by a live server, by a WSGI client."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from django.core.handlers.base import BaseHandler
+from django.core.handlers.wsgi import WSGIHandler
+from django.http import HttpRequest
+from django.test.client import ClientHandler
+
+__all__ = ["CallNext", "OnRequest", "RequestNumbers", "buffer_body", "current_request", "intercept"]
+
+CallNext = Callable[[dict[str, Any]], Any]
+"""Handles an environ as the handler would have done, and returns its response."""
+OnRequest = Callable[[BaseHandler, dict[str, Any], CallNext], Any]
+
+_requests: ContextVar[list[HttpRequest] | None] = ContextVar("_requests", default=None)
+
+
+class RequestNumbers:
+    """Numbers the requests of a test from 0, in the order in which their handling begins.
+
+    A recorded request is found again by its number, so that whoever looks for it has to count alike: `restart` when
+    the test's fixtures are there and its body begins, `take` once for each request that `intercept` passes on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0
+
+    def restart(self) -> None:
+        """Begin to count a test's requests."""
+        with self._lock:
+            self._next = 0
+
+    def take(self) -> int:
+        """Return the next request's number."""
+        with self._lock:
+            self._next += 1
+            return self._next - 1
+
+
+@contextmanager
+def intercept(on_request: OnRequest) -> Iterator[None]:
+    """Have ``on_request(handler, environ, call_next)`` answer all requests of the process.
+
+    The classes are changed, because test clients make a handler of their own each; they are put back at the end.
+    """
+
+    def of_client(handler: ClientHandler, environ: dict[str, Any]) -> Any:
+        return _noting(lambda: on_request(handler, environ, lambda given: client(handler, given)))
+
+    def of_wsgi(handler: WSGIHandler, environ: dict[str, Any], start_response: Any) -> Any:
+        return _noting(lambda: on_request(handler, environ, lambda given: wsgi(handler, given, start_response)))
+
+    def noted(handler: BaseHandler, request: HttpRequest) -> Any:
+        if (made := _requests.get()) is not None:
+            made.append(request)
+        return get_response(handler, request)
+
+    client: Any = ClientHandler.__call__
+    wsgi: Any = WSGIHandler.__call__
+    get_response: Any = BaseHandler.get_response
+    with ExitStack() as stack:
+        stack.enter_context(_replaced(ClientHandler, "__call__", of_client))
+        stack.enter_context(_replaced(WSGIHandler, "__call__", of_wsgi))
+        stack.enter_context(_replaced(BaseHandler, "get_response", noted))
+        yield
+
+
+@contextmanager
+def _replaced(owner: type, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    original = vars(owner)[name]
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _noting(handle: Callable[[], Any]) -> Any:
+    token = _requests.set([])
+    try:
+        return handle()
+    finally:
+        _requests.reset(token)
+
+
+def current_request() -> HttpRequest | None:
+    """Return the request that the handler made of the environ, while ``on_request`` runs; None before it is made."""
+    made = _requests.get()
+    return made[-1] if made else None
+
+
+def buffer_body(environ: dict[str, Any]) -> bytes:
+    """Return the request's body, and leave it in the environ to be read again."""
+    try:
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+    except ValueError:  # Django takes it for 0 too
+        length = 0
+    body: bytes = environ["wsgi.input"].read(length) if length > 0 else b""
+    # Without a body the stream stays as it is: a test may have put something of its own there.
+    if body:
+        environ["wsgi.input"] = io.BytesIO(body)
+    return body
