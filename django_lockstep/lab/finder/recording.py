@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ForeignKey", "RecordedStatement", "Recording", "RowRead", "Site", "Table", "UniqueIndex", "Unit"]
+__all__ = [
+    "SENT_MAIL",
+    "ForeignKey",
+    "RecordedStatement",
+    "Recording",
+    "RowRead",
+    "Site",
+    "Table",
+    "UniqueIndex",
+    "Unit",
+]
+
+SENT_MAIL = "SEND MAIL"
+"""Stands where SQL would, for e-mail that was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

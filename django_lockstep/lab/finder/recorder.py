@@ -1,0 +1,258 @@
+"""Records what tests have the project do, without changing what they see.
+
+Connections get an execute wrapper; handlers of requests, `atomic` and the e-mail backend of tests are wrapped while a
+recorder is installed. Only a test's body is recorded, not its fixtures, and only on a database that was made for tests.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Any
+from unittest import mock
+from weakref import WeakSet
+
+from django.core.mail.backends import locmem
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from django.utils import timezone
+
+from django_lockstep.lab.explorer.databases import is_test_database
+from django_lockstep.lab.finder.catalog import TableCatalog
+from django_lockstep.lab.finder.files import RecordingWriter
+from django_lockstep.lab.finder.fingerprints import Fingerprints
+from django_lockstep.lab.finder.inputs import call_inputs, request_inputs, request_user
+from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Table
+from django_lockstep.lab.finder.requests import CallNext, RequestNumbers, buffer_body, current_request, intercept
+from django_lockstep.lab.finder.rows import RowReader
+from django_lockstep.lab.finder.stack import CodeMap
+from django_lockstep.lab.finder.transactions import Transactions
+from django_lockstep.lab.finder.units import Calls, Draft
+
+__all__ = ["Recorder"]
+
+_request: ContextVar[Draft | None] = ContextVar("_request", default=None)
+"""The request that this thread or task handles."""
+_RECORDED = re.compile(r"[\s(]*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|LOCK)\b", re.IGNORECASE)
+_NAMED = re.compile(r"%\((\w+)\)s")
+_MOMENT = timedelta(minutes=1)
+
+
+class Recorder:
+    """Writes the units of a test run."""
+
+    def __init__(self, writer: RecordingWriter, *, code: CodeMap, fingerprints: Fingerprints) -> None:
+        self._writer = writer
+        self._code = code
+        self._fingerprints = fingerprints
+        self._transactions = Transactions()
+        self._numbers = RequestNumbers()
+        self._calls = Calls(begin=self._begin_call, end=self._write)
+        self._catalogs: dict[str, TableCatalog] = {}
+        self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
+        self._test = ""
+        self._tests = 0
+        self.notes: dict[str, None] = {}
+        """Sentences on what could not be recorded."""
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Record between `begin_test` and `end_test`; close the recording at the end."""
+        with ExitStack() as stack:
+            stack.callback(self._close)
+            stack.enter_context(intercept(self._on_request))
+            stack.enter_context(self._transactions.counted())
+            stack.enter_context(self._noting_mail())
+            connection_created.connect(self._connected)
+            stack.callback(connection_created.disconnect, self._connected)
+            stack.callback(self._detach)
+            for connection in connections.all(initialized_only=True):
+                self._attach(connection)
+            yield
+
+    def begin_test(self, test: str) -> None:
+        """Record what the process does from now on as this test's; its fixtures have to be there."""
+        self._numbers.restart()
+        self._test = test
+
+    def end_test(self) -> None:
+        """Write what is left of the test."""
+        self._calls.finish_all()
+        self._test = ""
+        self._tests += 1
+
+    # Connections
+
+    def _connected(self, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+        self._attach(connection)
+
+    def _attach(self, connection: BaseDatabaseWrapper) -> None:
+        if self._executed not in connection.execute_wrappers:
+            # First, so that blocks that take away the last one, their own, find that.
+            connection.execute_wrappers.insert(0, self._executed)
+            self._connections.add(connection)
+
+    def _detach(self) -> None:
+        for connection in self._connections:
+            if self._executed in connection.execute_wrappers:
+                connection.execute_wrappers.remove(self._executed)
+
+    def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+        result = execute(sql, params, many, context)
+        if self._test:
+            self._safely(self._note, sql, params, many, context)
+        return result
+
+    def _safely(self, note: Callable[..., None], *arguments: Any) -> None:
+        """Note something; the test goes on whatever comes of it."""
+        try:
+            note(*arguments)
+        except Exception as error:  # noqa: BLE001  # a fault of the recorder must not fail a test of the project
+            self.notes[f"Some statements could not be recorded: {type(error).__name__}: {error}"] = None
+
+    # Statements
+
+    def _note(self, sql: Any, params: Any, many: bool, context: Any) -> None:
+        connection: BaseDatabaseWrapper = context["connection"]
+        text = sql if isinstance(sql, str) else sql.as_string(connection.connection)
+        self._transactions.note_statement(connection, text)
+        if not _RECORDED.match(text) or not self._is_recordable(connection):
+            return
+        draft = _request.get()
+        found = self._code.walk(sys._getframe(3), whole=draft is None)
+        if draft is None and found.call is not None:
+            draft = self._calls.draft(found.call)
+        if draft is None or draft.is_full:
+            return
+        given = _first(params) if many else params
+        text, values = _positional(text, given)
+        result = self._catalog_reader(connection).read(
+            getattr(context["cursor"].cursor, "pgresult", None), connection.connection, draft.keys
+        )
+        draft.statements.append(
+            RecordedStatement(
+                sql=text,
+                params=tuple(map(self._fingerprints.of, values)),
+                types=tuple(map(_type_name, values)),
+                transaction=draft.transaction(connection.alias, self._transactions.current(connection)),
+                isolation=self._transactions.isolation(connection),
+                rows=max(context["cursor"].rowcount, 0),
+                read=result,
+                alias=connection.alias,
+                site=found.site,
+                many=many,
+            )
+        )
+
+    def _is_recordable(self, connection: BaseDatabaseWrapper) -> bool:
+        if not hasattr(connection.connection, "pgconn"):
+            self.notes[
+                f"Database {connection.alias!r} was not recorded: that needs PostgreSQL with psycopg 3, and it is "
+                f"{connection.display_name} with {connection.Database.__name__}"
+            ] = None
+            return False
+        if not is_test_database(connection):
+            self.notes[
+                f"Database {connection.alias!r} ({connection.settings_dict['NAME']}) was not recorded: Django has not "
+                "made it for these tests"
+            ] = None
+            return False
+        return True
+
+    def _catalog_reader(self, connection: BaseDatabaseWrapper) -> RowReader:
+        name = str(connection.settings_dict["NAME"])
+        return RowReader(self._catalogs.setdefault(name, TableCatalog()), self._fingerprints)
+
+    @contextmanager
+    def _noting_mail(self) -> Iterator[None]:
+        send: Any = locmem.EmailBackend.send_messages
+
+        def noted(backend: Any, messages: Any) -> Any:
+            if self._test:
+                self._safely(self._note_mail)
+            return send(backend, messages)
+
+        with mock.patch.object(locmem.EmailBackend, "send_messages", noted):
+            yield
+
+    def _note_mail(self) -> None:
+        draft = _request.get()
+        found = self._code.walk(sys._getframe(3), whole=draft is None)
+        if draft is None and found.call is not None:
+            draft = self._calls.draft(found.call)
+        opened = ((each, self._transactions.current(each)) for each in connections.all(initialized_only=True))
+        inside = next((draft.transaction(each.alias, number) for each, number in opened if draft and number), None)
+        if draft is not None:
+            draft.statements.append(RecordedStatement(sql=SENT_MAIL, transaction=inside, site=found.site))
+
+    # Units
+
+    def _on_request(self, handler: Any, environ: dict[str, Any], call_next: CallNext) -> Any:
+        if not self._test:
+            return call_next(environ)
+        draft = Draft(test=self._test, kind="request", number=self._numbers.take())
+        body = buffer_body(environ)
+        token = _request.set(draft)
+        try:
+            return call_next(environ)
+        finally:
+            _request.reset(token)
+            self._safely(self._end_request, draft, environ, body)
+
+    def _end_request(self, draft: Draft, environ: dict[str, Any], body: bytes) -> None:
+        request = current_request()
+        if request is None or request.resolver_match is None or not draft.statements:
+            return
+        draft.name = f"{request.method} {request.resolver_match.route}"
+        user = request_user(request)
+        draft.user = "" if user is None else self._fingerprints.of(user)
+        for value in request_inputs(request, environ, body):
+            draft.inputs |= set(self._fingerprints.of_input(value))
+        self._write(draft)
+
+    def _begin_call(self, frame: Any, number: int) -> Draft:
+        name = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
+        inputs = {known for value in call_inputs(frame) for known in self._fingerprints.of_input(value)}
+        return Draft(test=self._test, kind="call", number=number, name=name, inputs=inputs)
+
+    def _write(self, draft: Draft) -> None:
+        unit = draft.finish()
+        if unit is not None:
+            self._writer.write_unit(unit)
+
+    def _close(self) -> None:
+        tables: dict[str, Table] = {}
+        for catalog in self._catalogs.values():
+            tables |= {table.name: table for table in catalog.tables()}
+        self._writer.close(tables.values(), tests=self._tests, notes=self.notes)
+
+
+def _first(params: Any) -> Any:
+    return next(iter(params), ()) if isinstance(params, Iterable) else ()
+
+
+def _positional(sql: str, params: Any) -> tuple[str, list[Any]]:
+    """Return the SQL with placeholders by position, and their values."""
+    if isinstance(params, Mapping):
+        names = _NAMED.findall(sql)
+        return _NAMED.sub("%s", sql), [params.get(name) for name in names]
+    return sql, list(params or ())
+
+
+def _type_name(value: object) -> str:
+    """Return the type of a parameter; the driver has classes of its own for integers."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "int"
+    if isinstance(value, datetime):
+        now = timezone.now()
+        if timezone.is_naive(value) and timezone.is_aware(now):
+            now = timezone.make_naive(now)
+        return (
+            "now" if timezone.is_naive(value) == timezone.is_naive(now) and abs(value - now) < _MOMENT else "datetime"
+        )
+    return type(value).__name__
