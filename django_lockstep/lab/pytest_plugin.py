@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from django_lockstep.lab.finder import plugin as finder
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -61,6 +63,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--race-verbose", action="store_true", help="list the races that hold at the end, with their numbers"
     )
+    finder.add_options(group)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    finder.register(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    return finder.list_recording(config)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

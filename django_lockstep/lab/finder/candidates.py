@@ -1,4 +1,4 @@
-"""Candidates for races, derived from a recording alone."""
+"""Candidates for races: writes that may go wrong when they are done at the same time."""
 
 from __future__ import annotations
 

@@ -1,0 +1,195 @@
+"""One unit's statements as the kinds of candidates look at them: rows read, locked, made, and what guards a read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from django_lockstep.lab.finder.recording import RecordedStatement, RowRead, Table, Unit
+from django_lockstep.lab.finder.statements import parse_template
+from django_lockstep.lab.finder.templates import Template, Value
+
+__all__ = ["History", "Hit", "Row", "Step"]
+
+Row = tuple[str, str]
+"""A table, and the fingerprint of a key."""
+_SNAPSHOT = frozenset({"repeatable read", "serializable"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A statement of a unit."""
+
+    place: int
+    statement: RecordedStatement
+    template: Template
+
+    def values(self, value: Value) -> tuple[str, ...]:
+        """Return the fingerprints that the value stands for; empty where that is not known."""
+        if value.literal:
+            return (value.literal,)
+        params = self.statement.params
+        given = [params[number] for number in value.params if number < len(params)]
+        return tuple(each for text in given for each in _elements(text))
+
+    def type_of(self, value: Value) -> str:
+        """Return the Python type of a value that is one parameter."""
+        types = self.statement.types
+        return types[value.params[0]] if value.params and value.params[0] < len(types) else ""
+
+    def equals(self, table: str) -> dict[str, frozenset[str]]:
+        """Return what the conditions compare the table's columns with."""
+        found = [each for each in self.template.equalities if each.table == table]
+        return {each.column: frozenset(self.values(each.value)) for each in found}
+
+
+def _elements(text: str) -> list[str]:
+    return text[1:-1].split("|") if text.startswith("[") else [text]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lock:
+    place: int
+    transaction: int | None
+    rows: frozenset[Row] = frozenset()
+    table: str = ""
+    """The whole table, where it is locked."""
+    advisory: bool = False
+    of_session: bool = False
+
+    def covers(self, rows: Iterable[Row]) -> bool:
+        """Whether it is on one of the rows, or on a table of theirs; any advisory lock is taken to be meant so."""
+        return self.advisory or any(row in self.rows or row[0] == self.table for row in rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Hit:
+    """A candidate as one unit shows it."""
+
+    kind: str
+    table: str
+    columns: frozenset[str] = frozenset()
+    unit: Unit
+    read: Step | None
+    write: Step
+    rank: int
+    sentence: str
+    """With ``{name}`` for the names of the table or the columns, ``{be}`` for is or are, ``{read}`` and ``{write}``
+    for the sites, ``{partner}`` for the other unit."""
+    partners: tuple[Unit, ...] = ()
+
+
+class History:
+    """A unit with its statements parsed."""
+
+    def __init__(self, unit: Unit, tables: Mapping[str, Table]) -> None:
+        self.unit = unit
+        self._tables = tables
+        self.steps = [
+            Step(place, statement, parse_template(statement.sql)) for place, statement in enumerate(unit.statements)
+        ]
+
+    def table(self, name: str) -> Table:
+        return self._tables.get(name) or Table(name=name)
+
+    def writes(self, *verbs: str) -> Iterator[Step]:
+        """Yield the statements of these verbs that changed something."""
+        return (step for step in self.steps if step.template.verb in verbs and step.statement.rows != 0)
+
+    def key_of(self, step: Step, row: RowRead) -> str:
+        """Return the row's key, also where only the condition names it."""
+        if row.key:
+            return row.key
+        named = self._named_keys(step, row.table)
+        return next(iter(named)) if len(named) == 1 else ""
+
+    def _named_keys(self, step: Step, table: str) -> frozenset[str]:
+        key = self.table(table).key
+        return step.equals(table).get(key[0], frozenset()) if len(key) == 1 else frozenset()
+
+    def changed_rows(self, step: Step) -> frozenset[Row]:
+        """Return the rows that an UPDATE or DELETE names, by their keys or by values that were read before."""
+        table = step.template.table
+        if keys := self._named_keys(step, table):
+            return frozenset((table, key) for key in keys)
+        equals = step.equals(table)
+        return frozenset(
+            (table, key)
+            for earlier in self.steps[: step.place]
+            for row in earlier.statement.read
+            if row.table == table and _matches(row, equals) and (key := self.key_of(earlier, row))
+        )
+
+    @cached_property
+    def made(self) -> frozenset[Row]:
+        """The rows that the unit inserted: nobody else can know them yet."""
+        return frozenset(
+            (row.table, row.key)
+            for step in self.writes("INSERT")
+            for row in step.statement.read
+            if not step.template.upsert
+        )
+
+    @cached_property
+    def locks(self) -> list[_Lock]:
+        """The locks that its statements took, in their order."""
+        return [lock for step in self.steps for lock in self._locks_of(step)]
+
+    def _locks_of(self, step: Step) -> Iterator[_Lock]:
+        template, transaction = step.template, step.statement.transaction
+        if template.advisory:
+            yield _Lock(step.place, transaction, advisory=True, of_session=template.of_session)
+        if template.verb == "LOCK":
+            yield _Lock(step.place, transaction, table=template.table)
+        elif rows := self.locked_rows(step):
+            yield _Lock(step.place, transaction, rows)
+
+    def locked_rows(self, step: Step) -> frozenset[Row]:
+        """Return the rows that the statement locked, as far as they are known."""
+        template = step.template
+        if template.verb in {"UPDATE", "DELETE"} and step.statement.rows != 0:
+            return self.changed_rows(step)
+        if template.verb == "INSERT" and template.upsert:
+            return frozenset((row.table, row.key) for row in step.statement.read if row.key)
+        returned = {(row.table, self.key_of(step, row)) for row in step.statement.read if row.table in template.locked}
+        named = {(table, key) for table in template.locked for key in self._named_keys(step, table)}
+        return frozenset(row for row in returned | named if row[1])
+
+    def references(self, step: Step, table: str) -> frozenset[Row]:
+        """Return the rows of other tables that the conditions, or the inserted values, refer to."""
+        given = step.equals(table)
+        if step.template.verb == "INSERT":
+            given = {name: frozenset(step.values(value)) for name, value in step.template.assignments.items()}
+        keys = self.table(table).foreign_keys
+        return frozenset((each.table, value) for each in keys for value in given.get(each.column, ()))
+
+    def row_references(self, row: RowRead) -> frozenset[Row]:
+        """Return the rows that a row refers to."""
+        keys = self.table(row.table).foreign_keys
+        return frozenset((each.table, row.values[each.column]) for each in keys if each.column in row.values)
+
+    def is_guarded(self, read: Step, write: Step, rows: Iterable[Row]) -> bool:
+        """Whether a lock on one of the rows is held from before the read until the write is committed."""
+        wanted = tuple(rows)
+        return any(
+            lock.covers(wanted)
+            for lock in self.locks
+            if lock.place <= read.place and (lock.of_session or _same_transaction(lock.transaction, write))
+        )
+
+    @staticmethod
+    def has_snapshot(read: Step, write: Step, *levels: str) -> bool:
+        """Whether both are in one transaction of such a level, or any that refuses to write over a newer version."""
+        same = _same_transaction(read.statement.transaction, write)
+        return same and write.statement.isolation in (levels or _SNAPSHOT)
+
+
+def _same_transaction(transaction: int | None, write: Step) -> bool:
+    return transaction is not None and transaction == write.statement.transaction
+
+
+def _matches(row: RowRead, equals: Mapping[str, frozenset[str]]) -> bool:
+    """Whether the row's values are those that the conditions ask for, and at least one of them is known."""
+    known = [row.values[column] in values for column, values in equals.items() if column in row.values]
+    return bool(known) and all(known)

@@ -1,0 +1,210 @@
+"""pytest's side of the finder: ``--find-races`` records the tests that run, and lists candidates at their end.
+
+Nothing of Django or the finder is imported unless one of its options is given.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from django_lockstep.lab.finder.candidates import Candidate
+    from django_lockstep.lab.finder.recorder import Recorder
+    from django_lockstep.lab.finder.recording import Recording
+
+__all__ = ["add_options", "list_recording", "print_candidates", "register", "take_candidates"]
+
+_FILE = "recording.jsonl"
+
+
+def add_options(group: Any) -> None:
+    """Add the options of the finder."""
+    group.addoption(
+        "--find-races", action="store_true", help="record what the tests do, and list what may race when done twice"
+    )
+    group.addoption(
+        "--race-record",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="where the recording is kept (default: a file in pytest's cache, which is named at the end)",
+    )
+    group.addoption(
+        "--race-candidates",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="list the candidates of an earlier recording; no test is run",
+    )
+    group.addoption(
+        "--race-values",
+        action="store_true",
+        help="record parameters and rows as they are; without it only whether two are equal can be seen",
+    )
+
+
+def register(config: pytest.Config) -> None:
+    """Have the tests recorded where that is asked for."""
+    if not config.getoption("--find-races") or config.option.collectonly:
+        return
+    _require_packages()
+    config.pluginmanager.register(_plugin(config))
+
+
+def _plugin(config: pytest.Config) -> _Reporting:
+    if hasattr(config, "workerinput"):
+        given = config.workerinput["find_races"]
+        return _Recording(config, Path(given["path"]), bytes.fromhex(given["key"]))
+    if config.pluginmanager.hasplugin("dsession"):
+        return _Controller(config)
+    return _Recording(config, recording_path(config), os.urandom(16))
+
+
+def _require_packages() -> None:
+    try:
+        import django_lockstep.lab.finder.statements  # noqa: F401
+    except ImportError as error:
+        raise pytest.UsageError(f"--find-races: {error}") from error
+
+
+def recording_path(config: pytest.Config) -> Path:
+    """Return where the recording of this run is kept."""
+    given: Path | None = config.getoption("--race-record")
+    if given is not None:
+        return given.absolute()
+    cache = getattr(config, "cache", None)
+    return (cache.mkdir("races") if cache is not None else Path(tempfile.mkdtemp(prefix="races-"))) / _FILE
+
+
+class _Reporting:
+    """Lists the candidates when the tests are over."""
+
+    def __init__(self, config: pytest.Config, path: Path) -> None:
+        self._config = config
+        self.path = path
+
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        """Say where the recording is, and hand the candidates over."""
+        if hasattr(config, "workerinput") or not self.path.exists():
+            return
+        from django_lockstep.lab.finder.derive import find_candidates
+        from django_lockstep.lab.finder.files import read_recording
+
+        recording = read_recording(self.path)
+        terminalreporter.section("races")
+        take_candidates(config, recording, find_candidates(recording), terminalreporter.write_line)
+        terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them again")
+
+
+def take_candidates(
+    config: pytest.Config, recording: Recording, candidates: list[Candidate], write_line: Callable[[str], Any]
+) -> None:
+    """Do with the candidates of a run what its options ask for: they are listed."""
+    print_candidates(recording, candidates, write_line)
+
+
+def print_candidates(recording: Recording, candidates: list[Candidate], write_line: Callable[[str], Any]) -> None:
+    """List the candidates, the worst first."""
+    from django_lockstep.lab.wording import counted
+
+    for note in recording.notes:
+        write_line(note)
+    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
+    write_line(f"{found}, from {counted(recording.tests, 'test')}")
+    for number, candidate in enumerate(candidates, 1):
+        write_line("")
+        write_line(f"{number}. {candidate.kind} {candidate.id} in {candidate.unit}")
+        write_line(f"   {candidate.sentence}")
+        if candidate.partner:
+            write_line(f"   together with: {candidate.partner}")
+        write_line(f"   shown by: {candidate.witnesses[0].test}")
+
+
+class _Recording(_Reporting):
+    """Records the tests that this process runs."""
+
+    def __init__(self, config: pytest.Config, path: Path, key: bytes) -> None:
+        super().__init__(config, path)
+        self._key = None if config.getoption("--race-values") else key
+        self._recorder: Recorder | None = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
+        """Have the recorder there for all tests."""
+        from django.apps import apps
+
+        if not apps.ready:  # no project is configured: its tests run as they would
+            return (yield)
+        from django_lockstep.lab.finder.files import RecordingWriter
+        from django_lockstep.lab.finder.fingerprints import Fingerprints
+        from django_lockstep.lab.finder.recorder import Recorder
+        from django_lockstep.lab.finder.stack import CodeMap
+
+        code = CodeMap(self._config.rootpath)
+        for item in session.items:
+            code.add_test_file(item.path)
+        self._recorder = Recorder(RecordingWriter(self.path), code=code, fingerprints=Fingerprints(self._key))
+        with self._recorder.installed():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Record the test's body."""
+        if self._recorder is None:
+            return (yield)
+        self._recorder.begin_test(item.nodeid)
+        try:
+            return (yield)
+        finally:
+            self._recorder.end_test()
+
+
+class _Controller(_Reporting):
+    """Has the workers of pytest-xdist record, each into a file of its own, and merges these."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        super().__init__(config, recording_path(config))
+        # The same in all, so that their values can be compared.
+        self._key = os.urandom(16).hex()
+        self._parts: list[Path] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker where to write."""
+        part = self.path.with_name(f"{self.path.name}.{node.gateway.id}")
+        part.unlink(missing_ok=True)
+        self._parts.append(part)
+        node.workerinput["find_races"] = {"path": str(part), "key": self._key}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self) -> Iterator[None]:
+        """Merge what the workers have written, after they have ended."""
+        yield
+        from django_lockstep.lab.finder.files import merge_recordings
+
+        merge_recordings([part for part in self._parts if part.exists()], self.path)
+
+
+def list_recording(config: pytest.Config) -> int | None:
+    """List the candidates of the recording that ``--race-candidates`` names, and return the exit code."""
+    path: Path | None = config.getoption("--race-candidates")
+    if path is None:
+        return None
+    _require_packages()
+    from django_lockstep.lab.finder.derive import find_candidates
+    from django_lockstep.lab.finder.errors import NotARecording
+    from django_lockstep.lab.finder.files import read_recording
+
+    try:
+        recording = read_recording(path)
+    except (OSError, NotARecording) as error:
+        raise pytest.UsageError(f"--race-candidates: {error}") from error
+    print_candidates(recording, find_candidates(recording), lambda line: sys.stdout.write(f"{line}\n"))
+    return pytest.ExitCode.OK
