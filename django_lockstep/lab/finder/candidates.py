@@ -11,7 +11,7 @@ __all__ = ["KINDS", "Access", "Candidate", "Witness", "candidate_id"]
 
 KINDS = {
     "read-modify-write": "A value is written that was computed from one read before without a lock.",
-    "check-then-act": "A row is changed in place after it was read without a lock, with no condition on what was read.",
+    "check-then-act": "A row's state is set, or a number raised in place, after it was read without a lock.",
     "check-then-insert": "A row is inserted after a look that found none, or counted, and nothing keeps two apart.",
     "write-skew": "Two transactions read what the other one changes.",
     "lock-order": "Rows are locked in different orders, so that two transactions may wait for each other.",

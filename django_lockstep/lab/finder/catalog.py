@@ -79,7 +79,7 @@ class TableCatalog:
             return False
         listed = json.loads(result.get_value(0, 0))
         names = {each["oid"]: each["name"] for each in listed}
-        models = {model._meta.db_table: model for model in apps.get_models()}
+        models = {model._meta.db_table: model for model in apps.get_models() if not model._meta.proxy}
         self._by_oid |= {each["oid"]: _server_table(each, names, models.get(each["name"])) for each in listed}
         return True
 

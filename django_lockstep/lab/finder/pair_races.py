@@ -154,14 +154,15 @@ def lock_orders(histories: Sequence[History]) -> Iterator[Hit]:
 def _lock_pairs(history: History) -> Iterator[_Pair]:
     order = {key: place for place, key in enumerate(history.unit.key_order)}
     taken: list[tuple[Step, Row]] = []
-    held: set[tuple[int, Row]] = set()
+    held: set[tuple[int | None, Row]] = set()
     for step in history.steps:
         rows = sorted(history.locked_rows(step) - history.made)
         transaction = step.statement.transaction
-        if transaction is None or len(rows) != 1 or (transaction, rows[0]) in held:
-            continue
-        held.add((transaction, rows[0]))
-        taken.append((step, rows[0]))
+        new = [row for row in rows if transaction is not None and (transaction, row) not in held]
+        held |= {(transaction, row) for row in new}
+        # In which order one statement locks several rows is its own affair.
+        if len(rows) == len(new) == 1:
+            taken.append((step, new[0]))
     for (first, one), (second, other) in combinations(taken, 2):
         if first.statement.transaction == second.statement.transaction:
             ascending = order[one[1]] < order[other[1]] if one[1] in order and other[1] in order else None

@@ -62,7 +62,7 @@ def _plugin(config: pytest.Config) -> _Reporting:
     if hasattr(config, "workerinput"):
         given = config.workerinput["find_races"]
         return _Recording(config, Path(given["path"]), bytes.fromhex(given["key"]))
-    if config.pluginmanager.hasplugin("dsession"):
+    if config.getoption("dist", "no") != "no":  # pytest-xdist
         return _Controller(config)
     return _Recording(config, recording_path(config), os.urandom(16))
 

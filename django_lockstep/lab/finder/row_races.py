@@ -50,9 +50,9 @@ def _hits(history: History, write: Step, rows: frozenset[Row]) -> Iterator[Hit]:
 
 
 def _of_write(hits: list[Hit]) -> list[Hit]:
-    """Return the hits of one write, without counters that it raises in place beside what it overwrites."""
-    overwritten = [hit for hit in hits if hit.kind != "check-then-act"]
-    return overwritten or hits
+    """Return those of the kind with the worst consequence: a write that overwrites a sum may also raise a counter."""
+    worst = min(hits, key=lambda hit: hit.rank).kind if hits else ""
+    return [hit for hit in hits if hit.kind == worst]
 
 
 def _is_session(history: History, table: str) -> bool:
@@ -128,8 +128,10 @@ def _was_written(history: History, read: Step, write: Step, row: Row, column: st
 def _is_locked_between(history: History, read: Step, write: Step, row: Row) -> bool:
     between = history.steps[read.place + 1 : write.place]
     same = write.statement.transaction
+    # An earlier write locks too, but was not meant to.
+    selects = (step for step in between if step.template.verb == "SELECT")
     return same is not None and any(
-        step.statement.transaction == same and row in history.locked_rows(step) for step in between
+        step.statement.transaction == same and row in history.locked_rows(step) for step in selects
     )
 
 
@@ -157,4 +159,4 @@ def _consequence(
     is_reference = column in {each.column for each in table.foreign_keys}
     if table.types.get(column, "") in _NUMBERS and not is_reference and after[0] != "NULL":
         return "read-modify-write", RANK_NUMBER, _COMPUTED
-    return "read-modify-write", RANK_STATE, _STATE
+    return "check-then-act", RANK_STATE, _STATE

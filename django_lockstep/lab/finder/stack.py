@@ -99,10 +99,10 @@ class CodeMap:
     def _classify(self, filename: str) -> _Kind:
         path = Path(filename)
         is_installed = filename.startswith(_INSTALLED)
-        # In a checkout of this library its rooms are the project, except for the lab.
-        ours = _LIBRARY if is_installed or not _LIBRARY.is_relative_to(self._root) else _LAB
-        if not path.is_absolute() or path.is_relative_to(ours):
+        if not path.is_absolute() or path.is_relative_to(_LAB):
             return _Kind.OTHER
+        if path.is_relative_to(_LIBRARY):  # in its own checkout it is tested
+            return _Kind.APP if _LIBRARY.is_relative_to(self._root) and not is_installed else _Kind.OTHER
         app = max((folder for folder in self._apps if path.is_relative_to(folder)), default=None, key=_depth)
         in_root = path.is_relative_to(self._root) and not is_installed
         if app is None and not in_root:

@@ -53,7 +53,9 @@ class _Parser:
         self._tree = tree
         self._sql = sql
         self._aliases: Mapping[str, str] = {
-            table.alias_or_name: _name(table) for table in tree.find_all(exp.Table) if table.name
+            table.alias_or_name: _name(table)
+            for table in tree.find_all(exp.Table)
+            if table.name and not isinstance(table.parent, exp.Lock)  # FOR UPDATE OF repeats an alias
         }
 
     def template(self) -> Template:

@@ -1,0 +1,115 @@
+"""Recordings made by hand, of a box office: events with seats and bookings."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django_lockstep.lab.finder.candidates import Candidate
+from django_lockstep.lab.finder.derive import find_candidates
+from django_lockstep.lab.finder.fingerprints import Fingerprints
+from django_lockstep.lab.finder.recording import (
+    ForeignKey,
+    RecordedStatement,
+    Recording,
+    RowRead,
+    Site,
+    Table,
+    UniqueIndex,
+    Unit,
+)
+
+PLAIN = Fingerprints(None).of
+_KEY = UniqueIndex(columns=("id",))
+_OF_EVENT = (ForeignKey(column="event_id", table="event"),)
+
+EVENT = Table(name="event", model="box.Event", key=("id",), types={"id": "bigint", "places": "integer"}, unique=(_KEY,))
+SEAT = Table(
+    name="seat",
+    model="box.Seat",
+    key=("id",),
+    types={
+        "id": "bigint",
+        "event_id": "bigint",
+        "price": "numeric",
+        "sold": "boolean",
+        "guest": "character varying",
+        "version": "integer",
+        "changed_at": "timestamp with time zone",
+    },
+    unique=(_KEY,),
+    foreign_keys=_OF_EVENT,
+)
+BOOKING = Table(
+    name="booking",
+    model="box.Booking",
+    key=("id",),
+    types={"id": "bigint", "event_id": "bigint", "code": "character varying", "place": "integer"},
+    unique=(_KEY,),
+    foreign_keys=_OF_EVENT,
+)
+SESSION = Table(
+    name="django_session",
+    key=("session_key",),
+    types={"session_key": "character varying", "session_data": "text", "expire_date": "timestamp with time zone"},
+)
+TABLES = {table.name: table for table in (EVENT, SEAT, BOOKING, SESSION)}
+
+
+def row(table: str, key: object, **values: object) -> RowRead:
+    """Return a row as it is read, with its key."""
+    known = {name: PLAIN(value) for name, value in values.items()}
+    return RowRead(table=table, key=PLAIN(key), values={TABLES[table].key[0]: PLAIN(key), **known})
+
+
+def sent(
+    sql: str, *params: Any, read: Iterable[RowRead] = (), rows: int | None = None, in_: int | None = 0, **fields: Any
+) -> RecordedStatement:
+    """Return a statement; it returned as many rows as are given, and a write changed one."""
+    read = tuple(read)
+    counted = len(read) if sql.startswith("SELECT") else 1
+    return RecordedStatement(
+        **{
+            "sql": sql,
+            "params": tuple(map(PLAIN, params)),
+            "types": tuple("now" if str(value) == "now" else type(value).__name__ for value in params),
+            "transaction": in_,
+            "read": read,
+            "rows": counted if rows is None else rows,
+            **fields,
+        }
+    )
+
+
+def site(line: int, function: str = "sell") -> Site:
+    return Site(path="box/office.py", line=line, function=function)
+
+
+def unit(*statements: RecordedStatement, name: str = "POST sell/<int:pk>/", number: int = 0, **fields: Any) -> Unit:
+    """Return a request; its statements stand in lines 1, 2, ... of one function."""
+    placed = [
+        statement if statement.site else _at(statement, site(line)) for line, statement in enumerate(statements, 1)
+    ]
+    inputs = frozenset(map(PLAIN, fields.pop("inputs", ())))
+    return Unit(
+        test="test_it", kind="request", name=name, number=number, inputs=inputs, statements=tuple(placed), **fields
+    )
+
+
+def _at(statement: RecordedStatement, place: Site) -> RecordedStatement:
+    values = {name: getattr(statement, name) for name in RecordedStatement.__slots__}
+    return RecordedStatement(**{**values, "site": place})
+
+
+def found(*units: Unit, **tables: Table) -> list[Candidate]:
+    """Return the candidates of these units."""
+    return find_candidates(Recording(tables={**TABLES, **tables}, units=units, tests=1))
+
+
+def kinds(*units: Unit, **tables: Table) -> list[str]:
+    return [candidate.kind for candidate in found(*units, **tables)]
+
+
+def with_index(table: Table, *columns: str, predicate: tuple[str, ...] = ()) -> Mapping[str, Table]:
+    """Return the table with one more unique index, by its name."""
+    values = {name: getattr(table, name) for name in Table.__slots__}
+    index = UniqueIndex(columns=columns, predicate=predicate)
+    return {table.name: Table(**{**values, "unique": (*table.unique, index)})}

@@ -1,0 +1,388 @@
+"""Candidates of each kind, and beside each what keeps it from being one."""
+
+import pytest
+
+from django_lockstep.lab.finder.candidates import KINDS
+from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Unit
+from tests.django_lockstep.lab.finder.builders import (
+    BOOKING,
+    SEAT,
+    found,
+    kinds,
+    row,
+    sent,
+    site,
+    unit,
+    with_index,
+)
+
+READ = 'SELECT "seat"."id", "seat"."price" FROM "seat" WHERE "seat"."id" = %s LIMIT 21'
+LOCK = READ + ' FOR NO KEY UPDATE OF "seat"'
+WRITE = 'UPDATE "seat" SET "price" = %s WHERE "seat"."id" = %s'
+ADVISORY = "SELECT pg_advisory_xact_lock(%s)"
+LOCK_EVENT = 'SELECT "event"."id" FROM "event" WHERE "event"."id" = %s FOR UPDATE'
+
+
+def read_seat(sql: str = READ, **values: object) -> RecordedStatement:
+    given = {"in_": values.pop("in_", 0), "isolation": values.pop("isolation", "read committed")}
+    return sent(sql, 7, read=[row("seat", 7, **{"price": 10, "event_id": 3, **values})], **given)
+
+
+def lock_event() -> RecordedStatement:
+    return sent(LOCK_EVENT, 3, read=[row("event", 3)])
+
+
+# Read, computed, written.
+
+
+def test_a_value_computed_from_what_was_read_unlocked_is_one() -> None:
+    (candidate,) = found(unit(read_seat(), sent(WRITE, 20, 7), inputs=[7]))
+
+    assert (candidate.kind, candidate.table, candidate.columns) == ("read-modify-write", "seat", ("price",))
+    assert (candidate.unit, candidate.unit_kind) == ("POST sell/<int:pk>/", "request")
+    assert candidate.read is not None
+    assert (candidate.read.sql, candidate.write.sql) == (READ, WRITE)
+    assert "box.Seat.price is read at box/office.py:1 without a lock, and written at box/office.py:2" in (
+        candidate.sentence
+    )
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param([read_seat(LOCK), sent(WRITE, 20, 7)], id="the row is locked when it is read"),
+        pytest.param([lock_event(), read_seat(), sent(WRITE, 20, 7)], id="a row that it refers to is locked"),
+        pytest.param([sent(ADVISORY, 5), read_seat(), sent(WRITE, 20, 7)], id="an advisory lock is held"),
+        pytest.param([sent('LOCK TABLE "seat"'), read_seat(), sent(WRITE, 20, 7)], id="the table is locked"),
+        pytest.param(
+            [sent('UPDATE "seat" SET "sold" = %s WHERE "seat"."id" = %s', True, 7), read_seat(), sent(WRITE, 20, 7)],
+            id="it was written before it was read",
+        ),
+        pytest.param(
+            [
+                read_seat(version=1),
+                sent(
+                    'UPDATE "seat" SET "price" = %s, "version" = %s WHERE ("seat"."id" = %s AND "seat"."version" = %s)',
+                    *(20, 2, 7, 1),
+                ),
+            ],
+            id="the version is in the WHERE",
+        ),
+        pytest.param(
+            [
+                read_seat(),
+                sent('UPDATE "seat" SET "price" = %s WHERE ("seat"."id" = %s AND "seat"."price" = %s)', 20, 7, 10),
+            ],
+            id="what is written is also tested",
+        ),
+        pytest.param(
+            [read_seat(isolation="repeatable read"), sent(WRITE, 20, 7, isolation="repeatable read")],
+            id="REPEATABLE READ refuses to overwrite what is newer",
+        ),
+        pytest.param([read_seat(), sent(WRITE, 10, 7)], id="the value is the one that was read"),
+        pytest.param([read_seat(), sent(WRITE, 20, 8)], id="another row is written"),
+        pytest.param([read_seat(), sent(WRITE, 20, 7, rows=0)], id="nothing is changed"),
+        pytest.param(
+            [
+                sent('INSERT INTO "seat" ("price") VALUES (%s) RETURNING "seat"."id"', 10, read=[row("seat", 7)]),
+                read_seat(),
+                sent(WRITE, 20, 7),
+            ],
+            id="the unit made the row",
+        ),
+        pytest.param(
+            [
+                read_seat(changed_at="2026-01-01"),
+                sent('UPDATE "seat" SET "changed_at" = %s WHERE "seat"."id" = %s', "now", 7),
+            ],
+            id="the time of the change",
+        ),
+        pytest.param(
+            [
+                sent(
+                    'SELECT * FROM "django_session" WHERE "django_session"."session_key" = %s',
+                    "k",
+                    read=[row("django_session", "k", session_data="a")],
+                ),
+                sent(
+                    'UPDATE "django_session" SET "session_data" = %s WHERE "django_session"."session_key" = %s',
+                    "b",
+                    "k",
+                ),
+            ],
+            id="a session",
+        ),
+    ],
+)
+def test_what_is_none(statements: list[RecordedStatement]) -> None:
+    assert kinds(unit(*statements)) == []
+
+
+def test_a_lock_of_another_transaction_is_gone() -> None:
+    assert kinds(unit(read_seat(LOCK), sent(WRITE, 20, 7, in_=1))) == ["read-modify-write"]
+
+
+def test_repeatable_read_does_not_reach_over_two_transactions() -> None:
+    level = "repeatable read"
+
+    assert kinds(unit(read_seat(isolation=level), sent(WRITE, 20, 7, in_=1, isolation=level))) == ["read-modify-write"]
+
+
+def test_a_row_is_known_by_what_was_read_of_it_too() -> None:
+    by_guest = 'UPDATE "seat" SET "price" = %s WHERE "seat"."guest" = %s'
+
+    assert kinds(unit(read_seat(guest="Ada"), sent(by_guest, 20, "Ada"))) == ["read-modify-write"]
+    assert kinds(unit(read_seat(guest="Ada"), sent(by_guest, 20, "Bob"))) == []
+
+
+def test_numbers_come_before_states_and_these_before_edits() -> None:
+    sold = sent('UPDATE "seat" SET "sold" = %s WHERE "seat"."id" = %s', True, 7)
+    guest = sent('UPDATE "seat" SET "guest" = %s WHERE "seat"."id" = %s', "Bob", 7)
+    read = read_seat(sold=False, guest="Ada")
+
+    candidates = found(unit(read, guest, sold, sent(WRITE, 20, 7), inputs=["Bob"]))
+
+    assert [(each.kind, each.columns) for each in candidates] == [
+        ("read-modify-write", ("price",)),
+        ("check-then-act", ("sold",)),
+        ("read-modify-write", ("guest",)),
+    ]
+    assert candidates[-1].sentence.endswith("the last writer wins.")
+
+
+def test_of_one_write_the_worst_consequence_counts() -> None:
+    both = sent('UPDATE "seat" SET "sold" = %s, "price" = %s WHERE "seat"."id" = %s', True, 20, 7)
+
+    (candidate,) = found(unit(read_seat(sold=False), both))
+
+    assert (candidate.kind, candidate.columns) == ("read-modify-write", ("price",))
+
+
+# Read, then changed in place.
+
+
+IN_PLACE = 'UPDATE "seat" SET "price" = ("seat"."price" - %s) WHERE "seat"."id" = %s'
+IF_ENOUGH = 'UPDATE "seat" SET "price" = ("seat"."price" - %s) WHERE ("seat"."id" = %s AND "seat"."price" >= %s)'
+
+
+def test_a_change_in_place_without_a_condition_is_one() -> None:
+    assert kinds(unit(read_seat(), sent(IN_PLACE, 1, 7))) == ["check-then-act"]
+
+
+def test_a_change_in_place_with_a_condition_under_a_lock_or_unread_is_none() -> None:
+    assert kinds(unit(read_seat(), sent(IF_ENOUGH, 1, 7, 1))) == []
+    assert kinds(unit(read_seat(LOCK), sent(IN_PLACE, 1, 7))) == []
+    assert kinds(unit(sent(IN_PLACE, 1, 7))) == []
+
+
+# Looked for, then inserted.
+
+
+COUNT = 'SELECT COUNT(*) AS "n" FROM "booking" WHERE "booking"."event_id" = %s'
+LOOK = 'SELECT 1 AS "a" FROM "booking" WHERE ("booking"."event_id" = %s AND "booking"."code" = %s) LIMIT 1'
+LAST = 'SELECT MAX("booking"."place") AS "m" FROM "booking" WHERE "booking"."event_id" = %s'
+INSERT = 'INSERT INTO "booking" ("event_id", "code", "place") VALUES (%s, %s, %s) RETURNING "booking"."id"'
+
+
+def insert(sql: str = INSERT, event: int = 3, **fields: object) -> RecordedStatement:
+    return sent(sql, event, "x", 1, read=[row("booking", 9)], **fields)
+
+
+def look(**fields: object) -> RecordedStatement:
+    return sent(LOOK, 3, "x", **fields)
+
+
+@pytest.mark.parametrize("read", [sent(COUNT, 3, rows=1), look(), sent(LAST, 3, rows=1)])
+def test_a_row_that_the_look_would_have_found_is_one(read: RecordedStatement) -> None:
+    assert kinds(unit(read, insert())) == ["check-then-insert"]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param([look(), insert(event=4)], id="the look would not have found it"),
+        pytest.param([look(rows=1), insert()], id="what is inserted was there"),
+        pytest.param([look(), insert(INSERT.replace("RETURNING", "ON CONFLICT DO NOTHING RETURNING"))], id="an upsert"),
+        pytest.param([lock_event(), look(), insert()], id="the row that both refer to is locked"),
+        pytest.param([sent(ADVISORY, 3), look(), insert()], id="an advisory lock is held"),
+        pytest.param([look(isolation="serializable"), insert(isolation="serializable")], id="SERIALIZABLE"),
+        pytest.param(
+            [
+                sent('INSERT INTO "event" ("places") VALUES (%s) RETURNING "event"."id"', 5, read=[row("event", 3)]),
+                look(),
+                insert(),
+            ],
+            id="the unit made the parent",
+        ),
+    ],
+)
+def test_what_is_no_doubled_row(statements: list[RecordedStatement]) -> None:
+    assert kinds(unit(*statements)) == []
+
+
+def test_repeatable_read_does_not_see_what_was_inserted_in_between() -> None:
+    level = "repeatable read"
+
+    assert kinds(unit(look(isolation=level), insert(isolation=level))) == ["check-then-insert"]
+
+
+def test_a_unique_index_over_what_was_looked_for_keeps_them_apart() -> None:
+    doubled, counted, ordered = (
+        unit(read, insert()) for read in (look(), sent(COUNT, 3, rows=1), sent(LAST, 3, rows=1))
+    )
+    on_code, on_place = with_index(BOOKING, "event_id", "code"), with_index(BOOKING, "event_id", "place")
+
+    assert (kinds(doubled, **on_code), kinds(doubled, **on_place)) == ([], ["check-then-insert"])
+    assert (kinds(counted, **on_code), kinds(counted, **on_place)) == (["check-then-insert"], ["check-then-insert"])
+    assert (kinds(ordered, **on_code), kinds(ordered, **on_place)) == (["check-then-insert"], [])
+
+
+def test_an_index_on_some_rows_counts_where_the_look_is_for_these() -> None:
+    doubled = unit(look(), insert())
+
+    assert kinds(doubled, **with_index(BOOKING, "event_id", predicate=("code",))) == []
+    assert kinds(doubled, **with_index(BOOKING, "event_id", predicate=("place",))) == ["check-then-insert"]
+
+
+# Two transactions that do different things.
+
+
+ON_SALE = 'SELECT COUNT(*) AS "n" FROM "seat" WHERE ("seat"."event_id" = %s AND NOT "seat"."sold")'
+SELL = 'UPDATE "seat" SET "sold" = %s WHERE "seat"."id" = %s'
+
+
+def test_a_count_and_then_a_change_of_one_of_the_rows_is_a_write_skew() -> None:
+    (candidate,) = found(unit(sent(ON_SALE, 3, rows=1), sent(SELL, True, 7)))
+
+    assert (candidate.kind, candidate.columns) == ("write-skew", ("sold",))
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param([lock_event(), sent(ON_SALE, 3, rows=1), sent(SELL, True, 7)], id="the parent is locked"),
+        pytest.param([sent(ADVISORY, 3), sent(ON_SALE, 3, rows=1), sent(SELL, True, 7)], id="an advisory lock"),
+        pytest.param(
+            [
+                sent(ON_SALE, 3, rows=1, isolation="serializable"),
+                sent(SELL, True, 7, isolation="serializable"),
+            ],
+            id="SERIALIZABLE",
+        ),
+        pytest.param([sent(ON_SALE, 3, rows=1), sent(WRITE, 20, 7)], id="another column is changed"),
+        pytest.param(
+            [
+                sent(
+                    'SELECT "seat"."id" FROM "seat" WHERE NOT "seat"."sold" FOR UPDATE',
+                    read=[row("seat", 7), row("seat", 8)],
+                ),
+                sent(SELL, True, 7),
+            ],
+            id="the rows are locked when they are read",
+        ),
+    ],
+)
+def test_what_is_no_write_skew(statements: list[RecordedStatement]) -> None:
+    assert kinds(unit(*statements)) == []
+
+
+def test_two_units_that_each_read_what_the_other_changes() -> None:
+    any_sold = 'SELECT COUNT(*) AS "n" FROM "seat" WHERE "seat"."sold"'
+    any_open = 'SELECT COUNT(*) AS "n" FROM "event" WHERE "event"."places" > %s'
+    close = 'UPDATE "event" SET "places" = %s WHERE "event"."id" = %s'
+    sell = unit(sent(any_open, 0, rows=1), sent(SELL, True, 7, site=site(1)))
+    shut = unit(sent(any_sold, rows=1), sent(close, 0, 3, site=site(2)), name="POST close/", number=4)
+
+    candidates = found(sell, shut)
+
+    assert {(each.kind, each.unit, each.partner) for each in candidates} == {
+        ("write-skew", sell.name, shut.name),
+        ("write-skew", shut.name, sell.name),
+    }
+    assert {witness.number for each in candidates for witness in each.partner_witnesses} == {0, 4}
+
+
+def transfer(first: int, second: int, number: int) -> Unit:
+    statements = [sent(LOCK, key, read=[row("seat", key)], site=site(line)) for key, line in ((first, 1), (second, 2))]
+    return unit(*statements, number=number, key_order=("=7", "=8"))
+
+
+def test_locks_in_both_orders_are_one_and_in_one_order_are_none() -> None:
+    assert kinds(transfer(7, 8, 0), transfer(8, 7, 1)) == ["lock-order"]
+    assert kinds(transfer(7, 8, 0), transfer(7, 8, 1)) == []
+
+
+def test_rows_that_one_statement_locked_together_are_changed_in_any_order() -> None:
+    both = sent('SELECT "seat"."id" FROM "seat" ORDER BY 1 FOR UPDATE', read=[row("seat", 7), row("seat", 8)])
+    writes = [sent(IN_PLACE, 1, key, site=site(key)) for key in (8, 7)]
+
+    assert kinds(unit(both, *writes), unit(both, *reversed(writes), number=1)) == []
+
+
+def test_locks_of_two_tables_in_both_orders() -> None:
+    seat = sent(LOCK, 7, read=[row("seat", 7)])
+
+    candidates = found(unit(seat, lock_event()), unit(lock_event(), seat, name="POST close/"))
+
+    assert [(each.kind, each.unit, each.partner) for each in candidates] == [
+        ("lock-order", "POST sell/<int:pk>/", "POST close/"),
+        ("lock-order", "POST close/", "POST sell/<int:pk>/"),
+    ]
+
+
+# Locked too late, sent too early.
+
+
+def test_a_lock_that_is_taken_after_the_read_is_late() -> None:
+    only_key = 'SELECT "seat"."id" FROM "seat" WHERE "seat"."id" = %s FOR UPDATE'
+
+    late = found(unit(read_seat(), sent(only_key, 7, read=[row("seat", 7)]), sent(WRITE, 20, 7)))
+    again = found(unit(read_seat(), read_seat(LOCK), sent(WRITE, 20, 7)))
+
+    assert [each.kind for each in (*late, *again)] == ["late-lock", "late-lock"]
+    assert late[0].rank < again[0].rank
+
+
+def test_e_mail_inside_of_the_transaction_that_writes() -> None:
+    write = sent(WRITE, 20, 7)
+
+    assert kinds(unit(write, sent(SENT_MAIL))) == ["effect-before-commit"]
+    assert kinds(unit(write, sent(SENT_MAIL, in_=None))) == []
+    assert kinds(unit(sent(SENT_MAIL))) == []
+
+
+# Groups.
+
+
+def test_the_same_write_of_several_units_is_one_candidate_with_the_shortest_as_witness() -> None:
+    short = unit(read_seat(), sent(WRITE, 20, 7, site=site(9)), number=3)
+    long = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)), number=1)
+    other = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)), name="POST resell/", number=0)
+
+    (candidate,) = found(long, other, short)
+
+    assert [witness.number for witness in candidate.witnesses] == [3, 1]
+    assert (candidate.unit, candidate.also) == ("POST sell/<int:pk>/", ("POST resell/",))
+
+
+def test_another_unit_that_writes_what_is_read_is_its_partner() -> None:
+    set_price = unit(sent(WRITE, 5, 7, site=site(20, "reprice")), name="POST price/", number=2)
+
+    (candidate,) = found(unit(read_seat(), sent(WRITE, 20, 7)), set_price)
+
+    assert (candidate.partner, candidate.partner_kind) == ("POST price/", "request")
+    assert [witness.number for witness in candidate.partner_witnesses] == [2]
+
+
+def test_an_id_stays_when_lines_move() -> None:
+    def ids(offset: int) -> set[str]:
+        lines = (sent(WRITE, 20, 7, site=site(2 + offset)), sent(SELL, True, 7, site=site(3 + offset)))
+        return {each.id for each in found(unit(read_seat(sold=False), *lines))}
+
+    assert ids(0) == ids(40)
+    assert len(ids(0)) == 2
+
+
+def test_every_kind_that_is_found_is_explained() -> None:
+    assert {"read-modify-write", "check-then-insert", "effect-before-commit"} <= set(KINDS)
+    assert with_index(SEAT, "guest")["seat"].unique[-1].columns == ("guest",)

@@ -1,0 +1,64 @@
+"""Recordings in files."""
+
+from pathlib import Path
+
+import pytest
+
+from django_lockstep.lab.finder.errors import NotARecording
+from django_lockstep.lab.finder.files import RecordingWriter, merge_recordings, read_recording
+from django_lockstep.lab.finder.recording import Recording, Unit
+from tests.django_lockstep.lab.finder.builders import BOOKING, TABLES, row, sent, unit, with_index
+
+SELL = unit(
+    sent('SELECT * FROM "seat" WHERE "seat"."id" = %s', 7, read=[row("seat", 7, price=10)]),
+    sent('UPDATE "seat" SET "price" = %s WHERE "seat"."id" = %s', 20, 7, in_=None, isolation="serializable"),
+    inputs=[7, "x"],
+    user="=3",
+    key_order=("=7",),
+)
+BARE = Unit(test="test_it", kind="call", name="box.office.sell", number=2, statements=(sent("LOCK TABLE seat"),))
+
+
+def write(path: Path, *units: Unit, notes: tuple[str, ...] = ()) -> Path:
+    writer = RecordingWriter(path)
+    for each in units:
+        writer.write_unit(each)
+    tables = {**TABLES, **with_index(BOOKING, "code", predicate=("place",))}
+    writer.close(tables.values(), tests=1, notes=notes)
+    return path
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "new" / "recording.jsonl", SELL, BARE, SELL, notes=("A sentence.",))
+
+    tables = {**TABLES, **with_index(BOOKING, "code", predicate=("place",))}
+    assert read_recording(path) == Recording(tables=tables, units=(SELL, BARE, SELL), tests=1, notes=("A sentence.",))
+    assert path.read_text().count("UPDATE") == 1
+
+
+def test_the_last_line_of_a_killed_run_is_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "recording.jsonl", SELL)
+    lines = path.read_text().splitlines()
+    last = next(number for number, line in enumerate(lines) if line.startswith('{"unit"'))
+    path.write_text("\n".join([*lines[: last + 1], '{"unit": {"te']))
+
+    assert read_recording(path) == Recording(units=(SELL,))
+
+
+@pytest.mark.parametrize("text", ["", "no recording\n", '{"recording":0}\n', "[1]\n"])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.txt"
+    path.write_text(text)
+
+    with pytest.raises(NotARecording, match=r"other.txt is not a recording of version 1: record the tests again"):
+        read_recording(path)
+
+
+def test_the_parts_of_several_processes_become_one(tmp_path: Path) -> None:
+    parts = [write(tmp_path / "1", SELL, notes=("Same.",)), write(tmp_path / "2", BARE, SELL, notes=("Same.",))]
+
+    merge_recordings(parts, tmp_path / "all")
+
+    merged = read_recording(tmp_path / "all")
+    assert (merged.units, merged.tests, merged.notes) == ((SELL, BARE, SELL), 2, ("Same.",))
+    assert [path.name for path in tmp_path.iterdir()] == ["all"]

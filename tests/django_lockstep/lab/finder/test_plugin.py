@@ -1,0 +1,170 @@
+"""``pytest --find-races`` in a project of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from django_lockstep.lab.finder.files import read_recording
+from tests.support.processes import ROOT
+
+FILES = {
+    "pytest.ini": """
+[pytest]
+DJANGO_SETTINGS_MODULE = settings
+python_files = test_*.py
+pythonpath = .
+""",
+    "settings.py": """
+import json, os
+
+SECRET_KEY = "not secret"
+INSTALLED_APPS = ["cinema"]
+DATABASES = {"default": json.loads(os.environ["CINEMA_DATABASE"])}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+""",
+    "cinema/__init__.py": "",
+    "cinema/models.py": """
+from django.db import models
+
+
+class Show(models.Model):
+    title = models.CharField(max_length=50)
+    free = models.IntegerField(default=10)
+""",
+    "cinema/services.py": """
+from cinema.models import Show
+
+
+def book(pk, seats):
+    show = Show.objects.get(pk=pk)
+    show.free -= seats
+    show.save()
+""",
+    "cinema/test_services.py": """
+import pytest
+from django.test import TestCase
+from cinema.models import Show
+from cinema.services import book
+
+
+class BookTests(TestCase):
+    def test_it(self):
+        show = Show.objects.create(title="A confidential title")
+        with self.assertNumQueries(2):
+            book(show.pk, 3)
+        show.refresh_from_db()
+        self.assertEqual(show.free, 7)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_committed():
+    show = Show.objects.create(title="Other")
+    book(show.pk, 2)
+
+
+def test_that_fails():
+    assert 1 == 2
+""",
+}
+
+
+def sqlite() -> dict[str, str]:
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+
+
+def postgresql() -> dict[str, str]:
+    """Return a database beside that of this process, for pytest-django puts ``test_`` before its name."""
+    server = connection.get_connection_params()
+    known = {"USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+    settings = {name: str(server[key]) for name, key in known.items() if server.get(key)}
+    return {"ENGINE": "django.db.backends.postgresql", "NAME": f"{server['dbname']}_cinema", **settings}
+
+
+class Project:
+    """A project in a folder."""
+
+    def __init__(self, folder: Path, database: dict[str, str]) -> None:
+        self.folder = folder
+        self.database = database
+        for name, text in FILES.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text.lstrip())
+
+    def pytest(self, *options: str) -> str:
+        import json
+
+        ours = ("BANK_", "DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        env = {**kept, "PYTHONPATH": str(ROOT), "CINEMA_DATABASE": json.dumps(self.database)}
+        command = [sys.executable, "-m", "pytest", "-p", "django_lockstep.lab.pytest_plugin", "-p", "no:randomly"]
+        done = subprocess.run(
+            [*command, *options], cwd=self.folder, env=env, capture_output=True, text=True, check=False
+        )
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def project(tmp_path: Path, db: None) -> Project:
+    return Project(tmp_path, postgresql())
+
+
+def outcomes(printed: str) -> str:
+    found = re.findall(r"\d+ failed, \d+ passed", printed)
+    assert found, printed
+    return str(found[-1])
+
+
+LINE = (
+    "cinema.Show.free is read at cinema/services.py:5 without a lock, and written at cinema/services.py:7 with another "
+    "value"
+)
+
+
+def test_tests_come_out_as_they_would_and_candidates_are_listed(project: Project) -> None:
+    plain = project.pytest()
+    printed = project.pytest("--find-races", "--race-record", "races.jsonl")
+    again = project.pytest("--race-candidates", "races.jsonl")
+
+    assert outcomes(plain) == outcomes(printed) == "1 failed, 2 passed"
+    assert "1 candidate in 2 units of work that write, from 3 tests" in printed
+    assert LINE in printed
+    assert f"recording: {project.folder / 'races.jsonl'}" in printed
+    assert LINE in again
+    assert "passed" not in again
+    assert "confidential" not in (project.folder / "races.jsonl").read_text()
+
+
+def test_workers_record_into_one_file_in_the_cache(project: Project) -> None:
+    printed = project.pytest("--find-races", "-n", "2", "--race-values")
+
+    assert outcomes(printed) == "1 failed, 2 passed"
+    assert "1 candidate in 2 units of work that write, from 3 tests" in printed
+    (path,) = (project.folder / ".pytest_cache" / "d" / "races").iterdir()
+    assert "confidential" in path.read_text()
+    assert {unit.test for unit in read_recording(path).units} == {
+        "cinema/test_services.py::BookTests::test_it",
+        "cinema/test_services.py::test_committed",
+    }
+
+
+def test_another_database_is_named_and_its_tests_run(tmp_path: Path) -> None:
+    printed = Project(tmp_path, sqlite()).pytest("--find-races")
+
+    assert outcomes(printed) == "1 failed, 2 passed"
+    assert "Database 'default' was not recorded: that needs PostgreSQL with psycopg 3, and it is SQLite" in printed
+    assert "0 candidates" in printed
+
+
+def test_what_is_not_a_recording_is_refused(tmp_path: Path) -> None:
+    project = Project(tmp_path, sqlite())
+
+    assert "ERROR: --race-candidates: pytest.ini is not a recording" in project.pytest(
+        "--race-candidates", "pytest.ini"
+    )
+    assert "ERROR: --race-candidates: [Errno 2]" in project.pytest("--race-candidates", "none")

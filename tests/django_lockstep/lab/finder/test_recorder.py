@@ -1,0 +1,320 @@
+"""What is recorded while a test's body runs: units, their transactions, the rows that they read."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from decimal import Decimal
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.handlers.base import BaseHandler
+from django.core.handlers.wsgi import WSGIHandler
+from django.core.mail.backends.locmem import EmailBackend
+from django.db import connection, transaction
+from django.db.transaction import Atomic
+from django.test import Client, override_settings
+from django.test.client import ClientHandler
+from django.test.utils import CaptureQueriesContext
+
+from django_lockstep.lab.finder.files import RecordingWriter, read_recording
+from django_lockstep.lab.finder.fingerprints import Fingerprints
+from django_lockstep.lab.finder.recorder import Recorder
+from django_lockstep.lab.finder.recording import SENT_MAIL, Recording, Unit
+from django_lockstep.lab.finder.stack import CodeMap
+from tests.support.processes import ROOT
+from tests.testapps.shop import office
+from tests.testapps.shop.models import PlainSeat
+
+PLAIN = Fingerprints(None)
+
+pytestmark = pytest.mark.django_db
+committed = pytest.mark.django_db(transaction=True)
+
+
+class Tape:
+    """Records what a test does inside of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @contextmanager
+    def __call__(self) -> Iterator["Tape"]:
+        recorder = Recorder(RecordingWriter(self._path), code=CodeMap(ROOT), fingerprints=PLAIN)
+        with recorder.installed():
+            recorder.begin_test("test_it")
+            try:
+                yield self
+            finally:
+                recorder.end_test()
+
+    @property
+    def recording(self) -> Recording:
+        return read_recording(self._path)
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        return self.recording.units
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Tape:
+    return Tape(tmp_path / "recording.jsonl")
+
+
+@pytest.fixture
+def seat() -> PlainSeat:
+    return PlainSeat.objects.create(price=10, guest="Ada")
+
+
+@pytest.fixture(autouse=True)
+def _urls() -> Iterator[None]:
+    with override_settings(ROOT_URLCONF="tests.testapps.shop.office"):
+        yield
+
+
+def verbs(unit: Unit) -> list[str]:
+    return [statement.sql.split()[0] for statement in unit.statements]
+
+
+# Units.
+
+
+def test_a_request_is_a_unit_with_its_route_and_its_input(tape: Tape, seat: PlainSeat) -> None:
+    with tape():
+        Client().post(f"/seats/{seat.pk}/raise/?x=query", {"amount": "2.50"})
+
+    (unit,) = tape.units
+    assert (unit.test, unit.kind, unit.name, unit.number) == ("test_it", "request", "POST seats/<int:pk>/raise/", 0)
+    assert {PLAIN.of(value) for value in (seat.pk, "query", Decimal("2.5"))} <= unit.inputs
+    assert verbs(unit) == ["SELECT", "UPDATE"]
+
+
+def test_requests_are_numbered_over_all_views_and_those_that_only_read_are_left_out(
+    tape: Tape, seat: PlainSeat
+) -> None:
+    client = Client()
+    with tape():
+        client.get(f"/seats/{seat.pk}/")
+        client.post("/missing/")
+        client.post(f"/seats/{seat.pk}/guest/", {"guest": {"name": "Bob"}}, content_type="application/json")
+
+    (unit,) = tape.units
+    assert (unit.name, unit.number) == ("POST seats/<int:pk>/guest/", 2)
+    assert PLAIN.of("Bob") in unit.inputs
+
+
+def test_the_user_is_known_where_the_project_has_asked_for_them(tape: Tape, seat: PlainSeat) -> None:
+    user = User.objects.create_user("ada")
+    client = Client()
+    client.force_login(user)
+    with tape():
+        client.post(f"/seats/{seat.pk}/raise/", {"amount": "1"})
+        client.post(f"/seats/{seat.pk}/raise/", {"amount": "1", "as": "me"})
+
+    assert [unit.user for unit in tape.units] == ["", PLAIN.of(user.pk)]
+
+
+def test_calls_of_the_projects_functions_are_units_by_the_outermost(tape: Tape, seat: PlainSeat) -> None:
+    with tape():
+        office.raise_price(seat.pk, Decimal(1))
+        PlainSeat.objects.filter(pk=seat.pk).update(guest="the test itself")
+        for _ in range(2):
+            office.raise_all(Decimal(2))
+
+    assert [(unit.kind, unit.name, unit.number) for unit in tape.units] == [
+        ("call", "tests.testapps.shop.office.raise_price", 0),
+        ("call", "tests.testapps.shop.office.raise_all", 0),
+        ("call", "tests.testapps.shop.office.raise_all", 1),
+    ]
+    assert {PLAIN.of(seat.pk), PLAIN.of(1)} <= tape.units[0].inputs
+
+
+def test_a_live_servers_requests_are_recorded(live_server: Any, tape: Tape, seat: PlainSeat) -> None:
+    address = urlsplit(live_server.url)
+    with tape(), closing(HTTPConnection(str(address.hostname), address.port)) as http:
+        body = '{"guest": {"name": "Bob"}}'
+        http.request("POST", f"/seats/{seat.pk}/guest/", body, {"Content-Type": "application/json"})
+        assert http.getresponse().read() == b'{"renamed": 1}'
+
+    (unit,) = tape.units
+    assert unit.name == "POST seats/<int:pk>/guest/"
+    assert PLAIN.of("Bob") in unit.inputs
+
+
+@committed
+def test_another_threads_calls_are_recorded(tape: Tape, seat: PlainSeat) -> None:
+    with tape():
+        office.raise_elsewhere(seat.pk, Decimal(1))
+
+    (unit,) = tape.units
+    assert unit.name == "tests.testapps.shop.office.raise_elsewhere.<locals>.raise_there"
+
+
+# Statements.
+
+
+def test_rows_that_were_read_are_known_with_their_values(tape: Tape, seat: PlainSeat) -> None:
+    with tape():
+        office.raise_price(seat.pk, Decimal(1))
+
+    read, write = tape.units[0].statements
+    (row,) = read.read
+    assert (row.table, row.key) == ("shop_plainseat", PLAIN.of(seat.pk))
+    assert (row.values["price"], row.values["guest"]) == (PLAIN.of(10), "=Ada")
+    assert write.params[0] == PLAIN.of(11)
+    assert (write.types, write.rows) == (("Decimal", "int"), 1)
+    assert tape.units[0].key_order == (PLAIN.of(seat.pk),)
+
+
+def test_the_site_is_the_innermost_line_of_the_project(tape: Tape, seat: PlainSeat) -> None:
+    with tape():
+        Client().post(f"/seats/{seat.pk}/raise/", {"amount": "1"})
+
+    sites = [statement.site for statement in tape.units[0].statements]
+    assert [(site.path, site.function) for site in sites if site] == [
+        ("tests/testapps/shop/office.py", "raise_price")
+    ] * 2
+
+
+def test_what_failed_was_not_done(tape: Tape) -> None:
+    with tape(), pytest.raises(PlainSeat.DoesNotExist):
+        office.raise_price(0, Decimal(1))
+
+    assert tape.units == ()
+
+
+# Transactions.
+
+
+def transactions(tape: Tape, act: Callable[[], object]) -> list[int | None]:
+    with tape():
+        act()
+    return [statement.transaction for unit in tape.units for statement in unit.statements]
+
+
+AS_IN_PRODUCTION = [
+    pytest.param(office.raise_price, [None, None], id="autocommit"),
+    # The select, the update in the inner block, the mail.
+    pytest.param(office.raise_price_locked, [0, 0, 0], id="one block, and one inside of it"),
+]
+
+
+@pytest.mark.parametrize(("function", "expected"), AS_IN_PRODUCTION)
+def test_transactions_are_those_of_production(
+    tape: Tape, seat: PlainSeat, function: Callable[..., None], expected: list[int | None]
+) -> None:
+    assert transactions(tape, lambda: function(seat.pk, Decimal(1))) == expected
+
+
+@committed
+@pytest.mark.parametrize(("function", "expected"), AS_IN_PRODUCTION)
+def test_and_so_they_are_without_the_tests_own(
+    tape: Tape, seat: PlainSeat, function: Callable[..., None], expected: list[int | None]
+) -> None:
+    assert transactions(tape, lambda: function(seat.pk, Decimal(1))) == expected
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_decorated_functions_calls_are_transactions_of_their_own(tape: Tape, seat: PlainSeat, level: int) -> None:
+    PlainSeat.objects.create()
+
+    numbers = transactions(tape, lambda: office.raise_all(Decimal(1)))
+
+    assert numbers == [None, 0, 0, 0, 1, 1, 1]
+
+
+@committed
+def test_the_isolation_level_that_a_transaction_sets(tape: Tape, seat: PlainSeat) -> None:
+    def serializable() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+            office.raise_price(seat.pk, Decimal(1))
+        office.raise_price(seat.pk, Decimal(1))
+
+    with tape():
+        serializable()
+
+    assert [statement.isolation for unit in tape.units for statement in unit.statements] == [
+        *["serializable"] * 2,
+        *["read committed"] * 2,
+    ]
+
+
+def test_e_mail_stands_among_the_statements(tape: Tape, seat: PlainSeat) -> None:
+    with tape():
+        office.raise_price_locked(seat.pk, Decimal(1))
+
+    assert [(each.sql, each.transaction) for each in tape.units[0].statements][-1] == (SENT_MAIL, 0)
+
+
+# The schema.
+
+
+def test_tables_come_with_model_keys_indexes_and_references(tape: Tape, seat: PlainSeat) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE made (id int PRIMARY KEY, a text, b text, seat int REFERENCES shop_plainseat)")
+        cursor.execute("CREATE UNIQUE INDEX ON made (lower(a)) WHERE b IS NOT NULL")
+    with tape():
+        office.raise_price(seat.pk, Decimal(1))
+
+    tables = tape.recording.tables
+    assert (tables["shop_plainseat"].model, tables["shop_plainseat"].key) == ("shop.PlainSeat", ("id",))
+    assert tables["shop_plainseat"].types["price"] == "numeric"
+    made = tables["made"]
+    assert sorted((index.columns, index.predicate) for index in made.unique) == [(("a",), ("b",)), (("id",), ())]
+    assert [(key.column, key.table) for key in made.foreign_keys] == [("seat", "shop_plainseat")]
+
+
+# Nothing else changes.
+
+
+def test_the_test_sees_no_statement_of_the_recorder(tape: Tape, seat: PlainSeat) -> None:
+    with tape(), CaptureQueriesContext(connection) as captured:
+        office.raise_price(seat.pk, Decimal(1))
+
+    assert len(captured) == 2
+
+
+def test_all_is_put_back(tape: Tape) -> None:
+    def hooks() -> list[object]:
+        classes = (ClientHandler.__call__, WSGIHandler.__call__, BaseHandler.get_response, Atomic.__enter__)
+        return [*classes, EmailBackend.send_messages, *connection.execute_wrappers]
+
+    before = hooks()
+    with tape():
+        assert len(hooks()) == len(before) + 1
+
+    assert hooks() == before
+
+
+def test_outside_of_a_tests_body_nothing_is_recorded(tmp_path: Path, seat: PlainSeat) -> None:
+    path = tmp_path / "recording.jsonl"
+    recorder = Recorder(RecordingWriter(path), code=CodeMap(ROOT), fingerprints=PLAIN)
+    with recorder.installed():
+        office.raise_price(seat.pk, Decimal(1))
+
+    assert read_recording(path).units == ()
+
+
+def test_a_fault_of_the_recorder_fails_no_test(tape: Tape, seat: PlainSeat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fingerprints, "of", lambda *args: 1 / 0)
+    with tape():
+        office.raise_price(seat.pk, Decimal(1))
+
+    assert tape.recording.notes == ("Some statements could not be recorded: ZeroDivisionError: division by zero",)
+
+
+def test_a_database_that_was_not_made_for_tests_is_not_recorded(
+    tape: Tape, seat: PlainSeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "NAME", "live")
+    with tape():
+        office.raise_price(seat.pk, Decimal(1))
+
+    assert tape.units == ()
+    assert tape.recording.notes == (
+        "Database 'default' (live) was not recorded: Django has not made it for these tests",
+    )

@@ -1,0 +1,74 @@
+"""Interception of requests."""
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+from django.core.handlers.wsgi import WSGIHandler
+from django.http import HttpResponse
+from django.test import Client, RequestFactory, override_settings
+from django.urls import path
+
+from django_lockstep.lab.finder.requests import CallNext, RequestNumbers, buffer_body, current_request, intercept
+
+urlpatterns = [path("echo/", lambda request: HttpResponse(request.body))]
+
+pytestmark = pytest.mark.usefixtures("_urls")
+
+
+@pytest.fixture
+def _urls() -> Any:
+    with override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[]):
+        yield
+
+
+def post(body: str) -> bytes:
+    return bytes(Client().post("/echo/", body, content_type="text/plain").content)
+
+
+def test_a_request_can_be_answered_several_times() -> None:
+    def twice(handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
+        body = buffer_body(environ)
+        first = call_next({**environ, "wsgi.input": BytesIO(body)})
+        second = call_next(environ)
+        second.content = first.content + second.content
+        return second
+
+    with intercept(twice):
+        assert post("hello") == b"hellohello"
+    assert post("hello") == b"hello"
+
+
+def test_a_wsgi_servers_request_is_intercepted_too() -> None:
+    started: list[str] = []
+    seen: list[str] = []
+
+    def watch(handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
+        assert current_request() is None
+        response = call_next(environ)
+        request = current_request()
+        seen.append(request.path if request else "")
+        return response
+
+    environ = RequestFactory().post("/echo/", "hello", content_type="text/plain").environ  # type: ignore[attr-defined]
+    with intercept(watch):
+        response = WSGIHandler()(environ, lambda status, headers: started.append(status))
+
+    assert (started, seen, b"".join(response)) == (["200 OK"], ["/echo/"], b"hello")
+    assert current_request() is None
+
+
+def test_a_body_without_length_is_left_alone() -> None:
+    stream = object()
+    environ = {"CONTENT_LENGTH": "", "wsgi.input": stream}
+
+    assert buffer_body(environ) == b""
+    assert environ["wsgi.input"] is stream
+
+
+def test_numbers_begin_again_with_each_test() -> None:
+    numbers = RequestNumbers()
+
+    assert [numbers.take(), numbers.take()] == [0, 1]
+    numbers.restart()
+    assert numbers.take() == 0
