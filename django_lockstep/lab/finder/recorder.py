@@ -149,7 +149,7 @@ class Recorder:
             )
         )
 
-    def _is_recordable(self, connection: BaseDatabaseWrapper) -> bool:
+    def _is_recordable(self, connection: Any) -> bool:
         if not hasattr(connection.connection, "pgconn"):
             self.notes[
                 f"Database {connection.alias!r} was not recorded: that needs PostgreSQL with psycopg 3, and it is "

@@ -20,7 +20,7 @@ from django_lockstep.lab.finder.recording import Site
 
 __all__ = ["CodeMap", "Found"]
 
-_LAB = Path(__file__).resolve().parents[1]
+_LAB = Path(__file__).parents[1]
 _LIBRARY = _LAB.parent
 _INSTALLED = tuple({f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib")})
 _TEST_FOLDER = re.compile(r"tests?|testing|test_.*|.*_tests?", re.IGNORECASE)

@@ -78,4 +78,5 @@ class Transactions:
 
 def _own_blocks(connection: BaseDatabaseWrapper) -> list[Atomic]:
     """Return the blocks that are not a `TestCase`'s."""
-    return [block for block in connection.atomic_blocks if not block._from_testcase]
+    blocks: list[Any] = connection.atomic_blocks
+    return [block for block in blocks if not block._from_testcase]

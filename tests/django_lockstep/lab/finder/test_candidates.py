@@ -1,5 +1,7 @@
 """Candidates of each kind, and beside each what keeps it from being one."""
 
+from typing import Any
+
 import pytest
 
 from django_lockstep.lab.finder.candidates import KINDS
@@ -24,7 +26,7 @@ LOCK_EVENT = 'SELECT "event"."id" FROM "event" WHERE "event"."id" = %s FOR UPDAT
 
 
 def read_seat(sql: str = READ, **values: object) -> RecordedStatement:
-    given = {"in_": values.pop("in_", 0), "isolation": values.pop("isolation", "read committed")}
+    given: dict[str, Any] = {"in_": values.pop("in_", 0), "isolation": values.pop("isolation", "read committed")}
     return sent(sql, 7, read=[row("seat", 7, **{"price": 10, "event_id": 3, **values})], **given)
 
 
@@ -184,11 +186,11 @@ LAST = 'SELECT MAX("booking"."place") AS "m" FROM "booking" WHERE "booking"."eve
 INSERT = 'INSERT INTO "booking" ("event_id", "code", "place") VALUES (%s, %s, %s) RETURNING "booking"."id"'
 
 
-def insert(sql: str = INSERT, event: int = 3, **fields: object) -> RecordedStatement:
+def insert(sql: str = INSERT, event: int = 3, **fields: Any) -> RecordedStatement:
     return sent(sql, event, "x", 1, read=[row("booking", 9)], **fields)
 
 
-def look(**fields: object) -> RecordedStatement:
+def look(**fields: Any) -> RecordedStatement:
     return sent(LOOK, 3, "x", **fields)
 
 

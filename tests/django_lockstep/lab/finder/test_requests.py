@@ -43,6 +43,9 @@ def test_a_wsgi_servers_request_is_intercepted_too() -> None:
     started: list[str] = []
     seen: list[str] = []
 
+    def start(status: str, *args: Any) -> Any:
+        started.append(status)
+
     def watch(handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
         assert current_request() is None
         response = call_next(environ)
@@ -50,9 +53,9 @@ def test_a_wsgi_servers_request_is_intercepted_too() -> None:
         seen.append(request.path if request else "")
         return response
 
-    environ = RequestFactory().post("/echo/", "hello", content_type="text/plain").environ  # type: ignore[attr-defined]
+    environ = RequestFactory().post("/echo/", "hello", content_type="text/plain").environ
     with intercept(watch):
-        response = WSGIHandler()(environ, lambda status, headers: started.append(status))
+        response = WSGIHandler()(environ, start)
 
     assert (started, seen, b"".join(response)) == (["200 OK"], ["/echo/"], b"hello")
     assert current_request() is None
