@@ -148,7 +148,7 @@ def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None
             "psycopg>=3.2": "",
             "django-ninja>=1.7": extra("api"),
             "djangorestframework>=3.16": extra("drf"),
-            "sqlglot>=26": extra("finder"),
+            "sqlglot>=28": extra("finder"),
             "rich>=13": extra("lab"),
             "django-htmx>=1.27": extra("pages"),
             "matplotlib>=3.9": extra("plot"),
