@@ -44,7 +44,7 @@ def row_races(history: History) -> Iterator[Hit]:
 def _hits(history: History, write: Step, rows: frozenset[Row]) -> Iterator[Hit]:
     """Yield a candidate for each column that one of the rows shows it for."""
     for column, value in write.template.assignments.items():
-        hits = (_hit(history, write, row, column, value) for row in sorted(rows))
+        hits = (_hit(history, write, row, column, write.value_for(row[1], value)) for row in sorted(rows))
         if (hit := next(filter(None, hits), None)) is not None:
             yield hit
 

@@ -137,6 +137,14 @@ def test_a_row_is_known_by_what_was_read_of_it_too() -> None:
     assert kinds(unit(read_seat(guest="Ada"), sent(by_guest, 20, "Bob"))) == []
 
 
+def test_each_row_of_a_bulk_update_has_its_own_value() -> None:
+    case = 'CASE WHEN ("seat"."id" = %s) THEN %s WHEN ("seat"."id" = %s) THEN %s ELSE NULL END'
+    bulk = f'UPDATE "seat" SET "price" = {case} WHERE "seat"."id" IN (%s, %s)'
+
+    assert kinds(unit(read_seat(), sent(bulk, 8, 10, 7, 20, 8, 7))) == ["read-modify-write"]
+    assert kinds(unit(read_seat(), sent(bulk, 8, 20, 7, 10, 8, 7))) == []
+
+
 def test_numbers_come_before_states_and_these_before_edits() -> None:
     sold = sent('UPDATE "seat" SET "sold" = %s WHERE "seat"."id" = %s', True, 7)
     guest = sent('UPDATE "seat" SET "guest" = %s WHERE "seat"."id" = %s', "Bob", 7)
