@@ -101,8 +101,15 @@ class History:
         return self._tables.get(name) or Table(name=name)
 
     def writes(self, *verbs: str) -> Iterator[Step]:
-        """Yield the statements of these verbs that changed something."""
-        return (step for step in self.steps if step.template.verb in verbs and step.statement.rows != 0)
+        """Yield the statements of these verbs that changed something other than a session."""
+        return (
+            step
+            for step in self.steps
+            if step.template.verb in verbs and step.statement.rows != 0 and not self._is_session(step.template.table)
+        )
+
+    def _is_session(self, table: str) -> bool:
+        return self.table(table).types.keys() >= {"session_key", "session_data"}
 
     def key_of(self, step: Step, row: RowRead) -> str:
         """Return the row's key, also where only the condition names it."""

@@ -26,7 +26,7 @@ from django_lockstep.lab.finder.files import RecordingWriter
 from django_lockstep.lab.finder.fingerprints import Fingerprints
 from django_lockstep.lab.finder.inputs import call_inputs, request_inputs, request_user
 from django_lockstep.lab.finder.parameters import first, positional, type_name
-from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Table
+from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement
 from django_lockstep.lab.finder.requests import CallNext, RequestNumbers, buffer_body, current_request, intercept
 from django_lockstep.lab.finder.rows import RowReader
 from django_lockstep.lab.finder.stack import CodeMap
@@ -162,7 +162,9 @@ class Recorder:
 
     def _catalog_reader(self, connection: BaseDatabaseWrapper) -> RowReader:
         name = str(connection.settings_dict["NAME"])
-        return RowReader(self._catalogs.setdefault(name, TableCatalog()), self._fingerprints)
+        if name not in self._catalogs:
+            self._catalogs[name] = TableCatalog(self._writer.write_tables)
+        return RowReader(self._catalogs[name], self._fingerprints)
 
     @contextmanager
     def _noting_mail(self) -> Iterator[None]:
@@ -224,7 +226,4 @@ class Recorder:
             self._writer.write_unit(unit)
 
     def _close(self) -> None:
-        tables: dict[str, Table] = {}
-        for catalog in self._catalogs.values():
-            tables |= {table.name: table for table in catalog.tables()}
-        self._writer.close(tables.values(), tests=self._tests, notes=self.notes)
+        self._writer.close(tests=self._tests, notes=self.notes)
