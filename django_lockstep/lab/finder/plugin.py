@@ -34,8 +34,8 @@ def add_options(group: Any) -> None:
         type=Path,
         default=None,
         metavar="FILE",
-        help="where the recording is kept (default: a file in pytest's cache, named at the end); written with an equals "
-        "sign, or pytest may look for the project's settings beside the file",
+        help="where the recording is kept (default: a file in pytest's cache, named at the end); written with an "
+        "equals sign, or pytest may look for the project's settings beside the file",
     )
     group.addoption(
         "--race-candidates",
