@@ -57,7 +57,8 @@ def add_options(group: Any) -> None:
         type=Path,
         default=None,
         metavar="FILE",
-        help="where the recording is kept (default: a file in pytest's cache, which is named at the end)",
+        help="where the recording is kept (default: a file in pytest's cache, named at the end); written with an "
+        "equals sign, or pytest may look for the project's settings beside the file",
     )
     group.addoption(
         "--race-candidates",
@@ -118,11 +119,13 @@ class _Reporting:
     def __init__(self, config: pytest.Config, path: Path) -> None:
         self._config = config
         self.path = path
+        self.is_recorded = False
+        """Whether this run has written the file; another one may lie there."""
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         """Say where the recording is, and hand the candidates over."""
         self.gather()
-        if hasattr(config, "workerinput") or not self.path.exists():
+        if hasattr(config, "workerinput") or not self.is_recorded:
             return
         from django_lockstep.lab.finder.derive import find_candidates
         from django_lockstep.lab.finder.files import read_recording
@@ -144,7 +147,7 @@ class _Reporting:
         """Try the candidates when all else is over, the database of the tests is gone, and the summary printed."""
         yield
         interrupted = session.exitstatus in {pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR}
-        if hasattr(session.config, "workerinput") or not self.path.exists() or interrupted:
+        if hasattr(session.config, "workerinput") or not self.is_recorded or interrupted:
             return
         if budget_of(session.config):
             from django_lockstep.lab.finder.second_session import confirm_in_second_session
@@ -193,7 +196,8 @@ class _Recording(_Reporting):
         """Have the recorder there for all tests."""
         from django.apps import apps
 
-        if not apps.ready:  # no project is configured: its tests run as they would
+        # No project is configured, or its tests cannot be collected: pytest says so, and an earlier recording stays.
+        if not apps.ready or session.testsfailed:
             return (yield)
         from django_lockstep.lab.finder.files import RecordingWriter
         from django_lockstep.lab.finder.fingerprints import Fingerprints
@@ -203,6 +207,7 @@ class _Recording(_Reporting):
         code = CodeMap(self._config.rootpath)
         for item in session.items:
             code.add_test_file(item.path)
+        self.is_recorded = True
         self._recorder = Recorder(RecordingWriter(self.path), code=code, fingerprints=Fingerprints(self._key))
         with self._recorder.installed():
             return (yield)
@@ -240,7 +245,9 @@ class _Controller(_Reporting):
         """Merge what the workers have written; they have ended by now."""
         from django_lockstep.lab.finder.files import merge_recordings
 
-        merge_recordings([part for part in self._parts if part.exists()], self.path)
+        if written := [part for part in self._parts if part.exists()]:
+            merge_recordings(written, self.path)
+            self.is_recorded = True
 
 
 def list_recording(config: pytest.Config) -> int | None:

@@ -384,6 +384,16 @@ def test_the_same_write_of_several_units_is_one_candidate_with_the_shortest_as_w
     assert (candidate.unit, candidate.also) == ("POST sell/<int:pk>/", ("POST resell/",))
 
 
+def test_a_request_is_preferred_to_a_call_of_a_function() -> None:
+    write = sent(WRITE, 20, 7, site=site(9))
+    call = unit(read_seat(), write, name="box.office.sell", kind="call")
+    request = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)))
+
+    (candidate,) = found(call, request)
+
+    assert (candidate.unit_kind, candidate.also) == ("request", ("box.office.sell",))
+
+
 def test_another_unit_that_writes_what_is_read_is_its_partner() -> None:
     set_price = unit(sent(WRITE, 5, 7, site=site(20, "reprice")), name="POST price/", number=2)
 
