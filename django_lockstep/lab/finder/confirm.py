@@ -148,6 +148,7 @@ class Confirmation:
 
     def _try(self, wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: Pairing) -> None:
         """Explore one pairing, and note what it says about each candidate."""
+        begun = time.monotonic()
         try:
             with paired as fork:
                 found = fork.explore(seconds=SECONDS_EACH)
@@ -157,6 +158,8 @@ class Confirmation:
         except (ExplorerError, CannotClone) as error:
             for attempts in wanted:
                 attempts.note_obstacle(pairing, str(error).partition("\n")[0])
+        for attempts in wanted:
+            attempts.seconds += time.monotonic() - begun
 
 
 def _obstacle(candidate: Candidate) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +23,8 @@ class Attempts:
     """All pairings in which a candidate was explored."""
 
     candidate: Candidate
+    seconds: float = 0.0
+    """Time that the tries took; of a try for several candidates all of it."""
     places: int = 0
     """Places in tests at which it was tried."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
@@ -32,7 +33,6 @@ class Attempts:
     _obstacles: dict[str, str] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
     _remedy: str = ""
-    _begun: float = field(default_factory=time.monotonic)
 
     def note(self, pairing: Pairing, found: Exploration, fork: Fork, *, tables: Collection[str]) -> None:
         """Note an exploration of a fork, which must still be open: its runs may be repeated.
@@ -61,7 +61,7 @@ class Attempts:
         """Return what is known so far."""
         schedules = sum(self._schedules.values())
         common: dict[str, Any] = {"candidate": self.candidate.id, "test": test, "number": number}
-        common |= {"schedules": schedules, "seconds": time.monotonic() - self._begun}
+        common |= {"schedules": schedules, "seconds": round(self.seconds, 3)}
         if self.confirmed is None:
             verdict: Verdict = "not confirmed" if schedules else "not tried"
             return Finding(verdict=verdict, reason=self._reason(), **common)
