@@ -86,16 +86,17 @@ class DirectedSearch:
     def _cuts(self, actor: int) -> set[int]:
         """Return after how many steps to interrupt the actor: just before and just after each of its writes."""
         moves = self._serial[actor]
-        others = [move for other in self._actors if other != actor for move in self._serial[other]]
+        others = {move.footprint for other in self._actors if other != actor for move in self._serial[other]}
+        concerning = [any(dependent(move.footprint, other) for other in others) for move in moves]
         # A transaction that only reads may still see the others' changes in parts.
         writes: Sequence[int] = [number for number, move in enumerate(moves) if move.writes] or range(len(moves))
-        cuts = {_postponed(moves, number + after, others) for number in writes for after in (0, 1)}
+        cuts = {_postponed(number + after, concerning) for number in writes for after in (0, 1)}
         # At its beginning or its end the actor is not interrupted: these are the serial orders.
         return cuts - {0, len(moves)}
 
 
-def _postponed(moves: Sequence[Move], number: int, others: Sequence[Move]) -> int:
-    """Return the last place that is equivalent to this one: between them nothing depends on the others."""
-    while number < len(moves) and not any(dependent(moves[number].footprint, other.footprint) for other in others):
+def _postponed(number: int, concerning: Sequence[bool]) -> int:
+    """Return the last place that is equivalent to this one: the steps between them do not concern the others."""
+    while number < len(concerning) and not concerning[number]:
         number += 1
     return number

@@ -27,7 +27,8 @@ __all__ = ["Gate", "Hooks"]
 _MOST_VALUES = 3
 _BOOLEAN = 16
 """The type's OID in every PostgreSQL."""
-_ISOLATION = {1: "read committed", 2: "repeatable read", 3: "serializable", 4: "serializable"}
+# The driver's numbers; PostgreSQL has no level below READ COMMITTED.
+_ISOLATION = {1: "read committed", 2: "read committed", 3: "repeatable read", 4: "serializable"}
 
 
 _SETS = re.compile(r"(?:^|;)\s*(?:RE)?SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)|\bset_config\b", re.IGNORECASE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,8 +51,10 @@ class ServerTable:
 class TableCatalog:
     """The tables of one database, read when an unknown one is met: tests create tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_loaded: Callable[[list[Table]], None]) -> None:
+        """Call ``on_loaded`` with all tables whenever they were read."""
         self._by_oid: dict[int, ServerTable | None] = {}
+        self._on_loaded = on_loaded
 
     def get(self, oid: int, driver: Any) -> ServerTable | None:
         """Return the table; None for one of the server's own, and where the catalog cannot be read now."""
@@ -64,9 +66,6 @@ class TableCatalog:
         """Read the catalog unless that was done: a unit may write without reading anything."""
         if not self._by_oid:
             self._load(driver)
-
-    def tables(self) -> list[Table]:
-        return [known.table for known in self._by_oid.values() if known is not None]
 
     def _load(self, driver: Any) -> bool:
         # Past Django's and the driver's cursors, so that nobody who counts statements counts this one, and never where
@@ -81,6 +80,7 @@ class TableCatalog:
         names = {each["oid"]: each["name"] for each in listed}
         models = {model._meta.db_table: model for model in apps.get_models() if not model._meta.proxy}
         self._by_oid |= {each["oid"]: _server_table(each, names, models.get(each["name"])) for each in listed}
+        self._on_loaded([known.table for known in self._by_oid.values() if known is not None])
         return True
 
 

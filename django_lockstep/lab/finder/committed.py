@@ -10,6 +10,7 @@ from unittest import mock
 from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
+from django_lockstep.lab.explorer import close_idle_sessions
 from django_lockstep.lab.explorer.databases import is_test_database, require_disposable
 from django_lockstep.lab.explorer.server import Server
 
@@ -58,7 +59,8 @@ def committed_tests() -> Iterator[None]:
     """Have every test of Django's run without a transaction around it.
 
     Copies of the databases stand where `TestCase` has a transaction, for a class and for a test, and where a
-    `TransactionTestCase` empties all tables: afterwards the rows are there that were there before.
+    `TransactionTestCase` empties all tables: afterwards the rows are there that were there before. Within, setting up a
+    test raises `NotExplorable` on a database that was not made for tests.
     """
 
     def enter(cls: type[TransactionTestCase]) -> DatabaseCopy:
@@ -72,11 +74,18 @@ def committed_tests() -> Iterator[None]:
             copy.close()
 
     def set_up(cls: Any) -> None:
-        cls.lockstep_copy = enter(cls)
+        copy = enter(cls)
+
+        def tear_down(*test: object) -> None:
+            del cls._fixture_teardown
+            leave(cls, copy)
+
+        # On the class itself: projects replace Django's, too, by something quicker.
+        cls._fixture_teardown = staticmethod(tear_down)
         try:
             original.__func__(cls)
         except BaseException:  # then nothing is torn down
-            leave(cls, cls.lockstep_copy)
+            tear_down()
             raise
 
     original: Any = vars(TransactionTestCase)["_fixture_setup"]
@@ -84,6 +93,8 @@ def committed_tests() -> Iterator[None]:
         mock.patch.object(TestCase, "_enter_atomics", classmethod(enter)),
         mock.patch.object(TestCase, "_rollback_atomics", classmethod(leave)),
         mock.patch.object(TransactionTestCase, "_fixture_setup", classmethod(set_up)),
-        mock.patch.object(TransactionTestCase, "_fixture_teardown", lambda test: leave(type(test), test.lockstep_copy)),
     ):
-        yield
+        try:
+            yield
+        finally:
+            close_idle_sessions()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from django_lockstep.lab.finder.report import as_text, status_of
-from django_lockstep.lab.finder.reproduction import TestPlace, write_test_file
+from django_lockstep.lab.finder.reproduction import TestPlace, with_test_file
 from django_lockstep.lab.finder.requests import intercept
 from django_lockstep.lab.finder.suppressions import Suppression
 
@@ -35,6 +35,7 @@ class ConfirmPlugin:
         self._found = found
         self._suppressed = suppressed
         self._places: dict[str, TestPlace] = {}
+        self._session = ExitStack()
 
     @classmethod
     def for_recording(cls, path: Path, *, budget: float, suppressed: Sequence[Suppression]) -> ConfirmPlugin:
@@ -47,10 +48,7 @@ class ConfirmPlugin:
         return cls(candidates, found, budget=budget, suppressed=suppressed)
 
     def _add(self, finding: Finding) -> None:
-        if finding.verdict == "confirmed":
-            text = write_test_file(self._candidates[finding.candidate], finding, self._places[finding.test])
-            finding = replace(finding, test_file=text)
-        self._found.add(finding)
+        self._found.add(with_test_file(self._candidates[finding.candidate], finding, self._places))
 
     @pytest.hookimpl(trylast=True)  # after plugins that sort or shuffle
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -62,10 +60,14 @@ class ConfirmPlugin:
             if "_race_sessions" not in (names := getattr(item, "fixturenames", [])):
                 names.insert(0, "_race_sessions")
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self) -> Iterator[None]:
-        with committed_tests(), intercept(self._on_request):
-            return (yield)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        # To the session's end: an interrupted test is torn down after the loop.
+        self._session.enter_context(committed_tests())
+        self._session.enter_context(intercept(self._on_request))
+
+    def pytest_unconfigure(self) -> None:
+        self._session.close()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

@@ -60,8 +60,9 @@ def _candidate(
     key: _Key, hits: list[Hit], *, nth: int, tables: Mapping[str, Table], writers: Mapping[_Key, list[Unit]]
 ) -> Candidate:
     kind, table, _ = key
-    # The unit with the worst consequence, and of these the shortest one, for it is the quickest to confirm.
-    first = min(hits, key=lambda hit: (hit.rank, len(hit.unit.statements), hit.unit.name))
+    # The worst consequence; a request, for that is what users send, before a call that only tests may make; the
+    # shortest, for it is the quickest to confirm.
+    first = min(hits, key=lambda hit: (hit.rank, hit.unit.kind == "call", len(hit.unit.statements), hit.unit.name))
     same = [hit for hit in hits if hit.unit.name == first.unit.name and hit.rank == first.rank]
     columns = tuple(sorted(frozenset().union(*(hit.columns for hit in same))))
     partners = _partners(first, same, columns, writers)

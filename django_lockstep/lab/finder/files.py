@@ -49,11 +49,15 @@ class RecordingWriter:
             self._write({"unit": {**_set_fields(unit), "inputs": sorted(unit.inputs), "statements": statements}})
             self._file.flush()
 
-    def close(self, tables: Iterable[Table], *, tests: int, notes: Iterable[str] = ()) -> None:
-        """Append what is known at the end, and close the file."""
-        with self._lock, self._file:
+    def write_tables(self, tables: Iterable[Table]) -> None:
+        """Append tables; of one that was written before, what is true now."""
+        with self._lock:
             for table in tables:
                 self._write({"table": asdict(table)})
+
+    def close(self, *, tests: int, notes: Iterable[str] = ()) -> None:
+        """Append what is known at the end, and close the file."""
+        with self._lock, self._file:
             self._write({"end": {"tests": tests, "notes": list(notes)}})
 
     def _statement(self, statement: RecordedStatement) -> dict[str, Any]:
@@ -165,15 +169,14 @@ def _table(value: Mapping[str, Any]) -> Table:
 def merge_recordings(parts: Sequence[Path], target: Path) -> None:
     """Write the recordings of several processes into one file, and delete the parts."""
     writer = RecordingWriter(target)
-    tables: dict[str, Table] = {}
     tests, notes = 0, dict[str, None]()
     for part in parts:
         recording = read_recording(part)
         for unit in recording.units:
             writer.write_unit(unit)
-        tables |= recording.tables
+        writer.write_tables(recording.tables.values())
         tests += recording.tests
         notes |= dict.fromkeys(recording.notes)
-    writer.close(tables.values(), tests=tests, notes=notes)
+    writer.close(tests=tests, notes=notes)
     for part in parts:
         part.unlink()

@@ -33,6 +33,12 @@ class Step:
         given = [params[number] for number in value.params if number < len(params)]
         return tuple(each for text in given for each in _elements(text))
 
+    def value_for(self, key: str, value: Value) -> Value:
+        """Return the value that the row of this key gets."""
+        params = self.statement.params
+        chosen = (result for of_key, result in value.cases if params[of_key] == key)
+        return Value(params=(found,)) if (found := next(chosen, None)) is not None else value
+
     def type_of(self, value: Value) -> str:
         """Return the Python type of a value that is one parameter."""
         types = self.statement.types
@@ -86,6 +92,7 @@ class History:
     def __init__(self, unit: Unit, tables: Mapping[str, Table]) -> None:
         self.unit = unit
         self._tables = tables
+        self._changed: dict[int, frozenset[Row]] = {}
         self.steps = [
             Step(place, statement, parse_template(statement.sql)) for place, statement in enumerate(unit.statements)
         ]
@@ -94,8 +101,15 @@ class History:
         return self._tables.get(name) or Table(name=name)
 
     def writes(self, *verbs: str) -> Iterator[Step]:
-        """Yield the statements of these verbs that changed something."""
-        return (step for step in self.steps if step.template.verb in verbs and step.statement.rows != 0)
+        """Yield the statements of these verbs that changed something other than a session."""
+        return (
+            step
+            for step in self.steps
+            if step.template.verb in verbs and step.statement.rows != 0 and not self._is_session(step.template.table)
+        )
+
+    def _is_session(self, table: str) -> bool:
+        return self.table(table).types.keys() >= {"session_key", "session_data"}
 
     def key_of(self, step: Step, row: RowRead) -> str:
         """Return the row's key, also where only the condition names it."""
@@ -110,6 +124,11 @@ class History:
 
     def changed_rows(self, step: Step) -> frozenset[Row]:
         """Return the rows that an UPDATE or DELETE names, by their keys or by values that were read before."""
+        if step.place not in self._changed:
+            self._changed[step.place] = self._find_changed(step)
+        return self._changed[step.place]
+
+    def _find_changed(self, step: Step) -> frozenset[Row]:
         table = step.template.table
         if keys := self._named_keys(step, table):
             return frozenset((table, key) for key in keys)

@@ -44,7 +44,7 @@ def _pairs(text: str) -> Iterator[str]:
 def _json_values(body: bytes) -> Iterator[object]:
     try:
         waiting = [json.loads(body)]
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     while waiting:
         value = waiting.pop()

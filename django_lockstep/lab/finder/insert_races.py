@@ -51,7 +51,7 @@ def _consequence(read: Step) -> tuple[int, str]:
     looked, rows = read.template, read.statement.rows
     if looked.looks in {"aggregate", "first"} and (looked.looks == "aggregate" or rows):
         return RANK_COUNTED, _COUNTED
-    if not rows:
+    if rows == 0:
         return RANK_DOUBLED, _NONE_FOUND
     # That something exists is no reason to insert it.
     return (0, "") if looked.looks == "exists" or not looked.tested else (RANK_LISTED, _LISTED)

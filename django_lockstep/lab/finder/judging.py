@@ -23,6 +23,8 @@ class Attempts:
     """All pairings in which a candidate was explored."""
 
     candidate: Candidate
+    seconds: float = 0.0
+    """Time that the tries took; of a try for several candidates all of it."""
     places: int = 0
     """Places in tests at which it was tried."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
@@ -61,7 +63,7 @@ class Attempts:
         """Return what is known so far."""
         schedules = sum(self._schedules.values())
         common: dict[str, Any] = {**asdict(place), "candidate": self.candidate.id}
-        common |= {"schedules": schedules, "seconds": self.seconds}
+        common |= {"schedules": schedules, "seconds": round(self.seconds, 3)}
         if self.confirmed is None:
             verdict: Verdict = "not confirmed" if schedules else "not tried"
             return Finding(verdict=verdict, reason=self._reason(), **common)

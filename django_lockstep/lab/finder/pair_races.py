@@ -86,13 +86,21 @@ def _unguarded(history: History, read: Step, write: Step) -> frozenset[tuple[str
     if history.has_snapshot(read, write, "serializable"):
         return frozenset()
     seen = read.template.tested | read.template.summed
-    tables = {table for table, _ in seen}
+    tables = {table for table, _ in seen if not _is_unique(history, table, seen, write)}
     rows: dict[str, set[Row]] = {
         table: {(table, ""), *history.references(read, table), *_rows(history, read, table)} for table in tables
     }
     kept = {table for table in tables if history.is_guarded(read, write, rows[table])}
     keys = {(table, column) for table in tables for column in history.table(table).key}
-    return frozenset(each for each in seen - keys if each[0] not in kept)
+    return frozenset(each for each in seen - keys if each[0] in tables - kept)
+
+
+def _is_unique(history: History, table: str, seen: frozenset[tuple[str, str]], write: Step) -> bool:
+    """Whether a unique index refuses what the look was to prevent."""
+    columns = {column for name, column in seen if name == table}
+    written = set(write.template.assignments) if write.template.table == table else set()
+    indexes = history.table(table).unique
+    return any(written & set(index.columns) and columns >= {*index.columns, *index.predicate} for index in indexes)
 
 
 def _rows(history: History, read: Step, table: str) -> set[Row]:

@@ -6,22 +6,21 @@ Nothing of Django or the finder is imported unless one of its options is given.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from django_lockstep.lab.finder.budget import parse_budget
+
 if TYPE_CHECKING:
-    from django_lockstep.lab.finder.candidates import Candidate
     from django_lockstep.lab.finder.recorder import Recorder
-    from django_lockstep.lab.finder.recording import Recording
     from django_lockstep.lab.finder.suppressions import Suppression
 
-__all__ = ["add_options", "budget_of", "list_recording", "print_candidates", "register"]
+__all__ = ["add_options", "budget_of", "list_recording", "register"]
 
 _FILE = "recording.jsonl"
 
@@ -59,7 +58,8 @@ def add_options(group: Any) -> None:
         type=Path,
         default=None,
         metavar="FILE",
-        help="where the recording is kept (default: a file in pytest's cache, which is named at the end)",
+        help="where the recording is kept (default: a file in pytest's cache, named at the end); written with an "
+        "equals sign, or pytest may look for the project's settings beside the file",
     )
     group.addoption(
         "--race-candidates",
@@ -130,21 +130,24 @@ class _Reporting:
     def __init__(self, config: pytest.Config, path: Path) -> None:
         self._config = config
         self.path = path
+        self.is_recorded = False
+        """Whether this run has written the file; another one may lie there."""
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         """Say where the recording is, and hand the candidates over."""
         self.gather()
-        if hasattr(config, "workerinput") or not self.path.exists():
+        if hasattr(config, "workerinput") or not self.is_recorded:
             return
         from django_lockstep.lab.finder.derive import find_candidates
         from django_lockstep.lab.finder.files import read_recording
+        from django_lockstep.lab.finder.report import count_candidates, list_candidates
 
         recording = read_recording(self.path)
+        candidates = find_candidates(recording)
         terminalreporter.section("what may race")
-        if budget_of(config):
-            terminalreporter.write_line(count_candidates(recording, find_candidates(recording)))
-        else:
-            print_candidates(recording, find_candidates(recording), terminalreporter.write_line)
+        terminalreporter.write_line(count_candidates(recording, candidates))
+        if not budget_of(config):
+            terminalreporter.write_line(list_candidates(candidates))
         terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them, --race-confirm tries them")
 
     def gather(self) -> None:
@@ -155,7 +158,7 @@ class _Reporting:
         """Try the candidates when all else is over, the database of the tests is gone, and the summary printed."""
         yield
         interrupted = session.exitstatus in {pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR}
-        if hasattr(session.config, "workerinput") or not self.path.exists() or interrupted:
+        if hasattr(session.config, "workerinput") or not self.is_recorded or interrupted:
             return
         if budget_of(session.config):
             from django_lockstep.lab.finder.second_session import confirm_in_second_session
@@ -186,36 +189,12 @@ class _Confirming:
         session.config.pluginmanager.register(plugin)
 
 
-_UNITS = {"s": 1, "m": 60, "h": 3600}
-
-
 def budget_of(config: pytest.Config) -> float:
     """Return the seconds of ``--race-budget``."""
-    text: str = config.getoption("--race-budget")
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if found is None:
-        raise pytest.UsageError(f"--race-budget must be a time such as 90s, 5m or 1h, not {text!r}")
-    return float(found[1]) * _UNITS[found[2] or "s"]
-
-
-def count_candidates(recording: Recording, candidates: list[Candidate]) -> str:
-    """Return how many there are, from how much; with what could not be recorded."""
-    from django_lockstep.lab.wording import counted
-
-    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
-    return "\n".join([*recording.notes, f"{found}, from {counted(recording.tests, 'test')}"])
-
-
-def print_candidates(recording: Recording, candidates: list[Candidate], write_line: Callable[[str], Any]) -> None:
-    """List the candidates, the worst first."""
-    write_line(count_candidates(recording, candidates))
-    for number, candidate in enumerate(candidates, 1):
-        write_line("")
-        write_line(f"{number}. {candidate.kind} {candidate.id} in {candidate.unit}")
-        write_line(f"   {candidate.sentence}")
-        if candidate.partner:
-            write_line(f"   together with: {candidate.partner}")
-        write_line(f"   shown by: {candidate.witnesses[0].test}")
+    try:
+        return parse_budget(config.getoption("--race-budget"))
+    except ValueError as error:
+        raise pytest.UsageError(f"--race-budget: {error}") from error
 
 
 class _Recording(_Reporting):
@@ -231,7 +210,8 @@ class _Recording(_Reporting):
         """Have the recorder there for all tests."""
         from django.apps import apps
 
-        if not apps.ready:  # no project is configured: its tests run as they would
+        # No project is configured, or its tests cannot be collected: pytest says so, and an earlier recording stays.
+        if not apps.ready or session.testsfailed:
             return (yield)
         from django_lockstep.lab.finder.files import RecordingWriter
         from django_lockstep.lab.finder.fingerprints import Fingerprints
@@ -241,6 +221,7 @@ class _Recording(_Reporting):
         code = CodeMap(self._config.rootpath)
         for item in session.items:
             code.add_test_file(item.path)
+        self.is_recorded = True
         self._recorder = Recorder(RecordingWriter(self.path), code=code, fingerprints=Fingerprints(self._key))
         with self._recorder.installed():
             return (yield)
@@ -278,7 +259,9 @@ class _Controller(_Reporting):
         """Merge what the workers have written; they have ended by now."""
         from django_lockstep.lab.finder.files import merge_recordings
 
-        merge_recordings([part for part in self._parts if part.exists()], self.path)
+        if written := [part for part in self._parts if part.exists()]:
+            merge_recordings(written, self.path)
+            self.is_recorded = True
 
 
 def list_recording(config: pytest.Config) -> int | None:
@@ -290,10 +273,12 @@ def list_recording(config: pytest.Config) -> int | None:
     from django_lockstep.lab.finder.derive import find_candidates
     from django_lockstep.lab.finder.errors import NotARecording
     from django_lockstep.lab.finder.files import read_recording
+    from django_lockstep.lab.finder.report import count_candidates, list_candidates
 
     try:
         recording = read_recording(path)
     except (OSError, NotARecording) as error:
         raise pytest.UsageError(f"--race-candidates: {error}") from error
-    print_candidates(recording, find_candidates(recording), lambda line: sys.stdout.write(f"{line}\n"))
+    candidates = find_candidates(recording)
+    sys.stdout.write(f"{count_candidates(recording, candidates)}\n{list_candidates(candidates)}\n")
     return pytest.ExitCode.OK

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from datetime import datetime, timedelta
 from typing import Any
 from unittest import mock
 from weakref import WeakSet
@@ -20,14 +19,14 @@ from django.core.mail.backends import locmem
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
-from django.utils import timezone
 
 from django_lockstep.lab.explorer.databases import is_test_database
 from django_lockstep.lab.finder.catalog import TableCatalog
 from django_lockstep.lab.finder.files import RecordingWriter
 from django_lockstep.lab.finder.fingerprints import Fingerprints
 from django_lockstep.lab.finder.inputs import call_inputs, request_inputs, request_user
-from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Table
+from django_lockstep.lab.finder.parameters import first, positional, type_name
+from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement
 from django_lockstep.lab.finder.requests import CallNext, RequestNumbers, buffer_body, current_request, intercept
 from django_lockstep.lab.finder.rows import RowReader
 from django_lockstep.lab.finder.stack import CodeMap
@@ -39,8 +38,6 @@ __all__ = ["Recorder"]
 _request: ContextVar[Draft | None] = ContextVar("_request", default=None)
 """The request that this thread or task handles."""
 _RECORDED = re.compile(r"[\s(]*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|LOCK)\b", re.IGNORECASE)
-_NAMED = re.compile(r"%\((\w+)\)s")
-_MOMENT = timedelta(minutes=1)
 
 
 class Recorder:
@@ -129,8 +126,7 @@ class Recorder:
             draft = self._calls.draft(found.call)
         if draft is None or draft.is_full:
             return
-        given = _first(params) if many else params
-        text, values = _positional(text, given)
+        text, values = positional(text, first(params) if many else params)
         result = self._catalog_reader(connection).read(
             getattr(context["cursor"].cursor, "pgresult", None), connection.connection, draft.keys
         )
@@ -138,10 +134,10 @@ class Recorder:
             RecordedStatement(
                 sql=text,
                 params=tuple(map(self._fingerprints.of, values)),
-                types=tuple(map(_type_name, values)),
+                types=tuple(map(type_name, values)),
                 transaction=draft.transaction(connection.alias, self._transactions.current(connection)),
                 isolation=self._transactions.isolation(connection),
-                rows=max(context["cursor"].rowcount, 0),
+                rows=rows if (rows := context["cursor"].rowcount) >= 0 else None,
                 read=result,
                 alias=connection.alias,
                 site=found.site,
@@ -166,7 +162,9 @@ class Recorder:
 
     def _catalog_reader(self, connection: BaseDatabaseWrapper) -> RowReader:
         name = str(connection.settings_dict["NAME"])
-        return RowReader(self._catalogs.setdefault(name, TableCatalog()), self._fingerprints)
+        if name not in self._catalogs:
+            self._catalogs[name] = TableCatalog(self._writer.write_tables)
+        return RowReader(self._catalogs[name], self._fingerprints)
 
     @contextmanager
     def _noting_mail(self) -> Iterator[None]:
@@ -186,7 +184,9 @@ class Recorder:
         if draft is None and found.call is not None:
             draft = self._calls.draft(found.call)
         opened = ((each, self._transactions.current(each)) for each in connections.all(initialized_only=True))
-        inside = next((draft.transaction(each.alias, number) for each, number in opened if draft and number), None)
+        inside = next(
+            (draft.transaction(each.alias, number) for each, number in opened if draft and number is not None), None
+        )
         if draft is not None:
             draft.statements.append(RecordedStatement(sql=SENT_MAIL, transaction=inside, site=found.site))
 
@@ -226,33 +226,4 @@ class Recorder:
             self._writer.write_unit(unit)
 
     def _close(self) -> None:
-        tables: dict[str, Table] = {}
-        for catalog in self._catalogs.values():
-            tables |= {table.name: table for table in catalog.tables()}
-        self._writer.close(tables.values(), tests=self._tests, notes=self.notes)
-
-
-def _first(params: Any) -> Any:
-    return next(iter(params), ()) if isinstance(params, Iterable) else ()
-
-
-def _positional(sql: str, params: Any) -> tuple[str, list[Any]]:
-    """Return the SQL with placeholders by position, and their values."""
-    if isinstance(params, Mapping):
-        names = _NAMED.findall(sql)
-        return _NAMED.sub("%s", sql), [params.get(name) for name in names]
-    return sql, list(params or ())
-
-
-def _type_name(value: object) -> str:
-    """Return the type of a parameter; the driver has classes of its own for integers."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return "int"
-    if isinstance(value, datetime):
-        now = timezone.now()
-        if timezone.is_naive(value) and timezone.is_aware(now):
-            now = timezone.make_naive(now)
-        return (
-            "now" if timezone.is_naive(value) == timezone.is_naive(now) and abs(value - now) < _MOMENT else "datetime"
-        )
-    return type(value).__name__
+        self._writer.close(tests=self._tests, notes=self.notes)

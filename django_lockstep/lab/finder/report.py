@@ -7,11 +7,32 @@ from collections.abc import Iterator, Sequence
 
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
+from django_lockstep.lab.finder.recording import Recording
 from django_lockstep.lab.finder.remedies import REMEDIES
 from django_lockstep.lab.finder.suppressions import Suppression
 from django_lockstep.lab.wording import counted
 
-__all__ = ["as_text", "in_a_line", "status_of"]
+__all__ = ["as_text", "count_candidates", "in_a_line", "list_candidates", "status_of"]
+
+
+def count_candidates(recording: Recording, candidates: Sequence[Candidate]) -> str:
+    """Return how many there are, from how much; with what could not be recorded."""
+    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
+    return "\n".join([*recording.notes, f"{found}, from {counted(recording.tests, 'test')}"])
+
+
+def list_candidates(candidates: Sequence[Candidate]) -> str:
+    """Return the candidates, the worst first, as nothing has been tried yet."""
+    return "\n".join(line for number, each in enumerate(candidates, 1) for line in _lines(number, each))
+
+
+def _lines(number: int, candidate: Candidate) -> Iterator[str]:
+    yield ""
+    yield f"{number}. {candidate.kind} {candidate.id} in {candidate.unit}"
+    yield f"   {candidate.sentence}"
+    if candidate.partner:
+        yield f"   together with: {candidate.partner}"
+    yield f"   shown by: {candidate.witnesses[0].test}"
 
 
 def status_of(found: Findings, suppressed: Sequence[Suppression]) -> int:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
-
-import pytest
 
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import Finding
 
-__all__ = ["TestPlace", "write_test_file"]
+__all__ = ["TestPlace", "with_test_file", "write_test_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +43,26 @@ class TestPlace:
             is_complete=not any(owner and hasattr(owner, each.func.__name__) for each in known),
         )
 
+    @classmethod
+    def of_case(cls, test: Any) -> TestPlace:
+        """Return the place of a test case of unittest."""
+        return cls(type(test).__module__, test._testMethodName, type(test).__qualname__)
+
 
 def _fixtures(item: Any) -> Iterator[tuple[Any, ...]]:
     """Yield those of the module's and of the test's class, as pytest has them by name."""
+    import pytest  # projects on Django's runner may be without
+
     module = item.getparent(pytest.Module).nodeid
     for known in item._fixtureinfo.name2fixturedefs.values():
         yield tuple(each for each in known if each.baseid.startswith(module))
+
+
+def with_test_file(candidate: Candidate, finding: Finding, places: Mapping[str, TestPlace]) -> Finding:
+    """Return the finding; a confirmed one with a test file."""
+    if finding.verdict != "confirmed":
+        return finding
+    return replace(finding, test_file=write_test_file(candidate, finding, places[finding.test]))
 
 
 def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace) -> str:

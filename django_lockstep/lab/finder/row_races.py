@@ -34,8 +34,7 @@ _LATE = "{name} {be} read{read} before its row is locked, and written{write}: wh
 def row_races(history: History) -> Iterator[Hit]:
     """Yield the candidates of one unit."""
     for write in history.writes("UPDATE"):
-        table = write.template.table
-        if _is_session(history, table) or _is_conditional(history, write):
+        if _is_conditional(history, write):
             continue
         rows = history.changed_rows(write) - history.made
         yield from _of_write(list(_hits(history, write, rows)))
@@ -44,7 +43,7 @@ def row_races(history: History) -> Iterator[Hit]:
 def _hits(history: History, write: Step, rows: frozenset[Row]) -> Iterator[Hit]:
     """Yield a candidate for each column that one of the rows shows it for."""
     for column, value in write.template.assignments.items():
-        hits = (_hit(history, write, row, column, value) for row in sorted(rows))
+        hits = (_hit(history, write, row, column, write.value_for(row[1], value)) for row in sorted(rows))
         if (hit := next(filter(None, hits), None)) is not None:
             yield hit
 
@@ -53,10 +52,6 @@ def _of_write(hits: list[Hit]) -> list[Hit]:
     """Return those of the kind with the worst consequence: a write that overwrites a sum may also raise a counter."""
     worst = min(hits, key=lambda hit: hit.rank).kind if hits else ""
     return [hit for hit in hits if hit.kind == worst]
-
-
-def _is_session(history: History, table: str) -> bool:
-    return {"session_key", "session_data"} <= set(history.table(table).types)
 
 
 def _is_conditional(history: History, write: Step) -> bool:

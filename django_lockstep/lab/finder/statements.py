@@ -213,4 +213,15 @@ def _value(node: Any) -> Value:
         return Value(literal=str(bool(node.this)))
     if isinstance(node, exp.Literal):
         return Value(literal=str(node.this))
+    if isinstance(node, exp.Case) and (cases := tuple(_cases(node))):
+        return Value(cases=cases)
     return Value(columns=frozenset(column.name for column in node.find_all(exp.Column)))
+
+
+def _cases(node: Any) -> Iterator[tuple[int, int]]:
+    """Yield the branches that a parameter chooses, each of which is one."""
+    for branch in node.args.get("ifs") or ():
+        condition, value = branch.this.unnest(), _value(branch.args.get("true"))
+        key = _value(condition.expression) if isinstance(condition, exp.EQ) else Value()
+        if len(key.params) == len(value.params) == 1:
+            yield key.params[0], value.params[0]

@@ -18,6 +18,8 @@ class Value:
     """A literal in the SQL: ``NULL``, ``True``, ``False``, or another one's text."""
     columns: frozenset[str] = frozenset()
     """Columns that it is computed from."""
+    cases: tuple[tuple[int, int], ...] = ()
+    """Where it depends on the row's key, as in ``bulk_update()``: the parameters' numbers of key and value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,19 @@ from weakref import WeakKeyDictionary
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import Atomic
+from psycopg import IsolationLevel
 
 from django_lockstep.lab.explorer.session_settings import isolation_level_set
 
 __all__ = ["Transactions"]
 
-_LEVELS = {1: "read committed", 2: "repeatable read", 3: "serializable", 4: "read committed"}
-"""By the driver's number; what it calls uncommitted is committed in PostgreSQL."""
+_LEVELS = {
+    # In PostgreSQL the same as the next.
+    IsolationLevel.READ_UNCOMMITTED: "read committed",
+    IsolationLevel.READ_COMMITTED: "read committed",
+    IsolationLevel.REPEATABLE_READ: "repeatable read",
+    IsolationLevel.SERIALIZABLE: "serializable",
+}
 
 
 class Transactions:
@@ -67,7 +73,7 @@ class Transactions:
             return level
         driver: Any = connection.connection
         chosen = driver.isolation_level
-        return _LEVELS[int(chosen)] if chosen is not None else self._default(driver)
+        return _LEVELS[IsolationLevel(chosen)] if chosen is not None else self._default(driver)
 
     def _default(self, driver: Any) -> str:
         if driver not in self._defaults:

@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, connections, transaction
 from django.db.models import F
+from psycopg import IsolationLevel
 
 from django_lockstep.lab.explorer import NotExplorable, Run, Scenario, explore, replay
+from django_lockstep.lab.explorer.hooks import Hooks
+from django_lockstep.lab.explorer.operations import Operation
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import ends
+from tests.support.sessions import query
 from tests.testapps.shop.models import Seat, Ticket
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,6 +40,37 @@ def raise_price(pk: int) -> None:
 
 
 # Transactions
+
+
+class Noting:
+    """A gate that stops nothing and remembers what passes."""
+
+    detailed = False
+
+    def __init__(self) -> None:
+        self.passed: list[Operation] = []
+
+    def before(self, operation: Operation) -> None:
+        self.passed.append(operation)
+
+    def after(self, operation: Operation) -> None:
+        pass
+
+
+@pytest.mark.parametrize("level", IsolationLevel)
+def test_a_level_that_the_driver_sets_is_the_transactions(level: IsolationLevel) -> None:
+    gate, before = Noting(), driver().isolation_level
+    hooks = Hooks(connection, gate)
+    driver().isolation_level = level
+    try:
+        with transaction.atomic():
+            told = query("SHOW transaction_isolation")
+    finally:
+        driver().isolation_level = before
+        hooks.remove()
+
+    # PostgreSQL names READ UNCOMMITTED, and treats it as the next one.
+    assert gate.passed[0].isolation == str(told).replace("uncommitted", "committed")
 
 
 def in_atomic(pk: int) -> None:

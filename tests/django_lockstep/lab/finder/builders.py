@@ -83,15 +83,14 @@ def site(line: int, function: str = "sell") -> Site:
     return Site(path="box/office.py", line=line, function=function)
 
 
-def unit(*statements: RecordedStatement, name: str = "POST sell/<int:pk>/", number: int = 0, **fields: Any) -> Unit:
-    """Return a request; its statements stand in lines 1, 2, ... of one function."""
+def unit(*statements: RecordedStatement, name: str = "POST sell/<int:pk>/", **fields: Any) -> Unit:
+    """Return a request, unless another kind is given; its statements stand in lines 1, 2, ... of one function."""
     placed = [
         statement if statement.site else _at(statement, site(line)) for line, statement in enumerate(statements, 1)
     ]
     inputs = frozenset(map(PLAIN, fields.pop("inputs", ())))
-    return Unit(
-        test="test_it", kind="request", name=name, number=number, inputs=inputs, statements=tuple(placed), **fields
-    )
+    given = {"test": "test_it", "kind": "request", "number": 0, **fields}
+    return Unit(name=name, inputs=inputs, statements=tuple(placed), **given)
 
 
 def _at(statement: RecordedStatement, place: Site) -> RecordedStatement:

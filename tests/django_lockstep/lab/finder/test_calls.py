@@ -1,8 +1,8 @@
 """Interception of calls, with the arguments that they are called with."""
 
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_lockstep.lab.finder.calls import Call, full_name, intercept_calls
+from django_lockstep.lab.finder.calls import Call, intercept_calls
 
 
 def plain(a: Any, b: Any = 2) -> tuple[Any, Any]:
@@ -86,6 +86,10 @@ class Desk:
     @staticmethod
     def close(number: int) -> int:
         return number
+
+
+def full_name(function: Any) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 @contextmanager
@@ -187,20 +191,30 @@ def test_an_exception_of_the_call_is_the_tests_own() -> None:
     assert len(found) == 2
 
 
-def test_the_hook_of_the_thread_is_put_back() -> None:
-    def other(*arguments: object) -> None:
-        """Another profiler."""
+def test_functions_are_as_before_afterwards() -> None:
+    before = {function: function.__code__ for function in (plain, decorated, Desk.serve)}
+    with seen(plain, decorated, Desk.serve):
+        assert plain.__code__ is not before[plain]
+        assert plain.__name__ == "plain"
 
-    sys.setprofile(other)
-    try:
-        with seen(plain):
-            pass
-        assert sys.getprofile() is other
-    finally:
-        sys.setprofile(None)
+    assert {function: function.__code__ for function in before} == before
 
 
-def test_an_exception_of_the_watcher_ends_the_call_and_the_watching() -> None:
+def test_calls_of_other_threads_are_not_the_tests() -> None:
+    with seen(plain) as found, ThreadPoolExecutor(1) as others:
+        assert others.submit(plain, 1).result() == (1, 2)
+
+    assert found == []
+
+
+def test_names_without_a_function_are_left_alone() -> None:
+    with intercept_calls(
+        {"no.such.module", f"{__name__}.missing", f"{__name__}.Desk", f"{__name__}.Desk.opened"}, print
+    ):
+        assert plain(1) == (1, 2)
+
+
+def test_an_exception_of_the_watcher_ends_the_call() -> None:
     calls = []
 
     def on_call(name: str, call: Call) -> None:
@@ -208,13 +222,8 @@ def test_an_exception_of_the_watcher_ends_the_call_and_the_watching() -> None:
         raise LookupError
 
     with intercept_calls({full_name(plain)}, on_call):
-        with pytest.raises(LookupError):
-            plain(1)
-        plain(2)
+        for number in range(2):
+            with pytest.raises(LookupError):
+                plain(number)
 
-    assert [call.args for call in calls] == [(1, 2)]
-
-
-def test_without_names_nothing_is_watched() -> None:
-    with seen():
-        assert sys.getprofile() is None
+    assert [call.args for call in calls] == [(0,), (1,)]

@@ -137,6 +137,14 @@ def test_a_row_is_known_by_what_was_read_of_it_too() -> None:
     assert kinds(unit(read_seat(guest="Ada"), sent(by_guest, 20, "Bob"))) == []
 
 
+def test_each_row_of_a_bulk_update_has_its_own_value() -> None:
+    case = 'CASE WHEN ("seat"."id" = %s) THEN %s WHEN ("seat"."id" = %s) THEN %s ELSE NULL END'
+    bulk = f'UPDATE "seat" SET "price" = {case} WHERE "seat"."id" IN (%s, %s)'
+
+    assert kinds(unit(read_seat(), sent(bulk, 8, 10, 7, 20, 8, 7))) == ["read-modify-write"]
+    assert kinds(unit(read_seat(), sent(bulk, 8, 20, 7, 10, 8, 7))) == []
+
+
 def test_numbers_come_before_states_and_these_before_edits() -> None:
     sold = sent('UPDATE "seat" SET "sold" = %s WHERE "seat"."id" = %s', True, 7)
     guest = sent('UPDATE "seat" SET "guest" = %s WHERE "seat"."id" = %s', "Bob", 7)
@@ -288,6 +296,15 @@ def test_what_is_no_write_skew(statements: list[RecordedStatement]) -> None:
     assert kinds(unit(*statements)) == []
 
 
+def test_a_unique_index_over_what_was_looked_for_keeps_a_change_apart_too() -> None:
+    look_for_guest = 'SELECT 1 AS "a" FROM "seat" WHERE "seat"."guest" = %s LIMIT 1'
+    rename = 'UPDATE "seat" SET "guest" = %s WHERE "seat"."id" = %s'
+    renamed = unit(sent(look_for_guest, "Bob"), sent(rename, "Bob", 7))
+
+    assert kinds(renamed) == ["write-skew"]
+    assert kinds(renamed, **with_index(SEAT, "guest")) == []
+
+
 def test_two_units_that_each_read_what_the_other_changes() -> None:
     any_sold = 'SELECT COUNT(*) AS "n" FROM "seat" WHERE "seat"."sold"'
     any_open = 'SELECT COUNT(*) AS "n" FROM "event" WHERE "event"."places" > %s'
@@ -367,6 +384,16 @@ def test_the_same_write_of_several_units_is_one_candidate_with_the_shortest_as_w
     assert (candidate.unit, candidate.also) == ("POST sell/<int:pk>/", ("POST resell/",))
 
 
+def test_a_request_is_preferred_to_a_call_of_a_function() -> None:
+    write = sent(WRITE, 20, 7, site=site(9))
+    call = unit(read_seat(), write, name="box.office.sell", kind="call")
+    request = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)))
+
+    (candidate,) = found(call, request)
+
+    assert (candidate.unit_kind, candidate.also) == ("request", ("box.office.sell",))
+
+
 def test_another_unit_that_writes_what_is_read_is_its_partner() -> None:
     set_price = unit(sent(WRITE, 5, 7, site=site(20, "reprice")), name="POST price/", number=2)
 
@@ -386,5 +413,10 @@ def test_an_id_stays_when_lines_move() -> None:
 
 
 def test_every_kind_that_is_found_is_explained() -> None:
-    assert {"read-modify-write", "check-then-insert", "effect-before-commit"} <= set(KINDS)
-    assert with_index(SEAT, "guest")["seat"].unique[-1].columns == ("guest",)
+    units = [
+        unit(read_seat(sold=False), sent(WRITE, 20, 7), sent(SELL, True, 7), look(), insert(), sent(SENT_MAIL)),
+        transfer(7, 8, 0),
+        transfer(8, 7, 1),
+    ]
+
+    assert {*kinds(*units)} <= set(KINDS)

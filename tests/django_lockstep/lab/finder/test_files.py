@@ -21,10 +21,11 @@ BARE = Unit(test="test_it", kind="call", name="box.office.sell", number=2, state
 
 def write(path: Path, *units: Unit, notes: tuple[str, ...] = ()) -> Path:
     writer = RecordingWriter(path)
+    writer.write_tables(TABLES.values())
     for each in units:
         writer.write_unit(each)
-    tables = {**TABLES, **with_index(BOOKING, "code", predicate=("place",))}
-    writer.close(tables.values(), tests=1, notes=notes)
+    writer.write_tables(with_index(BOOKING, "code", predicate=("place",)).values())
+    writer.close(tests=1, notes=notes)
     return path
 
 
@@ -42,7 +43,7 @@ def test_the_last_line_of_a_killed_run_is_left_out(tmp_path: Path) -> None:
     last = next(number for number, line in enumerate(lines) if line.startswith('{"unit"'))
     path.write_text("\n".join([*lines[: last + 1], '{"unit": {"te']))
 
-    assert read_recording(path) == Recording(units=(SELL,))
+    assert read_recording(path) == Recording(tables=TABLES, units=(SELL,))
 
 
 @pytest.mark.parametrize("text", ["", "no recording\n", '{"recording":0}\n', "[1]\n"])

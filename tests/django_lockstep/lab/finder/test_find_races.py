@@ -141,7 +141,7 @@ site = "seeded_shop/racing/views.py read_article"
 def suppress(search: Search) -> Iterator[Callable[[str], None]]:
     """Write a suppression into the project's pyproject.toml."""
     path = search.folder / "pyproject.toml"
-    yield path.write_text
+    yield lambda text: path.write_text(text) and None
     path.unlink(missing_ok=True)
 
 

@@ -21,7 +21,14 @@ DEADLOCK = "Deadlock of A and B, which wait for each other"
 
 def outcome(*differences: str, schedule: str = "ABBA", holds: bool = False) -> Outcome:
     return Outcome(
-        errors={}, results={}, state={}, holds=holds, count=1, schedule=schedule, differences=differences, reason="wrong"
+        errors={},
+        results={},
+        state={},
+        holds=holds,
+        count=1,
+        schedule=schedule,
+        differences=differences,
+        reason="wrong",
     )
 
 

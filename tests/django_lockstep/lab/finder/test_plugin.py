@@ -153,6 +153,18 @@ def test_workers_record_into_one_file_in_the_cache(project: Project) -> None:
     }
 
 
+def test_tests_that_cannot_be_collected_leave_an_earlier_recording_alone(tmp_path: Path) -> None:
+    project = Project(tmp_path, sqlite())
+    (tmp_path / "cinema" / "test_broken.py").write_text("import nothing_of_this_name\n")
+    (tmp_path / "races.jsonl").write_text("earlier")
+
+    printed = project.pytest("--find-races", "--race-record=races.jsonl")
+
+    assert "1 error" in printed
+    assert "candidate" not in printed
+    assert (tmp_path / "races.jsonl").read_text() == "earlier"
+
+
 def test_another_database_is_named_and_its_tests_run(tmp_path: Path) -> None:
     printed = Project(tmp_path, sqlite()).pytest("--find-races")
 
