@@ -29,8 +29,6 @@ class Attempts:
     """Places in tests at which it was tried."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
     """The pairing that shows it, and how."""
-    seconds: float = 0.0
-    """Time that its explorations took."""
     _schedules: dict[str, int] = field(default_factory=dict)
     _obstacles: dict[str, str] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
