@@ -110,7 +110,7 @@ def committed_tests() -> Iterator[Callable[[], None]]:
             raise
 
     with (
-        mock.patch.object(TestCase, "_enter_atomics", classmethod(lambda cls: copies.enter(cls))),
+        mock.patch.object(TestCase, "_enter_atomics", classmethod(lambda cls: copies.enter(cls))),  # noqa: PLW0108  # a bound method gets no class
         mock.patch.object(TestCase, "_rollback_atomics", classmethod(lambda cls, copy: copies.leave(copy))),
         mock.patch.object(TransactionTestCase, "_fixture_setup", classmethod(set_up)),
     ):
