@@ -18,6 +18,7 @@ from django_lockstep.lab.finder.budget import parse_budget
 
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.recorder import Recorder
+    from django_lockstep.lab.finder.report_data import Report
 
 __all__ = ["add_options", "budget_of", "list_recording", "register"]
 
@@ -69,7 +70,8 @@ def add_options(group: Any) -> None:
     group.addoption(
         "--race-values",
         action="store_true",
-        help="record parameters and rows as they are; without it only whether two are equal can be seen",
+        help="record parameters and rows as they are; without it only whether two are equal can be seen, and reports "
+        "show no strings longer than 20 characters",
     )
 
 
@@ -79,10 +81,12 @@ def register(config: pytest.Config) -> None:
         return
     if config.getoption("--race-confirm"):
         _require_packages()
+        _require_report(config)
         config.pluginmanager.register(_Confirming(config))
     if not config.getoption("--find-races"):
         return
     _require_packages()
+    _require_report(config)
     budget_of(config)  # refused now rather than after all tests
     config.pluginmanager.register(_plugin(config))
 
@@ -124,16 +128,13 @@ class _Reporting:
         self.gather()
         if hasattr(config, "workerinput") or not self.path.exists():
             return
-        from django_lockstep.lab.finder.derive import find_candidates
-        from django_lockstep.lab.finder.files import read_recording
-        from django_lockstep.lab.finder.report import count_candidates, list_candidates
+        from django_lockstep.lab.finder.report import list_candidates, summary_of
 
-        recording = read_recording(self.path)
-        candidates = find_candidates(recording)
+        report = _untried(config, self.path)
         terminalreporter.section("what may race")
-        terminalreporter.write_line(count_candidates(recording, candidates))
+        terminalreporter.write_line(summary_of(report))
         if not budget_of(config):
-            terminalreporter.write_line(list_candidates(candidates))
+            terminalreporter.write_line(list_candidates(report))
         terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them, --race-confirm tries them")
 
     def gather(self) -> None:
@@ -166,7 +167,13 @@ class _Confirming:
         from django_lockstep.lab.finder.errors import NotARecording
 
         try:
-            plugin = ConfirmPlugin.for_recording(self._path, budget=budget_of(session.config))
+            plugin = ConfirmPlugin.for_recording(
+                self._path,
+                root=session.config.rootpath,
+                budget=budget_of(session.config),
+                values=session.config.getoption("--race-values"),
+                report=session.config.getoption("--race-report"),
+            )
         except (OSError, NotARecording) as error:
             raise pytest.UsageError(f"--race-confirm: {error}") from error
         session.config.pluginmanager.register(plugin)
@@ -178,6 +185,37 @@ def budget_of(config: pytest.Config) -> float:
         return parse_budget(config.getoption("--race-budget"))
     except ValueError as error:
         raise pytest.UsageError(f"--race-budget: {error}") from error
+
+
+def _require_report(config: pytest.Config) -> None:
+    """Refuse, before any test runs, a report that cannot be written, and suppressions that say nothing."""
+    from django_lockstep.lab.finder.errors import NotASuppression
+    from django_lockstep.lab.finder.report_files import require_report
+    from django_lockstep.lab.finder.suppressions import read_suppressions
+
+    try:
+        if path := config.getoption("--race-report"):
+            require_report(path, option="--race-report")
+        read_suppressions(config.rootpath)
+    except (NotASuppression, ValueError) as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _untried(config: pytest.Config, recording: Path) -> Report:
+    """Return the report on a recording before anything is tried, and write it where one is asked for.
+
+    So there is one even if trying the candidates ends early; otherwise it is replaced.
+    """
+    from django_lockstep.lab.finder.derive import find_candidates
+    from django_lockstep.lab.finder.files import read_recording
+    from django_lockstep.lab.finder.report_data import report_on
+    from django_lockstep.lab.finder.report_files import write_report
+
+    known = read_recording(recording)
+    report = report_on(known, find_candidates(known), config.rootpath)
+    if path := config.getoption("--race-report"):
+        write_report(path, report)
+    return report
 
 
 class _Recording(_Reporting):
@@ -249,15 +287,13 @@ def list_recording(config: pytest.Config) -> int | None:
     if path is None:
         return None
     _require_packages()
-    from django_lockstep.lab.finder.derive import find_candidates
+    _require_report(config)
     from django_lockstep.lab.finder.errors import NotARecording
-    from django_lockstep.lab.finder.files import read_recording
-    from django_lockstep.lab.finder.report import count_candidates, list_candidates
+    from django_lockstep.lab.finder.report import list_candidates, summary_of
 
     try:
-        recording = read_recording(path)
+        report = _untried(config, path)
     except (OSError, NotARecording) as error:
         raise pytest.UsageError(f"--race-candidates: {error}") from error
-    candidates = find_candidates(recording)
-    sys.stdout.write(f"{count_candidates(recording, candidates)}\n{list_candidates(candidates)}\n")
+    sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")
     return pytest.ExitCode.OK

@@ -16,9 +16,11 @@ from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.report import as_text, count_candidates, list_candidates, status_of
+from django_lockstep.lab.finder.report import as_text, list_candidates, status_of, summary_of
+from django_lockstep.lab.finder.report_data import Report, report_on
+from django_lockstep.lab.finder.report_files import require_report, write_report
 from django_lockstep.lab.finder.runner import confirm_tests, record_tests
-from django_lockstep.lab.management.output import require_writable
+from django_lockstep.lab.finder.suppressions import read_suppressions
 
 
 class Command(BaseCommand):
@@ -37,33 +39,51 @@ class Command(BaseCommand):
         add("--budget", default="5m", help="time for trying candidates, such as 90s or 5m; 0 only lists them")
         add("--record", type=Path, metavar="FILE", help="where the recording is kept")
         add("--confirm", type=Path, metavar="FILE", help="try the candidates of this recording; no test is recorded")
-        add("--report", type=Path, metavar="FILE", help="write a report, in the format of the ending")
-        add("--values", action="store_true", help="record parameters and rows as they are")
+        add("--report", type=Path, metavar="FILE", help="write a report: .txt, .json, .html, .sarif or .xml")
+        add("--values", action="store_true", help="record parameters and rows as they are, and report them")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             budget = parse_budget(options["budget"])
             if options["report"]:
-                require_writable(options["report"], option="--report")
-            path = options["confirm"] or self._record(options)
-            candidates = find_candidates(recording := read_recording(path))
-            self.stdout.write(count_candidates(recording, candidates))
-            self._confirm(candidates, path, budget, options)
+                require_report(options["report"], option="--report")
+            read_suppressions(Path.cwd())  # refused now rather than after all tests
+            status = self._search(budget, options)
         except (FinderError, ValueError, OSError) as error:
             raise CommandError(str(error), returncode=2) from error
-
-    def _record(self, options: dict[str, Any]) -> Path:
-        path: Path = options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
-        key = None if options["values"] else os.urandom(16)
-        record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"])
-        findings_path(path).unlink(missing_ok=True)
-        self.stdout.write(f"recording: {path}; --confirm tries its candidates")
-        return path
-
-    def _confirm(self, candidates: list[Candidate], path: Path, budget: float, options: dict[str, Any]) -> None:
-        found = Findings(findings_path(path), candidates)
-        if budget:
-            confirm_tests(options["labels"], candidates, found, budget=budget, verbosity=options["verbosity"])
-        self.stdout.write(as_text(found) if budget else list_candidates(candidates))
-        if status := status_of(found, Path.cwd()):
+        if status:
             raise SystemExit(status)
+
+    def _search(self, budget: float, options: dict[str, Any]) -> int:
+        path = options["confirm"] or options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
+        if not options["confirm"]:
+            self._record(path, options)
+        candidates = find_candidates(recording := read_recording(path))
+        found = Findings(findings_path(path), candidates)
+        self.stdout.write(summary_of(report_on(recording, candidates, Path.cwd())))
+        try:
+            if budget:
+                self._confirm(candidates, found, budget, options)
+        finally:  # also of a search that is interrupted
+            report = report_on(recording, candidates, Path.cwd(), found)
+            self._write(report, options)
+        self.stdout.write(as_text(report) if budget else list_candidates(report))
+        return status_of(report)
+
+    def _record(self, path: Path, options: dict[str, Any]) -> None:
+        key = None if options["values"] else os.urandom(16)
+        findings_path(path).unlink(missing_ok=True)
+        try:
+            record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"])
+        except KeyboardInterrupt:
+            self._write(report_on(recording := read_recording(path), find_candidates(recording), Path.cwd()), options)
+            raise
+        self.stdout.write(f"recording: {path}; --confirm tries its candidates")
+
+    def _confirm(self, candidates: list[Candidate], found: Findings, budget: float, options: dict[str, Any]) -> None:
+        chosen = {name: options[name] for name in ("values", "verbosity")}
+        confirm_tests(options["labels"], candidates, found, budget=budget, **chosen)
+
+    def _write(self, report: Report, options: dict[str, Any]) -> None:
+        if options["report"]:
+            write_report(options["report"], report)
