@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
-import gc
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from types import CellType, CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["Call", "full_name", "intercept_calls"]
+__all__ = ["Call", "intercept_calls"]
+
+_ASYNCHRONOUS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,95 +41,76 @@ def _copied(value: Any) -> Any:
 def intercept_calls(names: Collection[str], on_call: Callable[[str, Call], None]) -> Iterator[None]:
     """Have ``on_call`` called before this thread calls one of these functions, named ``module.function``.
 
-    A decorated function counts where its outermost decorator is called, so that a transaction that one begins is not
-    open yet. The profiling hook of the thread is used: it sees every call and changes none.
+    The outermost decorator counts, so that a transaction that one begins is not open yet. The function object stays,
+    since tests have imported it; only its code is another one meanwhile. (A profiling hook would see the calls as well,
+    but makes CPython 3.11 hang.) Functions that cannot be found by their names, and asynchronous ones, are left alone.
     """
-    if not names:
+    with ExitStack() as stack:
+        for name in names:
+            if (function := _find(name)) is not None:
+                stack.enter_context(_intercepted(function, lambda call, name=name: on_call(name, call)))  # type: ignore[misc]
         yield
-        return
-    watch = _Watch(frozenset(names), on_call)
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
 
 
-class _Watch:
-    """A profiling function."""
-
-    def __init__(self, names: frozenset[str], on_call: Callable[[str, Call], None]) -> None:
-        self._names = names
-        self._on_call = on_call
-        self._known: dict[CodeType, str] = {}
-        self._running: dict[str, FrameType] = {}
-
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
-        if event == "return":
-            for name in [name for name, running in self._running.items() if running is frame]:
-                del self._running[name]
-        elif event == "call" and (name := self._name_of(frame)) and not self._is_running(name, frame):
-            function = _function_of(frame)
-            if function is not None:
-                self._running[name] = frame
-                sys.setprofile(None)
-                try:
-                    self._on_call(name, _call_of(function, frame))
-                finally:
-                    sys.setprofile(self)
-
-    def _name_of(self, frame: FrameType) -> str:
-        """Return the name of the wanted function that the frame calls, perhaps as its decorator; empty for others."""
-        code = frame.f_code
-        if code not in self._known:
-            name = f"{frame.f_globals.get('__name__')}.{code.co_qualname}"
-            self._known[code] = name if name in self._names else ""
-        if self._known[code] or not code.co_freevars:
-            return self._known[code]
-        wrapped = (frame.f_locals.get(name) for name in code.co_freevars)
-        found = (full_name(inspect.unwrap(value)) for value in wrapped if isinstance(value, FunctionType))
-        return next((name for name in found if name in self._names), "")
-
-    def _is_running(self, name: str, frame: FrameType | None) -> bool:
-        """Whether the frame is inside of a call of this function that was already passed on."""
-        while frame is not None:
-            if frame is self._running.get(name):
-                return True
-            frame = frame.f_back
-        return False
-
-
-def full_name(function: Any) -> str:
-    """Return the module's and the function's name, as recordings name calls."""
-    return f"{function.__module__}.{function.__qualname__}"
-
-
-def _function_of(frame: FrameType) -> FunctionType | None:
-    """Return the function that the frame runs; functions of one definition differ in what they close over."""
-    code = frame.f_code
-    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        return None
-    given = frame.f_locals
-    for function in gc.get_referrers(code):
-        if isinstance(function, FunctionType) and function.__code__ is code:
-            cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-            if all(given.get(name) is _content(cell) for name, cell in cells):
-                return function
+def _find(name: str) -> FunctionType | None:
+    """Return the function, with its decorators; None if there is no such function."""
+    parts = name.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(parts[:length]))
+        if found is not None:
+            for part in parts[length:]:
+                found = vars(found).get(part) if hasattr(found, "__dict__") else None
+            function = getattr(found, "__func__", found)  # of a class or static method
+            synchronous = isinstance(function, FunctionType) and not function.__code__.co_flags & _ASYNCHRONOUS
+            return function if synchronous else None
     return None
 
 
-def _content(cell: Any) -> Any:
-    return cell.cell_contents if cell != CellType() else None
+@contextmanager
+def _intercepted(function: FunctionType, on_call: Callable[[Call], None]) -> Iterator[None]:
+    original = _with_code(function, function.__code__)
+    thread, inside = threading.get_ident(), False
+
+    def called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal inside
+        # Neither what others call meanwhile, nor what the function itself calls.
+        if inside or threading.get_ident() != thread:
+            return original(*args, **kwargs)
+        inside = True
+        try:
+            on_call(Call(original, args, kwargs))
+            return original(*args, **kwargs)
+        finally:
+            inside = False
+
+    before = function.__code__
+    function.__code__ = _passing_on(called, like=before)
+    try:
+        yield
+    finally:
+        function.__code__ = before
 
 
-def _call_of(function: FunctionType, frame: FrameType) -> Call:
-    found = inspect.getargvalues(frame)
-    keyword_only = frame.f_code.co_varnames[frame.f_code.co_argcount :][: frame.f_code.co_kwonlyargcount]
-    args = [found.locals[name] for name in found.args if name not in keyword_only]
-    kwargs = {name: found.locals[name] for name in keyword_only}
-    return Call(
-        function,
-        (*args, *(found.locals[found.varargs] if found.varargs else ())),
-        {**kwargs, **(found.locals[found.keywords] if found.keywords else {})},
+def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
+    other = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    other.__kwdefaults__ = function.__kwdefaults__
+    return other
+
+
+def _template(*args: Any, **kwargs: Any) -> Any:
+    called: Any = "called"
+    return called(args, kwargs)
+
+
+def _passing_on(called: Callable[..., Any], *, like: CodeType) -> CodeType:
+    """Return code that passes all arguments on; a function takes only code with as many free variables as before."""
+    code = _template.__code__
+    constants = tuple(called if constant == "called" else constant for constant in code.co_consts)
+    return code.replace(
+        co_consts=constants,
+        co_freevars=like.co_freevars,
+        co_name=like.co_name,
+        co_qualname=like.co_qualname,
+        co_filename=like.co_filename,
+        co_firstlineno=like.co_firstlineno,
     )

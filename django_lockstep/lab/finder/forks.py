@@ -11,8 +11,8 @@ from io import BytesIO
 from typing import Any
 
 from django.core import mail
-from django.core.signals import got_request_exception, request_finished, request_started
-from django.db import close_old_connections, connections
+from django.core.signals import got_request_exception
+from django.db import connections
 from django.dispatch import Signal
 from django.http.response import HttpResponseBase
 from django.test.signals import template_rendered
@@ -101,14 +101,11 @@ class Fork:
 
 @contextmanager
 def _apart_from_the_test() -> Iterator[None]:
-    """Keep what the actors do from the test: its client's receivers, its outbox; and their connections open."""
+    """Keep what the actors do from the test: from its client's receivers, and its outbox."""
     with ExitStack() as stack:
         # The test's client notes templates and errors of whatever request is being handled.
         for signal in (template_rendered, got_request_exception):
             stack.enter_context(_without_receivers(signal))
-        for signal in (request_started, request_finished):
-            if signal.disconnect(close_old_connections):
-                stack.callback(signal.connect, close_old_connections)
         if hasattr(mail, "outbox"):
             stack.callback(setattr, mail, "outbox", mail.outbox)
             mail.outbox = list(mail.outbox)
