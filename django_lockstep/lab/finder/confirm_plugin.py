@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from django_lockstep.lab.finder.report import as_text, status_of
-from django_lockstep.lab.finder.report_data import Report, report_on
-from django_lockstep.lab.finder.report_files import write_report
 from django_lockstep.lab.finder.reproduction import TestPlace, with_test_file
 from django_lockstep.lab.finder.requests import intercept
+from django_lockstep.lab.finder.suppressions import Suppression
 
 __all__ = ["ConfirmPlugin"]
 
@@ -34,35 +33,26 @@ class ConfirmPlugin:
         found: Findings,
         *,
         budget: float,
-        values: bool,
-        finish: Callable[[], Report],
+        suppressed: Sequence[Suppression],
+        values: bool = False,
     ) -> None:
         self._candidates = {candidate.id: candidate for candidate in candidates}
         self._confirmation = Confirmation(found.undecided(), budget=budget, report=self._add, values=values)
         self._found = found
-        self._finish = finish
-        self._report: Report
+        self._suppressed = suppressed
         self._places: dict[str, TestPlace] = {}
 
     @classmethod
     def for_recording(
-        cls, path: Path, *, root: Path, budget: float, values: bool = False, report: Path | None = None
+        cls, path: Path, *, budget: float, suppressed: Sequence[Suppression], values: bool = False
     ) -> ConfirmPlugin:
         """Return the plugin for a recording's candidates, without those that an earlier session has decided.
 
-        ``report`` is the file into which what is known is written at the end, also of a session that is interrupted.
         Raises ``OSError`` and `NotARecording` if there is no recording.
         """
-        candidates = find_candidates(recording := read_recording(path))
+        candidates = find_candidates(read_recording(path))
         found = Findings(findings_path(path), candidates)
-
-        def finish() -> Report:
-            known = report_on(recording, candidates, root, found)
-            if report is not None:
-                write_report(report, known)
-            return known
-
-        return cls(candidates, found, budget=budget, values=values, finish=finish)
+        return cls(candidates, found, budget=budget, suppressed=suppressed, values=values)
 
     def _add(self, finding: Finding) -> None:
         self._found.add(with_test_file(self._candidates[finding.candidate], finding, self._places))
@@ -91,21 +81,14 @@ class ConfirmPlugin:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         """End with 1 if a race is confirmed that is not suppressed, whatever the tests did that were forked."""
-        complete = session.exitstatus in {
-            pytest.ExitCode.OK,
-            pytest.ExitCode.TESTS_FAILED,
-            pytest.ExitCode.NO_TESTS_COLLECTED,
-        }
-        if complete:
+        if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
             self._confirmation.close()
-        self._report = self._finish()
-        if complete:
-            session.exitstatus = status_of(self._report)
+            session.exitstatus = status_of(self._found, self._suppressed)
         yield
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         terminalreporter.section("races")
-        terminalreporter.write_line(as_text(self._report))
+        terminalreporter.write_line(as_text(self._found, self._suppressed))
 
     @pytest.fixture(scope="session", autouse=True)
     def _committed_tests(self, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:

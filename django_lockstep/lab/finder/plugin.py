@@ -19,6 +19,7 @@ from django_lockstep.lab.finder.budget import parse_budget
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.recorder import Recorder
     from django_lockstep.lab.finder.report_data import Report
+    from django_lockstep.lab.finder.suppressions import Suppression
 
 __all__ = ["add_options", "budget_of", "list_recording", "register"]
 
@@ -79,16 +80,25 @@ def register(config: pytest.Config) -> None:
     """Have the tests recorded, or the candidates tried, where that is asked for."""
     if config.option.collectonly or (hasattr(config, "workerinput") and not config.getoption("--find-races")):
         return
-    if config.getoption("--race-confirm"):
-        _require_packages()
-        _require_report(config)
-        config.pluginmanager.register(_Confirming(config))
-    if not config.getoption("--find-races"):
+    confirming = config.getoption("--race-confirm")
+    if not (confirming or config.getoption("--find-races")):
         return
     _require_packages()
-    _require_report(config)
     budget_of(config)  # refused now rather than after all tests
-    config.pluginmanager.register(_plugin(config))
+    _require_report(config)
+    suppressed = _suppressions(config)
+    # The second session may have been given --find-races, too, by the project's settings or the environment.
+    config.pluginmanager.register(_Confirming(config, suppressed) if confirming else _plugin(config))
+
+
+def _suppressions(config: pytest.Config) -> list[Suppression]:
+    from django_lockstep.lab.finder.errors import NotASuppression
+    from django_lockstep.lab.finder.suppressions import read_suppressions
+
+    try:
+        return read_suppressions(config.rootpath)
+    except NotASuppression as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _plugin(config: pytest.Config) -> _Reporting:
@@ -130,7 +140,8 @@ class _Reporting:
             return
         from django_lockstep.lab.finder.report import list_candidates, summary_of
 
-        report = _untried(config, self.path)
+        # Also if the candidates are tried: then there is a report even if that ends early.
+        report = _report(config, self.path, tried=False)
         terminalreporter.section("what may race")
         terminalreporter.write_line(summary_of(report))
         if not budget_of(config):
@@ -158,8 +169,9 @@ class _Reporting:
 class _Confirming:
     """Turns the session into one that only tries candidates."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, suppressed: list[Suppression]) -> None:
         self._path: Path = config.getoption("--race-confirm")
+        self._suppressed = suppressed
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Register what needs Django's apps."""
@@ -169,14 +181,39 @@ class _Confirming:
         try:
             plugin = ConfirmPlugin.for_recording(
                 self._path,
-                root=session.config.rootpath,
                 budget=budget_of(session.config),
+                suppressed=self._suppressed,
                 values=session.config.getoption("--race-values"),
-                report=session.config.getoption("--race-report"),
             )
         except (OSError, NotARecording) as error:
             raise pytest.UsageError(f"--race-confirm: {error}") from error
         session.config.pluginmanager.register(plugin)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write what is known by now, also of a session that is interrupted."""
+        if session.config.getoption("--race-report"):
+            _report(session.config, self._path, tried=True)
+
+
+def _require_report(config: pytest.Config) -> None:
+    from django_lockstep.lab.finder.report_files import require_report
+
+    try:
+        if path := config.getoption("--race-report"):
+            require_report(path, option="--race-report")
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _report(config: pytest.Config, recording: Path, *, tried: bool) -> Report:
+    """Return the report on a recording, with or without what was tried, and write it where one is asked for."""
+    from django_lockstep.lab.finder.report_data import report_on
+    from django_lockstep.lab.finder.report_files import write_report
+
+    report = report_on(recording, _suppressions(config), root=config.rootpath, tried=tried)
+    if path := config.getoption("--race-report"):
+        write_report(path, report)
+    return report
 
 
 def budget_of(config: pytest.Config) -> float:
@@ -185,37 +222,6 @@ def budget_of(config: pytest.Config) -> float:
         return parse_budget(config.getoption("--race-budget"))
     except ValueError as error:
         raise pytest.UsageError(f"--race-budget: {error}") from error
-
-
-def _require_report(config: pytest.Config) -> None:
-    """Refuse, before any test runs, a report that cannot be written, and suppressions that say nothing."""
-    from django_lockstep.lab.finder.errors import NotASuppression
-    from django_lockstep.lab.finder.report_files import require_report
-    from django_lockstep.lab.finder.suppressions import read_suppressions
-
-    try:
-        if path := config.getoption("--race-report"):
-            require_report(path, option="--race-report")
-        read_suppressions(config.rootpath)
-    except (NotASuppression, ValueError) as error:
-        raise pytest.UsageError(str(error)) from error
-
-
-def _untried(config: pytest.Config, recording: Path) -> Report:
-    """Return the report on a recording before anything is tried, and write it where one is asked for.
-
-    So there is one even if trying the candidates ends early; otherwise it is replaced.
-    """
-    from django_lockstep.lab.finder.derive import find_candidates
-    from django_lockstep.lab.finder.files import read_recording
-    from django_lockstep.lab.finder.report_data import report_on
-    from django_lockstep.lab.finder.report_files import write_report
-
-    known = read_recording(recording)
-    report = report_on(known, find_candidates(known), config.rootpath)
-    if path := config.getoption("--race-report"):
-        write_report(path, report)
-    return report
 
 
 class _Recording(_Reporting):
@@ -292,7 +298,7 @@ def list_recording(config: pytest.Config) -> int | None:
     from django_lockstep.lab.finder.report import list_candidates, summary_of
 
     try:
-        report = _untried(config, path)
+        report = _report(config, path, tried=False)
     except (OSError, NotARecording) as error:
         raise pytest.UsageError(f"--race-candidates: {error}") from error
     sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from django_lockstep.lab.finder.candidates import Access, Candidate
-from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
+from django_lockstep.lab.finder.derive import find_candidates
+from django_lockstep.lab.finder.files import read_recording
+from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings, findings_path
 from django_lockstep.lab.finder.recording import Recording
 from django_lockstep.lab.finder.remedies import REMEDIES
-from django_lockstep.lab.finder.suppressions import Suppression, read_suppressions
+from django_lockstep.lab.finder.suppressions import Suppression
 from django_lockstep.lab.wording import counted
 
-__all__ = ["STATUSES", "Entry", "Report", "as_json", "report_on"]
+__all__ = ["STATUSES", "Entry", "Report", "as_json", "entries_of", "report_on"]
 
 _CONFIRMED, *_OTHERS = VERDICTS
 STATUSES = (_CONFIRMED, "suppressed", *_OTHERS)
@@ -73,28 +75,38 @@ class Report:
         return {status: count for status, count in counts.items() if count or status != "suppressed"}
 
 
-def report_on(
-    recording: Recording, candidates: Sequence[Candidate], root: Path, found: Findings | None = None
-) -> Report:
-    """Return the report; what is not in ``found`` counts as not tried. Raises `NotASuppression`."""
-    suppressions = read_suppressions(root)
-    known = found.pairs() if found else []
+def report_on(path: Path, suppressed: Sequence[Suppression], *, root: Path, tried: bool = True) -> Report:
+    """Return the report on a recording; without ``tried``, as if none of its candidates had been tried.
+
+    Raises ``OSError`` and `NotARecording` if there is no recording.
+    """
+    candidates = find_candidates(recording := read_recording(path))
+    known = Findings(findings_path(path), candidates).pairs() if tried else []
     decided = {candidate.id for candidate, _ in known}
     rest = [(each, _not_tried(each)) for each in candidates if each.id not in decided]
-    entries = (
-        Entry(candidate=candidate, finding=finding, suppressed=_reason(candidate, finding, suppressions))
-        for candidate, finding in [*known, *rest]
+    return Report(
+        root=root,
+        summary=_count(recording, candidates),
+        notes=recording.notes,
+        tried=bool(known),
+        entries=entries_of([*known, *rest], suppressed),
     )
-    summary = _count(recording, candidates)
-    return Report(root=root, summary=summary, notes=recording.notes, tried=bool(known), entries=tuple(entries))
+
+
+def entries_of(pairs: Iterable[tuple[Candidate, Finding]], suppressed: Sequence[Suppression]) -> tuple[Entry, ...]:
+    """Return what reports say about these candidates."""
+    return tuple(
+        Entry(candidate=candidate, finding=finding, suppressed=_reason(candidate, finding, suppressed))
+        for candidate, finding in pairs
+    )
 
 
 def _not_tried(candidate: Candidate) -> Finding:
     return Finding(candidate=candidate.id, verdict="not tried", reason="nothing was tried yet")
 
 
-def _reason(candidate: Candidate, finding: Finding, suppressions: Sequence[Suppression]) -> str:
-    covering = (one.reason for one in suppressions if finding.verdict == "confirmed" and one.covers(candidate))
+def _reason(candidate: Candidate, finding: Finding, suppressed: Sequence[Suppression]) -> str:
+    covering = (one.reason for one in suppressed if finding.verdict == "confirmed" and one.covers(candidate))
     return next(covering, "")
 
 

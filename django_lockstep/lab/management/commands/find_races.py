@@ -11,7 +11,6 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_lockstep.lab.finder.budget import parse_budget
-from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.files import read_recording
@@ -20,7 +19,7 @@ from django_lockstep.lab.finder.report import as_text, list_candidates, status_o
 from django_lockstep.lab.finder.report_data import Report, report_on
 from django_lockstep.lab.finder.report_files import require_report, write_report
 from django_lockstep.lab.finder.runner import confirm_tests, record_tests
-from django_lockstep.lab.finder.suppressions import read_suppressions
+from django_lockstep.lab.finder.suppressions import Suppression, read_suppressions
 
 
 class Command(BaseCommand):
@@ -47,43 +46,42 @@ class Command(BaseCommand):
             budget = parse_budget(options["budget"])
             if options["report"]:
                 require_report(options["report"], option="--report")
-            read_suppressions(Path.cwd())  # refused now rather than after all tests
-            status = self._search(budget, options)
+            status = self._search(budget, read_suppressions(Path.cwd()), options)
         except (FinderError, ValueError, OSError) as error:
             raise CommandError(str(error), returncode=2) from error
         if status:
             raise SystemExit(status)
 
-    def _search(self, budget: float, options: dict[str, Any]) -> int:
+    def _search(self, budget: float, suppressed: list[Suppression], options: dict[str, Any]) -> int:
         path = options["confirm"] or options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
-        if not options["confirm"]:
-            self._record(path, options)
-        candidates = find_candidates(recording := read_recording(path))
-        found = Findings(findings_path(path), candidates)
-        self.stdout.write(summary_of(report_on(recording, candidates, Path.cwd())))
         try:
-            if budget:
-                self._confirm(candidates, found, budget, options)
+            if not options["confirm"]:
+                self._record(path, options)
+            report = self._report(path, suppressed, options)
+            self.stdout.write(summary_of(report))
+            found = self._confirm(path, budget, options)
         finally:  # also of a search that is interrupted
-            report = report_on(recording, candidates, Path.cwd(), found)
-            self._write(report, options)
-        self.stdout.write(as_text(report) if budget else list_candidates(report))
-        return status_of(report)
+            if path.exists():
+                self._report(path, suppressed, options)
+        self.stdout.write(as_text(found, suppressed) if budget else list_candidates(report))
+        return status_of(found, suppressed)
 
     def _record(self, path: Path, options: dict[str, Any]) -> None:
         key = None if options["values"] else os.urandom(16)
         findings_path(path).unlink(missing_ok=True)
-        try:
-            record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"])
-        except KeyboardInterrupt:
-            self._write(report_on(recording := read_recording(path), find_candidates(recording), Path.cwd()), options)
-            raise
+        record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"])
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
-    def _confirm(self, candidates: list[Candidate], found: Findings, budget: float, options: dict[str, Any]) -> None:
-        chosen = {name: options[name] for name in ("values", "verbosity")}
-        confirm_tests(options["labels"], candidates, found, budget=budget, **chosen)
+    def _confirm(self, path: Path, budget: float, options: dict[str, Any]) -> Findings:
+        candidates = find_candidates(read_recording(path))
+        found = Findings(findings_path(path), candidates)
+        if budget:
+            chosen = {name: options[name] for name in ("values", "verbosity")}
+            confirm_tests(options["labels"], candidates, found, budget=budget, **chosen)
+        return found
 
-    def _write(self, report: Report, options: dict[str, Any]) -> None:
+    def _report(self, path: Path, suppressed: list[Suppression], options: dict[str, Any]) -> Report:
+        report = report_on(path, suppressed, root=Path.cwd())
         if options["report"]:
             write_report(options["report"], report)
+        return report
