@@ -46,6 +46,8 @@ class Confirmation:
     """Seconds that all forks together may take."""
     report: Callable[[Finding], None]
     alias: str = DEFAULT_DB_ALIAS
+    values: bool = False
+    """Whether findings may show long strings."""
     _spent: float = 0.0
     _attempts: dict[str, Attempts] = field(default_factory=dict)
     _test: str = ""
@@ -121,7 +123,7 @@ class Confirmation:
             return
         begun = time.monotonic()
         for candidate in here.values():
-            self._attempts.setdefault(candidate.id, Attempts(candidate)).places += 1
+            self._attempts.setdefault(candidate.id, Attempts(candidate, values=self.values)).places += 1
         for pairing, paired in self._pairings(kind, actor, twice=bool(here)):
             tried = here if pairing.after is None else here | related
             still = [one for name in tried if (one := self._attempts.get(name)) and one.confirmed is None]

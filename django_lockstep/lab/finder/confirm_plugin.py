@@ -19,6 +19,7 @@ from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from django_lockstep.lab.finder.report import as_text, status_of
 from django_lockstep.lab.finder.reproduction import TestPlace, with_test_file
 from django_lockstep.lab.finder.requests import intercept
+from django_lockstep.lab.finder.suppressions import Suppression
 
 __all__ = ["ConfirmPlugin"]
 
@@ -26,21 +27,32 @@ __all__ = ["ConfirmPlugin"]
 class ConfirmPlugin:
     """Hooks of pytest for a session that only confirms; it replaces whatever else the session would run."""
 
-    def __init__(self, candidates: Sequence[Candidate], found: Findings, *, budget: float) -> None:
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        found: Findings,
+        *,
+        budget: float,
+        suppressed: Sequence[Suppression],
+        values: bool = False,
+    ) -> None:
         self._candidates = {candidate.id: candidate for candidate in candidates}
-        self._confirmation = Confirmation(found.undecided(), budget=budget, report=self._add)
+        self._confirmation = Confirmation(found.undecided(), budget=budget, report=self._add, values=values)
         self._found = found
+        self._suppressed = suppressed
         self._places: dict[str, TestPlace] = {}
 
     @classmethod
-    def for_recording(cls, path: Path, *, budget: float) -> ConfirmPlugin:
+    def for_recording(
+        cls, path: Path, *, budget: float, suppressed: Sequence[Suppression], values: bool = False
+    ) -> ConfirmPlugin:
         """Return the plugin for a recording's candidates, without those that an earlier session has decided.
 
         Raises ``OSError`` and `NotARecording` if there is no recording.
         """
         candidates = find_candidates(read_recording(path))
         found = Findings(findings_path(path), candidates)
-        return cls(candidates, found, budget=budget)
+        return cls(candidates, found, budget=budget, suppressed=suppressed, values=values)
 
     def _add(self, finding: Finding) -> None:
         self._found.add(with_test_file(self._candidates[finding.candidate], finding, self._places))
@@ -71,12 +83,12 @@ class ConfirmPlugin:
         """End with 1 if a race is confirmed that is not suppressed, whatever the tests did that were forked."""
         if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
             self._confirmation.close()
-            session.exitstatus = status_of(self._found, session.config.rootpath)
+            session.exitstatus = status_of(self._found, self._suppressed)
         yield
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         terminalreporter.section("races")
-        terminalreporter.write_line(as_text(self._found))
+        terminalreporter.write_line(as_text(self._found, self._suppressed))
 
     @pytest.fixture(scope="session", autouse=True)
     def _committed_tests(self, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:

@@ -15,6 +15,7 @@ from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.report import as_text, in_a_line
+from django_lockstep.lab.finder.suppressions import read_suppressions
 
 __all__ = ["confirm_in_second_session"]
 
@@ -53,7 +54,7 @@ def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
     if process.returncode not in (0, 1):
         write_line(f"The session that tries candidates ended with {process.returncode}: {log}")
         write_line(log.read_text("utf-8")[-_MOST_SHOWN:])
-    write_line(as_text(found))
+    write_line(as_text(found, read_suppressions(config.rootpath)))
     return process.returncode
 
 
