@@ -94,11 +94,12 @@ def report_on(path: Path, suppressed: Sequence[Suppression], *, root: Path, trie
 
 
 def entries_of(pairs: Iterable[tuple[Candidate, Finding]], suppressed: Sequence[Suppression]) -> tuple[Entry, ...]:
-    """Return what reports say about these candidates."""
-    return tuple(
+    """Return what reports say about these candidates, in this order, those that are accepted after the confirmed."""
+    entries = (
         Entry(candidate=candidate, finding=finding, suppressed=_reason(candidate, finding, suppressed))
         for candidate, finding in pairs
     )
+    return tuple(sorted(entries, key=lambda entry: STATUSES.index(entry.status)))
 
 
 def _not_tried(candidate: Candidate) -> Finding:

@@ -13,7 +13,7 @@ from django_lockstep.lab.finder.candidates import Access
 from django_lockstep.lab.finder.report import full_text
 from django_lockstep.lab.finder.report_data import Entry, Report, as_json
 from django_lockstep.lab.finder.report_page import as_html
-from django_lockstep.lab.management.output import require_writable, write_atomically
+from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.wording import listed
 
 __all__ = ["require_report", "write_report"]

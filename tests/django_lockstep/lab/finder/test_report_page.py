@@ -50,7 +50,7 @@ def test_the_test_is_copied(page: Page) -> None:
     page.get_by_role("button", name="Copy the test").first.click()
     expect(page.locator(".copy + [role=status]").first).to_have_text("Copied.")
 
-    assert page.evaluate("navigator.clipboard.readText()") == PAIRS[0][1].test_file
+    assert page.evaluate("navigator.clipboard.readText()") == PAIRS[1][1].test_file
 
 
 def test_where_copying_is_not_allowed_the_test_is_selected(page: Page) -> None:
@@ -58,7 +58,7 @@ def test_where_copying_is_not_allowed_the_test_is_selected(page: Page) -> None:
     page.get_by_role("button", name="Copy the test").first.click()
     expect(page.locator(".copy + [role=status]").first).to_contain_text("Selected")
 
-    assert page.evaluate("getSelection().toString().trim()") == PAIRS[0][1].test_file.strip()
+    assert page.evaluate("getSelection().toString().trim()") == PAIRS[1][1].test_file.strip()
 
 
 def test_without_javascript_everything_can_be_read(chromium: Browser, address: str) -> None:

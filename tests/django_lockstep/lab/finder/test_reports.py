@@ -92,8 +92,8 @@ def confirmed(name: str = "a1", **fields: Any) -> Finding:
 
 ACCEPTED = [Suppression(site="b2", reason="one cashier only")]
 PAIRS = [
-    (candidate("a1"), confirmed("a1")),
     (candidate("b2", unit="POST refund/"), confirmed("b2")),
+    (candidate("a1"), confirmed("a1")),
     (candidate("c3"), Finding(candidate="c3", verdict="not confirmed", reason="4 schedules leave what serial ones do")),
     (candidate("d4", kind="lock-order"), Finding(candidate="d4", verdict="not tried", reason="the time was over")),
 ]
