@@ -40,8 +40,15 @@ def database_url() -> str:
 
 def run_suite(folder: Path, *options: str, url: str) -> subprocess.CompletedProcess[str]:
     """Run pytest in the folder with the library's plugin; the project's environment names nothing of ours."""
+    process = start_suite(folder, *options, url=url)
+    printed = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, *printed)
+
+
+def start_suite(folder: Path, *options: str, url: str) -> subprocess.Popen[str]:
+    """Begin to run it."""
     ours = ("BANK_", "DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     env = {**kept, "DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "pytest", "-p", "django_lockstep.lab.pytest_plugin", *options]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
-from django.db import models, transaction
+from django.db import DatabaseError, models, transaction
 
 from django_lockstep.lab.finder.errors import CannotClone
 
@@ -30,20 +30,30 @@ class UserClone:
 
     def __init__(self, user: models.Model, *, using: str) -> None:
         self._using = using
+        self._rows: dict[_Row, models.Model] = {}
+        """What is still to be copied."""
         self.copies: dict[_Row, models.Model] = {}
         """The copy of each row, by model and primary key."""
         self.renamed: dict[str, str] = {}
         """Unique strings, such as the user's name or an API token, and what they became."""
-        with transaction.atomic(using=using):
-            self.user = self._copy(user)
-            todo = [user]
-            while todo:
-                belonging = [row for owner in todo for row in self._belonging(owner)]
-                if len(self.copies) + len(belonging) > _MOST_ROWS:
-                    raise CannotClone(f"more than {_MOST_ROWS} rows belong to the user")
-                for row in belonging:
+        self._collect(user)
+        try:
+            with transaction.atomic(using=using):
+                for row in list(self._rows.values()):
                     self._copy(row)
-                todo = belonging
+        except DatabaseError as error:
+            raise CannotClone(f"a copy was refused: {error}") from error
+        self.user = self.copies[_key(user)]
+
+    def _collect(self, user: models.Model) -> None:
+        self._rows[_key(user)] = user
+        todo = [user]
+        while todo:
+            belonging = {_key(row): row for owner in todo for row in self._belonging(owner)}
+            todo = [row for key, row in belonging.items() if key not in self._rows]
+            self._rows |= belonging
+            if len(self._rows) > _MOST_ROWS:
+                raise CannotClone(f"more than {_MOST_ROWS} rows belong to the user")
 
     def _belonging(self, owner: models.Model) -> Iterator[models.Model]:
         relation: Any
@@ -51,31 +61,29 @@ class UserClone:
             if not (relation.auto_created and not relation.concrete and (relation.one_to_many or relation.one_to_one)):
                 continue
             model, name = relation.related_model, relation.field.name
-            if model._meta.label in _NOT_CLONED or not model._meta.managed or model._meta.proxy:
-                continue
-            for row in model._base_manager.using(self._using).filter(**{name: owner}).order_by("pk"):
-                if (model, row.pk) not in self.copies:
-                    yield row
+            if model._meta.label not in _NOT_CLONED and model._meta.managed and not model._meta.proxy:
+                yield from model._base_manager.using(self._using).filter(**{name: owner}).order_by("pk")
 
-    def _copy(self, row: models.Model) -> models.Model:
+    def _copy(self, row: models.Model) -> None:
+        """Copy the row, and before it those that it refers to."""
         model = type(row)
         if len(model._meta.get_parent_list()):
             raise CannotClone(f"{model._meta.label} inherits from another table")
-        known = self.copies.get((model, row.pk))
-        if known is not None:
-            return known
+        if self._rows.pop(_key(row), None) is None:  # it is copied, or rows refer to each other in a circle
+            return
         values = ((field, getattr(row, field.attname)) for field in model._meta.concrete_fields)
         given = {field.attname: self._value(field, value) for field, value in values}
         copy = model(**{name: value for name, value in given.items() if value is not _GENERATED})
         # Not by save(): receivers of signals would create what is copied anyway.
         model._base_manager.using(self._using).bulk_create([copy])
-        self.copies[model, row.pk] = copy
-        return copy
+        self.copies[_key(row)] = copy
 
     def _value(self, field: Any, value: Any) -> Any:
         if field.is_relation:
-            copy = self.copies.get((field.related_model, value))
-            return value if copy is None else copy.pk
+            key = (field.related_model._meta.concrete_model, value)
+            if key in self._rows:
+                self._copy(self._rows[key])
+            return self.copies[key].pk if key in self.copies else value
         if getattr(field, "generated", False) or isinstance(field, models.AutoField):
             return _GENERATED
         if value is None or not field.unique:
@@ -88,6 +96,10 @@ class UserClone:
 
 
 _GENERATED = object()
+
+
+def _key(row: models.Model) -> _Row:
+    return row._meta.concrete_model or type(row), row.pk
 
 
 def _renamed(value: str, longest: int | None) -> str:

@@ -2,56 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 from unittest import mock
 
 from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
 from django_lockstep.lab.explorer import close_idle_sessions
-from django_lockstep.lab.explorer.databases import require_disposable
+from django_lockstep.lab.explorer.databases import is_test_database, require_disposable
 from django_lockstep.lab.explorer.server import Server
 
-__all__ = ["committed_tests", "put_back_after_tests"]
+__all__ = ["DatabaseCopy", "committed_tests", "copied_databases"]
 
 
-@contextmanager
-def committed_tests(put_back: Callable[[], None]) -> Iterator[None]:
-    """Have every test of Django's run without a transaction around it, and call ``put_back`` after it.
+class DatabaseCopy:
+    """A copy of all tables and sequences of databases, in temporary tables until it is closed.
 
-    A `TestCase` then does what it does on a database without transactions.
+    Raises `NotExplorable` for a database that was not made for tests.
     """
 
-    def teardown(test: TransactionTestCase) -> None:
-        put_back()
+    def __init__(self, aliases: Iterable[str]) -> None:
+        self._servers: list[Server] = []
+        try:
+            for alias in aliases:
+                require_disposable(alias)
+                self._servers.append(Server(alias, exclusive=False))
+                self._servers[-1].save_all()
+        except BaseException:
+            self.close()
+            raise
 
-    with (
-        mock.patch.object(TestCase, "_databases_support_transactions", classmethod(lambda cls: False)),
-        mock.patch.object(TransactionTestCase, "_fixture_teardown", teardown),
-    ):
-        yield
-
-
-@contextmanager
-def put_back_after_tests() -> Iterator[None]:
-    """Have tests commit, and put the databases back after each as they are now, instead of emptying them.
-
-    Raises `NotExplorable` if one is not a database of the tests.
-    """
-    aliases = [alias for alias in connections if connections[alias].vendor == "postgresql"]
-    servers: list[Server] = []
-
-    def put_back() -> None:
-        for server in servers:
+    def restore(self) -> None:
+        """Put everything back. Raises `ExplorerError` where another session holds a lock on a table."""
+        for server in self._servers:
             server.reset()
 
-    with ExitStack() as stack:
-        stack.callback(close_idle_sessions)
-        for alias in aliases:
-            require_disposable(alias)
-            servers.append(Server(alias, exclusive=False))
-            stack.callback(servers[-1].close)
-            servers[-1].save_all()
-        stack.enter_context(committed_tests(put_back))
-        yield
+    def close(self) -> None:
+        while self._servers:
+            self._servers.pop().close()
+
+
+def copied_databases() -> list[str]:
+    """Return the aliases of the databases of PostgreSQL that were made for the tests; mirrors are left out."""
+    return [alias for alias in connections if _is_copied(alias) and is_test_database(connections[alias])]
+
+
+def _is_copied(alias: str) -> bool:
+    connection = connections[alias]
+    return connection.vendor == "postgresql" and not connection.settings_dict["TEST"]["MIRROR"]
+
+
+@contextmanager
+def committed_tests() -> Iterator[None]:
+    """Have every test of Django's run without a transaction around it.
+
+    Copies of the databases stand where `TestCase` has a transaction, for a class and for a test, and where a
+    `TransactionTestCase` empties all tables: afterwards the rows are there that were there before. Within, setting up a
+    test raises `NotExplorable` on a database that was not made for tests.
+    """
+
+    def enter(cls: type[TransactionTestCase]) -> DatabaseCopy:
+        names: Iterable[str] = cls._databases_names(include_mirrors=False)  # type: ignore[attr-defined]
+        return DatabaseCopy(filter(_is_copied, names))
+
+    def leave(cls: type[TransactionTestCase], copy: DatabaseCopy) -> None:
+        try:
+            copy.restore()
+        finally:
+            copy.close()
+
+    def set_up(cls: Any) -> None:
+        copy = enter(cls)
+
+        def tear_down(*test: object) -> None:
+            del cls._fixture_teardown
+            leave(cls, copy)
+
+        # On the class itself: projects replace Django's, too, by something quicker.
+        cls._fixture_teardown = staticmethod(tear_down)
+        try:
+            original.__func__(cls)
+        except BaseException:  # then nothing is torn down
+            tear_down()
+            raise
+
+    original: Any = vars(TransactionTestCase)["_fixture_setup"]
+    with (
+        mock.patch.object(TestCase, "_enter_atomics", classmethod(enter)),
+        mock.patch.object(TestCase, "_rollback_atomics", classmethod(leave)),
+        mock.patch.object(TransactionTestCase, "_fixture_setup", classmethod(set_up)),
+    ):
+        try:
+            yield
+        finally:
+            close_idle_sessions()

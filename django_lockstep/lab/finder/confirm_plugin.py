@@ -11,7 +11,7 @@ import pytest
 
 from django_lockstep.lab.finder.calls import intercept_calls
 from django_lockstep.lab.finder.candidates import Candidate
-from django_lockstep.lab.finder.committed import put_back_after_tests
+from django_lockstep.lab.finder.committed import committed_tests
 from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.files import read_recording
@@ -41,6 +41,7 @@ class ConfirmPlugin:
         self._found = found
         self._suppressed = suppressed
         self._places: dict[str, TestPlace] = {}
+        self._session = ExitStack()
 
     @classmethod
     def for_recording(
@@ -58,9 +59,23 @@ class ConfirmPlugin:
         self._found.add(with_test_file(self._candidates[finding.candidate], finding, self._places))
 
     @pytest.hookimpl(trylast=True)  # after plugins that sort or shuffle
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         order = {test: place for place, test in enumerate(self._confirmation.tests())}
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in order])
         items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
+        for item in items:
+            # Before the test database is dropped, the explorer's sessions have to be closed.
+            if "_race_sessions" not in (names := getattr(item, "fixturenames", [])):
+                names.insert(0, "_race_sessions")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        # To the session's end: an interrupted test is torn down after the loop.
+        self._session.enter_context(committed_tests())
+        self._session.enter_context(intercept(self._on_request))
+
+    def pytest_unconfigure(self) -> None:
+        self._session.close()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -78,6 +93,10 @@ class ConfirmPlugin:
         finally:
             self._confirmation.begin("")
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and (crash := getattr(report.longrepr, "reprcrash", None)) is not None:
+            self._confirmation.note_failure(report.nodeid, crash.message.partition("\n")[0])
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         """End with 1 if a race is confirmed that is not suppressed, whatever the tests did that were forked."""
@@ -86,18 +105,9 @@ class ConfirmPlugin:
             session.exitstatus = status_of(self._found, self._suppressed)
         yield
 
-    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.section("races")
         terminalreporter.write_line(as_text(self._found, self._suppressed))
-
-    @pytest.fixture(scope="session", autouse=True)
-    def _committed_tests(self, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-        """Let every test commit, so that other sessions see its rows; put the databases back after it."""
-        with ExitStack() as stack:
-            with django_db_blocker.unblock():
-                stack.enter_context(put_back_after_tests())
-            stack.enter_context(intercept(self._on_request))
-            yield
 
     def _on_request(self, handler: Any, environ: dict[str, Any], call_next: Any) -> Any:
         return self._confirmation.handle_request(environ, call_next)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from django_lockstep.lab.finder.candidates import Candidate
 
-__all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "consequence_of", "findings_path", "tables_of"]
+__all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "consequence_of", "findings_path", "tables_of"]
 
 Verdict = Literal["confirmed", "not confirmed", "not tried"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-_NUMBER = re.compile(r"(?<!_id )(?<!_id -)\b-?\d+(\.\d+)? instead of -?\d+(\.\d+)?\b")
+_NUMBER = re.compile(r"(?<!_id) -?\d+(?:\.\d+)? instead of -?\d+(?:\.\d+)?(?=,| in the row |$)")
+"""Of a column that is not a foreign key's; dates and times begin with digits, too."""
 _ANSWER = re.compile(r"\w+ (returned|raised) (\S+)")
 CONSEQUENCES = (
     "numbers lost or doubled",
@@ -29,7 +31,19 @@ CONSEQUENCES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Place:
+    """Where a test was forked."""
+
+    test: str = ""
+    """The test in which they were."""
+    number: int = 0
+    """Which request of that test it was, or which call of the function, from 0."""
+    call: str = ""
+    """The function; empty for a request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(Place):
     """What became of one candidate."""
 
     candidate: str
@@ -40,12 +54,10 @@ class Finding:
     """Why it was not tried or not confirmed; of a confirmed one, how it ends."""
     pairing: str = ""
     """Which requests were raced, such as ``the request twice``."""
-    test: str = ""
-    """The test in which they were."""
-    number: int = 0
-    """Which request of that test it was, from 0."""
     after: int | None = None
     """Which earlier one of the test it was raced with, if it was."""
+    after_call: str = ""
+    """Of a call, the function that the earlier one is of."""
     two_users: bool = False
     """Whether it was raced with the same by a copy of its user."""
     schedules: int = 0
@@ -90,7 +102,8 @@ class Findings:
         """Append a finding."""
         self._found[finding.candidate] = finding
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(asdict(finding))}\n")
+            # Each in a line of its own, also after one that was not finished.
+            file.write(f"\n{json.dumps(asdict(finding))}\n")
 
     def undecided(self) -> list[Candidate]:
         """Return the candidates that are neither confirmed nor were tried in vain."""
@@ -118,8 +131,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     if not path.exists():
         return
     for line in path.read_text("utf-8").splitlines():
-        # The last line of a run that was killed may be incomplete.
-        if line.endswith("}"):
+        with suppress(ValueError):  # of a run that was killed, or is still writing, a line may be incomplete
             yield json.loads(line)
 
 
@@ -143,6 +155,7 @@ def _consequence(difference: str) -> str:
 
 
 def tables_of(differences: Iterable[str]) -> set[str]:
-    """Return the tables that differ."""
+    """Return the tables that differ, of whatever database."""
     in_tables = CONSEQUENCES[: CONSEQUENCES.index("deadlocks")]
-    return {text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in in_tables}
+    named = (text.partition(": ")[0].partition(",")[0] for text in differences if _consequence(text) in in_tables)
+    return {name.rpartition(".")[2] for name in named}

@@ -73,14 +73,13 @@ class Fork:
     """Actors that start from where the test stands; they see the rows that it has committed."""
 
     actors: Mapping[str, Callable[[Any], Any]]
-    alias: str
 
     def explore(self, *, seconds: float) -> Exploration:
         """Explore directed schedules for so many seconds at most.
 
         Raises `NotExplorable` where the test has a transaction open, and as `explore` does.
         """
-        if connections[self.alias].in_atomic_block:
+        if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
             raise NotExplorable("the test has opened a transaction around the request")
         with _apart_from_the_test():
             return explore(self._scenario(), directed=True, timeout=seconds, **self._terms)
@@ -92,7 +91,7 @@ class Fork:
 
     @property
     def _terms(self) -> dict[str, Any]:
-        return {"ignore": IGNORED, "database": self.alias, "no_deadlock": True}
+        return {"ignore": IGNORED, "no_deadlock": True}
 
     def _scenario(self) -> Scenario:
         # Nothing to set up: what the test has committed is put back before each schedule.

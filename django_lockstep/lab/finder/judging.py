@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, svg, timeline
 from django_lockstep.lab.explorer.reports import run_data
 from django_lockstep.lab.finder.candidates import Candidate
-from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Verdict, consequence_of, tables_of
+from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, tables_of
 from django_lockstep.lab.finder.forks import Fork
 from django_lockstep.lab.finder.pairings import Pairing
 from django_lockstep.lab.finder.redaction import redact
@@ -24,14 +24,14 @@ class Attempts:
     """All pairings in which a candidate was explored."""
 
     candidate: Candidate
-    seconds: float = 0.0
-    """Time that the tries took; of a try for several candidates all of it."""
     values: bool = False
     """Whether findings may show long strings."""
     places: int = 0
     """Places in tests at which it was tried."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
     """The pairing that shows it, and how."""
+    seconds: float = 0.0
+    """Time that the tries took; of a try for several candidates all of it."""
     _schedules: dict[str, int] = field(default_factory=dict)
     _obstacles: dict[str, str] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
@@ -62,10 +62,10 @@ class Attempts:
         """Note why a pairing could not be explored."""
         self._obstacles[str(pairing)] = reason
 
-    def finding(self, *, test: str, number: int) -> Finding:
+    def finding(self, place: Place) -> Finding:
         """Return what is known so far."""
         schedules = sum(self._schedules.values())
-        common: dict[str, Any] = {"candidate": self.candidate.id, "test": test, "number": number}
+        common: dict[str, Any] = {**asdict(place), "candidate": self.candidate.id}
         common |= {"schedules": schedules, "seconds": round(self.seconds, 3)}
         if self.confirmed is None:
             verdict: Verdict = "not confirmed" if schedules else "not tried"
@@ -76,6 +76,7 @@ class Attempts:
             reason=outcome.reason,
             pairing=str(pairing),
             after=pairing.after,
+            after_call=pairing.after_call,
             two_users=pairing.two_users,
             schedule=outcome.schedule,
             differences=outcome.differences,

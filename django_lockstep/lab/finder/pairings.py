@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from django_lockstep.lab.explorer.server import Server
+from django.db import DEFAULT_DB_ALIAS
+
 from django_lockstep.lab.finder.clones import clone_user, session_of, session_user
+from django_lockstep.lab.finder.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.forks import Fork, RequestActor
 
@@ -25,6 +27,8 @@ class Pairing:
     """``request`` or ``call``."""
     after: int | None = None
     """The number of an earlier one of the test; None if it is raced with itself."""
+    after_call: str = ""
+    """Of a call, the name of the function that the earlier one is of."""
     two_users: bool = False
 
     def __str__(self) -> str:
@@ -35,61 +39,57 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A request or a call of the test, with a copy of the database from just before it."""
+    """A request or a call of the test, with a copy of the databases from just before it."""
 
     actor: Actor
     number: int
-    before: Server
+    call: str
+    """The name of the function; empty for a request."""
+    before: DatabaseCopy
 
     @classmethod
-    def note(cls, actor: Actor, *, number: int, alias: str) -> Earlier:
-        """Copy the database; the copy is there until it is closed."""
-        return cls(actor, number, _copy(alias))
+    def note(cls, actor: Actor, *, number: int, call: str = "") -> Earlier:
+        """Copy the databases; the copy is there until it is closed."""
+        return cls(actor, number, call, DatabaseCopy(copied_databases()))
 
 
 @contextmanager
-def with_itself(actor: Actor, *, alias: str) -> Iterator[Fork]:
+def with_itself(actor: Actor) -> Iterator[Fork]:
     """Pair two of the same: a double click, a client that tries again, two workers with one task."""
-    yield Fork({"A": actor, "B": actor}, alias=alias)
+    yield Fork({"A": actor, "B": actor})
 
 
 @contextmanager
-def with_another_user(request: RequestActor, *, alias: str) -> Iterator[Fork]:
+def with_another_user(request: RequestActor) -> Iterator[Fork]:
     """Pair the request with that of a copy of its user, gone afterwards. Raises `CannotClone` if there is none."""
-    user = session_user(request.environ, using=alias)
+    user = session_user(request.environ, using=DEFAULT_DB_ALIAS)
     if user is None:
         raise CannotClone("the request has no user")
-    with _put_back(alias):
-        environ = clone_user(request.environ, user, using=alias)
-        yield Fork({"A": request, "B": RequestActor(environ, request.body, request.call)}, alias=alias)
+    with _put_back():
+        environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
+        yield Fork({"A": request, "B": RequestActor(environ, request.body, request.call)})
 
 
 @contextmanager
-def with_earlier(earlier: Earlier, actor: Actor, *, alias: str) -> Iterator[Fork]:
+def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
     """Pair it with an earlier one of the test, from where the test was before that.
 
     What the test did in between is undone, except that the sessions of both requests are there.
     """
     sessions = [session_of(one.environ) for one in (earlier.actor, actor) if isinstance(one, RequestActor)]
-    with _put_back(alias):
-        earlier.before.reset()
+    with _put_back():
+        earlier.before.restore()
         for session in filter(None, sessions):
             # One that was made in between is gone with the rest.
             session.save(must_create=not session.exists(session.session_key))
-        yield Fork({"A": earlier.actor, "B": actor}, alias=alias)
+        yield Fork({"A": earlier.actor, "B": actor})
 
 
 @contextmanager
-def _put_back(alias: str) -> Iterator[None]:
-    before = _copy(alias)
+def _put_back() -> Iterator[None]:
+    before = DatabaseCopy(copied_databases())
     try:
         yield
     finally:
-        before.reset()
+        before.restore()
         before.close()
-
-
-def _copy(alias: str) -> Server:
-    server = Server(alias, exclusive=False)
-    server.save_all()
-    return server

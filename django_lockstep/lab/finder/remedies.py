@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.apps import apps
-from django.db import models, transaction
+from django.db import models, router, transaction
 
 from django_lockstep.lab.explorer import Run, Step
 from django_lockstep.lab.finder.candidates import Candidate
@@ -46,18 +46,18 @@ class LockFirst:
     model: type[models.Model]
     pk: str
     actor: Callable[[Any], Any]
-    using: str
 
     def __call__(self, fixture: Any) -> Any:
-        with transaction.atomic(using=self.using):
-            self.model._base_manager.using(self.using).select_for_update(no_key=True).get(pk=self.pk)
+        using = router.db_for_write(self.model)
+        with transaction.atomic(using=using):
+            self.model._base_manager.using(using).select_for_update(no_key=True).get(pk=self.pk)
             return self.actor(fixture)
 
 
 def try_lock(candidate: Candidate, run: Run, fork: Fork) -> str:
     """Explore the fork with a row locked first; return what was done if every schedule then ends right, or nothing."""
     for model, pk in dict.fromkeys([*_rows_read(candidate, run), *_parents(candidate, run)]):
-        actors = {name: LockFirst(model, pk, actor, fork.alias) for name, actor in fork.actors.items()}
+        actors = {name: LockFirst(model, pk, actor) for name, actor in fork.actors.items()}
         found = replace(fork, actors=actors).explore(seconds=_SECONDS)
         if found.verdict == "nothing found":
             return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,18 +23,39 @@ class TestPlace:
     function: str
     owner: str = ""
     """The class, if it is a method."""
+    fixtures: tuple[str, ...] = ()
+    """Functions of the module that are fixtures of the test."""
+    is_complete: bool = True
+    """Whether another file can run it: fixtures of a class stay in the class."""
 
     @classmethod
     def of(cls, item: Any) -> TestPlace:
         """Return the place of an item of pytest."""
-        owner = item.cls.__name__ if getattr(item, "cls", None) is not None else ""
-        return cls(item.module.__name__, getattr(item, "originalname", None) or item.name, owner)
+        module, owner = getattr(item, "module", None), getattr(item, "cls", None)
+        if module is None:  # such as a doctest
+            return cls("", item.name, is_complete=False)
+        known = {each for used in _fixtures(item) for each in used}
+        return cls(
+            module.__name__,
+            getattr(item, "originalname", None) or item.name,
+            owner.__qualname__ if owner is not None else "",
+            tuple(sorted(each.func.__name__ for each in known if vars(module).get(each.func.__name__) is not None)),
+            is_complete=not any(owner and hasattr(owner, each.func.__name__) for each in known),
+        )
 
     @classmethod
     def of_case(cls, test: Any) -> TestPlace:
         """Return the place of a test case of unittest."""
-        module, owner, function = test.id().rsplit(".", 2)
-        return cls(module, function, owner)
+        return cls(type(test).__module__, test._testMethodName, type(test).__qualname__)
+
+
+def _fixtures(item: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield those of the module's and of the test's class, as pytest has them by name."""
+    import pytest  # projects on Django's runner may be without
+
+    module = item.getparent(pytest.Module).nodeid
+    for known in item._fixtureinfo.name2fixturedefs.values():
+        yield tuple(each for each in known if each.baseid.startswith(module))
 
 
 def with_test_file(candidate: Candidate, finding: Finding, places: Mapping[str, TestPlace]) -> Finding:
@@ -45,19 +66,25 @@ def with_test_file(candidate: Candidate, finding: Finding, places: Mapping[str, 
 
 
 def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace) -> str:
-    """Return the file; it is to stand beside the test that it forks, whose fixtures it uses."""
+    """Return the file; it is to stand beside the test that it forks, whose fixtures it uses. Empty if it cannot run."""
+    if not place.is_complete:
+        return ""
     package, _, module = place.module.rpartition(".")
-    imported = f"from {package} import {module}" if package else f"import {module}"
+    imported = [f"from {package} import {module}" if package else f"import {module}"]
+    if place.fixtures:
+        imported.append(f"from {place.module} import {', '.join(place.fixtures)}  # noqa: F401  # fixtures")
     forked = f'{module}.{place.owner}, "{place.function}"' if place.owner else f"{module}.{place.function}"
     options = [
-        f'call="{candidate.unit}"' if candidate.unit_kind == "call" else "",
-        f"number={finding.number}",
+        f'call="{finding.call}"' if finding.call else "",
+        f"number={finding.number}" if finding.number else "",
         f"after={finding.after}" if finding.after is not None else "",
+        f'after_call="{finding.after_call}"' if finding.after_call not in ("", finding.call) else "",
         "two_users=True" if finding.two_users else "",
     ]
+    newline = "\n"  # an f-string may not contain it before Python 3.12
     return (
         f'"""{candidate.kind} in {candidate.unit}: fails as long as the race is there."""\n\n'
-        f"from django_lockstep.lab.finder.witnesses import raced\n{imported}\n\n"
+        f"from django_lockstep.lab.finder.witnesses import raced\n{newline.join(imported)}\n\n"
         f"{_name(candidate)} = raced({', '.join([forked, *filter(None, options)])})\n"
     )
 

@@ -14,7 +14,7 @@ from django.test.utils import get_runner
 
 from django_lockstep.lab.finder.calls import intercept_calls
 from django_lockstep.lab.finder.candidates import Candidate
-from django_lockstep.lab.finder.committed import put_back_after_tests
+from django_lockstep.lab.finder.committed import committed_tests
 from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.files import RecordingWriter
 from django_lockstep.lab.finder.findings import Finding, Findings
@@ -79,7 +79,7 @@ def confirm_tests(
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
         wanted = sorted((test for test in _tests(suite) if test.id() in order), key=lambda test: order[test.id()])
         places.update({test.id(): TestPlace.of_case(test) for test in wanted})
-        with put_back_after_tests(), intercept(lambda handler, *request: confirmation.handle_request(*request)):
+        with committed_tests(), intercept(lambda handler, *request: confirmation.handle_request(*request)):
             yield unittest.TestSuite(wanted)
         confirmation.close()
 

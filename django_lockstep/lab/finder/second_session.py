@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,14 @@ from django_lockstep.lab.finder.suppressions import read_suppressions
 
 __all__ = ["confirm_in_second_session"]
 
-_FLAGS = {"--find-races", "-x", "--exitfirst", "--lf", "--last-failed", "--ff", "--failed-first", "--sw", "--stepwise"}
-_WITH_VALUE = (
-    *("-n", "--numprocesses", "--dist", "--maxfail", "--durations", "--cov", "--cov-report"),
-    *("--junitxml", "--junit-xml", "--junitprefix", "--race-record", "--race-confirm"),
-)
-"""Options of the first session that would change what the second one runs, or overwrite what the first one wrote."""
+_FLAGS = {"--find-races", "--pdb", "--trace", "--sw", "--stepwise", "--sw-skip", "--stepwise-skip"}
+"""Options of the first session that would start a third one, wait for a person, or stop at the first failure."""
+_OPTIONS = {"xdist": "-n0", "_cov": "--no-cov", "timeout": "--timeout=0", "junitxml": "--junit-xml="}
+"""Of plugins: for a single process, and a test that is forked takes long; reports are those of the first session."""
 
 _LOOK_AGAIN = 0.3
 """Seconds between two looks at what the other session has found."""
+_SECONDS_TO_END = 5
 _MOST_SHOWN = 4000
 """Characters of its output that are shown if it fails."""
 
@@ -40,25 +40,40 @@ def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
     """
     findings_path(recording).unlink(missing_ok=True)
     log = recording.with_name(f"{recording.name}.log")
-    command = [sys.executable, "-m", "pytest", *_kept(config.invocation_params.args), *_added(config, recording)]
+    command = [sys.executable, "-m", "pytest", *_arguments(config, recording)]
     with log.open("w", encoding="utf-8") as output:
         # The command is this session's own.
-        process = subprocess.Popen(command, cwd=config.invocation_params.dir, stdout=output, stderr=output)  # noqa: S603
+        process = subprocess.Popen(  # noqa: S603
+            command, cwd=config.invocation_params.dir, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
         found = Findings(findings_path(recording), find_candidates(read_recording(recording)))
         reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
         write_line = reporter.write_line
         try:
-            _show(found, process, write_line)
-        except KeyboardInterrupt:  # the other session has got it too, and keeps what it knows
-            process.wait()
-    if process.returncode not in (0, 1):
+            _show(found, process, reporter)
+        except KeyboardInterrupt:
+            _interrupt(process)
+            found.read()
+    if process.returncode == pytest.ExitCode.INTERRUPTED:
+        write_line(f"Interrupted; --race-confirm={recording} goes on from here")
+    elif process.returncode not in (0, 1):
         write_line(f"The session that tries candidates ended with {process.returncode}: {log}")
         write_line(log.read_text("utf-8")[-_MOST_SHOWN:])
     write_line(as_text(found, read_suppressions(config.rootpath)))
     return process.returncode
 
 
-def _show(found: Findings, process: subprocess.Popen[bytes], write_line: Callable[[str], Any]) -> None:
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Wait until the process has ended, which keeps what it knows."""
+    # From a terminal it has got the interrupt too; a second one would disturb what it does at its end.
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_SECONDS_TO_END)
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+def _show(found: Findings, process: subprocess.Popen[bytes], reporter: Any) -> None:
     """Show each confirmed race as soon as it is known, until the process ends."""
     ended = False
     while not ended:
@@ -69,23 +84,15 @@ def _show(found: Findings, process: subprocess.Popen[bytes], write_line: Callabl
         for candidate, finding in found.pairs():
             # What is not confirmed yet may still be, in another test.
             if candidate.id in changed and finding.verdict == "confirmed":
-                write_line(in_a_line(candidate, finding))
+                reporter.write_line(in_a_line(candidate, finding))
+                reporter.flush()
 
 
-def _added(config: pytest.Config, recording: Path) -> Iterator[str]:
-    yield f"--race-confirm={recording}"
-    yield from ("-o", f"cache_dir={recording.parent / 'cache'}")
-    if config.pluginmanager.hasplugin("xdist"):
-        yield "-n0"
-    if config.pluginmanager.hasplugin("_cov"):
-        yield "--no-cov"
-
-
-def _kept(arguments: Iterable[object]) -> Iterator[str]:
-    """Yield the arguments of the first session that are the second one's too."""
-    words = iter(map(str, arguments))
-    for word in words:
-        if word in _WITH_VALUE:
-            next(words, None)
-        elif word not in _FLAGS and not word.startswith(tuple(f"{name}=" for name in _WITH_VALUE)):
-            yield word
+def _arguments(config: pytest.Config, recording: Path) -> Iterator[str]:
+    """Yield those of the first session, and then what changes the rest of them, wherever it was set."""
+    yield from (word for word in map(str, config.invocation_params.args) if word not in _FLAGS)
+    # A cache of its own: what failed last is not what it has to run.
+    yield from (f"--race-confirm={recording}", "--maxfail=0", "-o", f"cache_dir={recording.parent / 'cache'}")
+    for plugin, option in _OPTIONS.items():
+        if config.pluginmanager.hasplugin(plugin):
+            yield option

@@ -36,10 +36,17 @@ def read_suppressions(root: Path) -> list[Suppression]:
     """Return the suppressions of the project in this folder. Raises `NotASuppression` without site or reason."""
     path = root / "pyproject.toml"
     given = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
-    return [_suppression(entry) for entry in given.get("tool", {}).get("lockstep", {}).get("races", [])]
+    entries = given.get("tool", {}).get("lockstep", {}).get("races", [])
+    if not isinstance(entries, list):
+        raise NotASuppression("races of tool.lockstep in pyproject.toml must be tables [[tool.lockstep.races]]")
+    return [_suppression(entry) for entry in entries]
 
 
 def _suppression(entry: object) -> Suppression:
-    if isinstance(entry, dict) and set(entry) == {"site", "reason"} and all(entry.values()):
+    if isinstance(entry, dict) and set(entry) == {"site", "reason"} and all(map(_is_text, entry.values())):
         return Suppression(**entry)
     raise NotASuppression(f"an entry of tool.lockstep.races in pyproject.toml must have site and reason, not {entry!r}")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())

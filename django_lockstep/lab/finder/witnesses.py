@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import sys
 import unittest
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
-from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.lab.explorer import Exploration, timeline
 from django_lockstep.lab.finder.calls import intercept_calls
@@ -22,58 +22,89 @@ from django_lockstep.lab.finder.requests import intercept
 __all__ = ["raced"]
 
 _SECONDS = 60.0
+_Numbered = tuple[str, int]
+"""A function, or nothing for a request, and which call or request of a test it is."""
 
 
 def raced(
-    test: Any, method: str = "", *, call: str = "", number: int = 0, after: int | None = None, two_users: bool = False
+    test: Any,
+    method: str = "",
+    *,
+    call: str = "",
+    number: int = 0,
+    after: int | None = None,
+    after_call: str = "",
+    two_users: bool = False,
 ) -> Callable[..., None]:
     """Return a test of pytest that runs another test, and races one of its requests at the place where it is sent.
 
     ``test`` is a function, or a class with the ``method``. ``number`` says which request, from 0; or which call of the
     function that ``call`` names, such as ``shop.services.withdraw``. It is raced with itself, with the one numbered
-    ``after`` before it, or with the same by a copy of its user. The test fails with a timeline if a schedule ends as no
-    serial order does, and if the other test does not come to the request. It commits, so it must not be in a
-    transaction: it asks for pytest-django's ``transactional_db``.
+    ``after`` before it (of the function ``after_call``, if that is another one), or with the same by a copy of its
+    user. The test fails with a timeline if a schedule ends as no serial order does, and if the other test does not come
+    to the request. It commits, so it must not be in a transaction: it asks for pytest-django's ``transactional_db``.
     """
-    place = _Place(call=call, number=number, after=after, two_users=two_users)
-    body = _body(test, method)
-    signature = inspect.signature(body)
-    names = {*signature.parameters, "transactional_db"}
+    earlier = None if after is None else (after_call or call, after)
+    place = _Place((call, number), earlier=earlier, two_users=two_users)
+    body = getattr(test, method) if method and not _is_unittest(test) else test
+    # A method's first parameter is its object.
+    wanted = [] if _is_unittest(test) else list(inspect.signature(body).parameters)[bool(method) :]
 
     def test_it(**fixtures: Any) -> None:
-        given = {name: value for name, value in fixtures.items() if name in signature.parameters}
-        with committed_tests(lambda: None), place.watching():
-            body(**given)
+        given = {name: fixtures[name] for name in wanted}
+        with committed_tests(), _instance(test, method) as function, place.watching():
+            function(**given)
         place.require_no_race()
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    test_it.__signature__ = inspect.Signature([inspect.Parameter(name, keyword) for name in sorted(names)])  # type: ignore[attr-defined]
-    test_it.pytestmark = [*_marks(test, method), pytest.mark.django_db(transaction=True)]  # type: ignore[attr-defined]
+    names = sorted({*wanted, "transactional_db", "_race_sessions"})
+    test_it.__signature__ = inspect.Signature([inspect.Parameter(name, keyword) for name in names])  # type: ignore[attr-defined]
+    test_it.pytestmark = _marks(test, method)  # type: ignore[attr-defined]
     return test_it
 
 
-def _body(test: Any, method: str) -> Callable[..., Any]:
-    if not isinstance(test, type):
-        return test  # type: ignore[no-any-return]
-    if not issubclass(test, unittest.TestCase):
-        return getattr(test(), method)  # type: ignore[no-any-return]
+def _is_unittest(test: Any) -> bool:
+    return isinstance(test, type) and issubclass(test, unittest.TestCase)
 
-    def run() -> None:
+
+@contextmanager
+def _instance(test: Any, method: str) -> Iterator[Callable[..., Any]]:
+    """Set up the test's class; what its methods set up belongs to the test."""
+    if not isinstance(test, type):
+        yield test
+    elif issubclass(test, unittest.TestCase):
         test.setUpClass()
         try:
-            test(method).debug()
+            yield test(method).debug
         finally:
             test.tearDownClass()
             test.doClassCleanups()
+    else:
+        instance: Any = test()
+        for name in ("setup_class", "setup_method"):
+            _call_hook(instance, name, method)
+        try:
+            yield getattr(instance, method)
+        finally:
+            for name in ("teardown_method", "teardown_class"):
+                _call_hook(instance, name, method)
 
-    return run
+
+def _call_hook(instance: Any, name: str, method: str) -> None:
+    """Call what pytest calls of a class; methods may ask for what is tested."""
+    hook = getattr(instance, name, None)
+    if hook is not None:
+        hook(*[getattr(instance, method)][: len(inspect.signature(hook).parameters)])
 
 
-def _marks(test: Any, method: str) -> list[pytest.Mark]:
-    """Return the marks of the function, its class and its module, but for those that say how it uses the database."""
+def _marks(test: Any, method: str) -> list[pytest.Mark | pytest.MarkDecorator]:
+    """Return the marks of the function, its class and its module; the databases that it uses, but committed."""
     owners = [getattr(test, method, None) if method else None, test, sys.modules[test.__module__]]
     found = [mark for owner in owners for mark in _listed(getattr(owner, "pytestmark", ()))]
-    return [mark for mark in found if mark.name != "django_db"]
+    named = (mark.kwargs.get("databases") for mark in found if mark.name == "django_db")
+    databases = test.databases if _is_unittest(test) else next(filter(None, named), None)
+    others = (mark for mark in found if mark.name != "django_db")
+    return [*others, pytest.mark.django_db(transaction=True, databases=databases)]
 
 
 def _listed(marks: Any) -> list[Any]:
@@ -83,30 +114,31 @@ def _listed(marks: Any) -> list[Any]:
 class _Place:
     """A request or a call of a test, and what racing it showed."""
 
-    def __init__(self, *, call: str, number: int, after: int | None, two_users: bool) -> None:
-        self._call = call
-        self._number = number
-        self._after = after
+    def __init__(self, place: _Numbered, *, earlier: _Numbered | None, two_users: bool) -> None:
+        self._place = place
+        self._after = earlier
         self._two_users = two_users
-        self._seen = 0
+        self._seen: Counter[str] = Counter()
         self._earlier: Earlier | None = None
         self._found: Exploration | None = None
 
     def watching(self) -> AbstractContextManager[None]:
         """Race it when the test comes to it."""
-        if self._call:
-            return intercept_calls({self._call}, lambda name, call: self._reach(call))
-        return intercept(self._on_request)
+        self._seen.clear()
+        if not self._place[0]:
+            return intercept(self._on_request)
+        return intercept_calls({name for name, _ in (self._place, self._after or self._place)}, self._reach)
 
     def _on_request(self, handler: Any, environ: dict[str, Any], call_next: Any) -> Any:
-        self._reach(RequestActor.of(environ, call_next))
+        self._reach("", RequestActor.of(environ, call_next))
         return call_next(environ)
 
-    def _reach(self, actor: Actor) -> None:
-        number, self._seen = self._seen, self._seen + 1
-        if number == self._after:
-            self._earlier = Earlier.note(actor, number=number, alias=DEFAULT_DB_ALIAS)
-        if number == self._number:
+    def _reach(self, name: str, actor: Actor) -> None:
+        reached = name, self._seen[name]
+        self._seen[name] += 1
+        if reached == self._after:
+            self._earlier = Earlier.note(actor, number=reached[1], call=name)
+        if reached == self._place:
             with self._paired(actor) as fork:
                 self._found = fork.explore(seconds=_SECONDS)
             if self._earlier is not None:
@@ -114,16 +146,16 @@ class _Place:
 
     def _paired(self, actor: Actor) -> AbstractContextManager[Fork]:
         if self._earlier is not None:
-            return with_earlier(self._earlier, actor, alias=DEFAULT_DB_ALIAS)
+            return with_earlier(self._earlier, actor)
         if self._two_users and isinstance(actor, RequestActor):
-            return with_another_user(actor, alias=DEFAULT_DB_ALIAS)
-        return with_itself(actor, alias=DEFAULT_DB_ALIAS)
+            return with_another_user(actor)
+        return with_itself(actor)
 
     def require_no_race(self) -> None:
         """Fail the test unless all schedules ended right."""
-        found = self._found
+        found, (call, number) = self._found, self._place
         if found is None:
-            pytest.fail(f"The test did not come to {self._call or 'its request'} number {self._number}", pytrace=False)
+            pytest.fail(f"The test did not come to {call or 'its request'} number {number}", pytrace=False)
         if found.verdict != "nothing found":
             shown = f"\n\n{timeline(found.failure)}" if found.failure else ""
             pytest.fail(f"It races ({found.verdict}): {found.reason}{shown}", pytrace=False)

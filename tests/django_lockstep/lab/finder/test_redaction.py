@@ -8,6 +8,7 @@ import pytest
 
 from django_lockstep.lab.explorer import Exploration, Outcome, Run, Step, timeline
 from django_lockstep.lab.explorer.results import Raised
+from django_lockstep.lab.finder.findings import Place
 from django_lockstep.lab.finder.judging import Attempts
 from django_lockstep.lab.finder.pairings import Pairing
 from django_lockstep.lab.finder.redaction import redact
@@ -91,7 +92,7 @@ def test_findings_show_them_only_if_values_are_asked_for(*, values: bool) -> Non
         outcomes=(deadlocked, RIGHT), deadlocks=1, errors={}, waits={}, seconds=0.1, failure=LONG,
     )  # fmt: skip
     attempts.note(Pairing(kind="request"), found, fork=None, tables={"seat"})  # type: ignore[arg-type]
-    finding = attempts.finding(test="test_it", number=0)
+    finding = attempts.finding(Place(test="test_it"))
 
     assert finding.verdict == "confirmed"
     assert (NOTE in json.dumps(asdict(finding))) is values

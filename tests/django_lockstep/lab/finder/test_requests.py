@@ -39,6 +39,7 @@ def test_a_request_can_be_answered_several_times() -> None:
     assert post("hello") == b"hello"
 
 
+@pytest.mark.django_db  # the handler looks after connections that an earlier test has left open
 def test_a_wsgi_servers_request_is_intercepted_too() -> None:
     started: list[str] = []
     seen: list[str] = []

@@ -1,0 +1,229 @@
+"""Interception of calls, with the arguments that they are called with."""
+
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from django_lockstep.lab.finder.calls import Call, intercept_calls
+
+
+def plain(a: Any, b: Any = 2) -> tuple[Any, Any]:
+    return a, b
+
+
+def flexible(a: int, /, *rest: int, b: int, c: int = 3, **others: int) -> tuple[Any, ...]:
+    return a, rest, b, c, others
+
+
+def countdown(number: int) -> int:
+    return countdown(number - 1) if number else 0
+
+
+def append_to(items: list[int]) -> list[int]:
+    items.append(len(items))
+    return items
+
+
+def rebound(name: str) -> str:
+    def read() -> str:
+        return name
+
+    name = name.upper()
+    return read()
+
+
+def fail() -> None:
+    raise LookupError
+
+
+@transaction.atomic(using="default")
+def in_block(number: int) -> bool:
+    return bool(transaction.get_connection().in_atomic_block)
+
+
+def _twice(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs), function(*args, **kwargs)
+
+    return call
+
+
+@_twice
+def decorated(number: int) -> int:
+    return number
+
+
+def numbers() -> Iterator[int]:
+    yield 1
+
+
+async def later() -> int:
+    return 1
+
+
+async def numbers_later() -> AsyncIterator[int]:
+    yield 1
+
+
+class Desk:
+    opened = 0
+
+    def serve(self, name: str) -> str:
+        return name
+
+    @classmethod
+    def open(cls, number: int) -> int:
+        cls.opened += 1
+        return number
+
+    @staticmethod
+    def close(number: int) -> int:
+        return number
+
+
+def full_name(function: Any) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+@contextmanager
+def seen(*functions: Any) -> Iterator[list[tuple[str, Call]]]:
+    """Collect the calls of these functions."""
+    found: list[tuple[str, Call]] = []
+    with intercept_calls({full_name(function) for function in functions}, lambda *call: found.append(call)):
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "result"),
+    [
+        (plain, (1,), {}, (1, 2)),
+        (plain, (1,), {"b": 5}, (1, 5)),
+        (flexible, (1, 2, 3), {"b": 4, "d": 5}, (1, (2, 3), 4, 3, {"d": 5})),
+        (decorated, (1,), {}, (1, 1)),
+        (Desk.close, (1,), {}, 1),
+        (rebound, ("a",), {}, "A"),
+    ],
+)
+def test_a_call_is_seen_once_and_can_be_made_again(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: object
+) -> None:
+    with seen(function) as found:
+        assert function(*args, **kwargs) == result
+
+    ((name, call),) = found
+    assert name == full_name(function)
+    assert call(None) == result
+
+
+def test_methods_are_called_on_a_copy_of_their_object() -> None:
+    with seen(Desk.serve, Desk.open) as found:
+        desk = Desk()
+        desk.serve("Ada")
+        Desk.open(3)
+
+    (_, serve), (_, opened) = found
+    assert serve(None) == "Ada"
+    assert isinstance(serve.args[0], Desk)
+    assert opened.args == (Desk, 3)
+    assert (opened(None), Desk.opened) == (3, 2)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_decorated_function_is_seen_before_its_transaction_begins() -> None:
+    blocks = []
+    with intercept_calls(
+        {full_name(in_block)}, lambda name, call: blocks.append((transaction.get_connection().in_atomic_block, call))
+    ):
+        assert in_block(1)
+
+    ((was_open, call),) = blocks
+    assert not was_open
+    assert call(None)
+
+
+def test_only_the_outermost_of_recursive_calls() -> None:
+    with seen(countdown) as found:
+        countdown(3)
+        countdown(1)
+
+    assert [call.args for _, call in found] == [(3,), (1,)]
+
+
+def test_arguments_are_copied_and_what_cannot_be_is_shared() -> None:
+    given: list[int] = []
+    lock = threading.Lock()
+    with seen(append_to, plain) as found:
+        append_to(given)
+        plain(lock)
+
+    (_, appended), (_, shared) = found
+    given.clear()
+    assert (appended(None), appended(None), given) == ([0], [0], [])
+    assert shared(None)[0] is lock
+
+
+def test_generators_and_coroutines_are_left_alone() -> None:
+    with seen(numbers, later, numbers_later) as found:
+        assert list(numbers()) == [1]
+        coroutine: Any = later()
+        made: Any = numbers_later()
+        with pytest.raises(StopIteration):
+            coroutine.send(None)
+        with pytest.raises(StopIteration):
+            made.__anext__().send(None)
+
+    assert found == []
+
+
+def test_an_exception_of_the_call_is_the_tests_own() -> None:
+    with seen(fail) as found:
+        for _ in range(2):
+            with pytest.raises(LookupError):
+                fail()
+
+    assert len(found) == 2
+
+
+def test_functions_are_as_before_afterwards() -> None:
+    before = {function: function.__code__ for function in (plain, decorated, Desk.serve)}
+    with seen(plain, decorated, Desk.serve):
+        assert plain.__code__ is not before[plain]
+        assert plain.__name__ == "plain"
+
+    assert {function: function.__code__ for function in before} == before
+
+
+def test_calls_of_other_threads_are_not_the_tests() -> None:
+    with seen(plain) as found, ThreadPoolExecutor(1) as others:
+        assert others.submit(plain, 1).result() == (1, 2)
+
+    assert found == []
+
+
+def test_names_without_a_function_are_left_alone() -> None:
+    with intercept_calls(
+        {"no.such.module", f"{__name__}.missing", f"{__name__}.Desk", f"{__name__}.Desk.opened"}, print
+    ):
+        assert plain(1) == (1, 2)
+
+
+def test_an_exception_of_the_watcher_ends_the_call() -> None:
+    calls = []
+
+    def on_call(name: str, call: Call) -> None:
+        calls.append(call)
+        raise LookupError
+
+    with intercept_calls({full_name(plain)}, on_call):
+        for number in range(2):
+            with pytest.raises(LookupError):
+                plain(number)
+
+    assert [call.args for call in calls] == [(0,), (1,)]

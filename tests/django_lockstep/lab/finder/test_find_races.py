@@ -1,0 +1,183 @@
+"""``pytest --find-races`` on the seeded shop: from the recording to test files that fail while the races are there."""
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from django_lockstep.lab.finder.candidates import Candidate
+from django_lockstep.lab.finder.derive import find_candidates
+from django_lockstep.lab.finder.files import read_recording
+from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
+from tests.support.seeded_shop import copy_shop, database_url, run_suite, start_suite
+from tests.testapps.seeded_shop.units import UNITS
+
+RACING = {unit.name for unit in UNITS if unit.racing}
+RECORD = "races.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What one ``pytest --find-races`` has left behind."""
+
+    folder: Path
+    url: str
+    plain: CompletedProcess[str]
+    done: CompletedProcess[str]
+
+    def run(self, *options: str) -> CompletedProcess[str]:
+        return run_suite(self.folder, *options, url=self.url)
+
+    @property
+    def recording(self) -> Path:
+        return self.folder / RECORD
+
+    def pairs(self) -> list[tuple[Candidate, Finding]]:
+        candidates = find_candidates(read_recording(self.recording))
+        return Findings(findings_path(self.recording), candidates).pairs()
+
+    def confirmed(self) -> list[tuple[Candidate, Finding]]:
+        return [(candidate, finding) for candidate, finding in self.pairs() if finding.verdict == "confirmed"]
+
+
+@pytest.fixture(scope="module")
+def search(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Search:
+    folder, url = copy_shop(tmp_path_factory.mktemp("shop")), database_url()
+    plain = run_suite(folder, url=url)
+    done = run_suite(folder, "--find-races", "--race-budget", "5m", "--race-record", RECORD, url=url)
+    return Search(folder, url, plain, done)
+
+
+def outcomes(printed: str) -> list[str]:
+    return re.findall(r"=+ (\d+ .*) in [\d.]+s.*=+", printed)
+
+
+def test_the_suites_own_result_is_as_without(search: Search) -> None:
+    assert outcomes(search.done.stdout) == outcomes(search.plain.stdout) != []
+    assert search.plain.returncode == 0
+
+
+def test_exactly_the_racing_units_are_confirmed(search: Search) -> None:
+    assert {candidate.unit for candidate, _ in search.confirmed()} == RACING, search.done.stdout
+    assert search.done.returncode == 1
+
+
+def test_each_confirmed_one_has_what_shows_it(search: Search) -> None:
+    for candidate, finding in search.confirmed():
+        assert finding.schedule, candidate.unit
+        assert finding.differences, candidate.unit
+        assert finding.consequence, candidate.unit
+        assert finding.timeline, candidate.unit
+        assert finding.test_file, candidate.unit
+        assert f"CONFIRMED: {candidate.kind} {candidate.id} in {candidate.unit}" in search.done.stdout
+
+
+def test_each_candidate_has_one_verdict(search: Search) -> None:
+    pairs = search.pairs()
+
+    assert len(pairs) == len(find_candidates(read_recording(search.recording)))
+    assert all(finding.reason for _, finding in pairs)
+
+
+TWIN = """
+from django_lockstep.lab.finder.witnesses import raced
+from seeded_shop.suite import test_office, test_services
+
+test_correct = raced(test_office.CorrectArticleTests, "test_views_are_counted")
+test_withdraw = raced(
+    test_services.test_money_is_withdrawn, call="seeded_shop.correct.services.withdraw"
+)
+test_not_reached = raced(test_office.CorrectArticleTests, "test_views_are_counted", number=7)
+"""
+
+
+def test_the_test_files_fail_and_those_of_twins_pass(search: Search) -> None:
+    suite = search.folder / "seeded_shop" / "suite"
+    written = {candidate.unit: suite / f"test_race_{candidate.id}.py" for candidate, _ in search.confirmed()}
+    for candidate, finding in search.confirmed():
+        (suite / f"test_race_{candidate.id}.py").write_text(finding.test_file)
+    (suite / "test_twins.py").write_text(TWIN)
+    try:
+        done = search.run("-rA", *(str(path) for path in suite.glob("test_race_*.py")), str(suite / "test_twins.py"))
+    finally:
+        for path in (*suite.glob("test_race_*.py"), suite / "test_twins.py"):
+            path.unlink()
+
+    for unit, path in written.items():
+        assert f"FAILED seeded_shop/suite/{path.name}" in done.stdout, (unit, done.stdout)
+    assert "ERROR" not in done.stdout
+    assert "PASSED seeded_shop/suite/test_twins.py::test_correct" in done.stdout, done.stdout
+
+
+def test_a_second_session_tries_nothing_again(search: Search) -> None:
+    before = findings_path(search.recording).read_text()
+    done = search.run("--race-confirm", RECORD)
+
+    assert done.returncode == 1
+    assert outcomes(done.stdout) == ["52 deselected"]
+    assert f"{len(search.pairs())} candidates: " in done.stdout
+    assert findings_path(search.recording).read_text() == before
+
+
+def test_without_a_budget_candidates_are_only_listed(search: Search) -> None:
+    done = search.run("--find-races", "--race-budget", "0", "--race-record", "listed.jsonl", "-k", "ArticleTests")
+
+    assert done.returncode == 0, done.stdout
+    assert "read-modify-write" in done.stdout
+    assert not findings_path(search.folder / "listed.jsonl").exists()
+
+
+ACCEPTED = """
+[[tool.lockstep.races]]
+site = "seeded_shop/racing/views.py read_article"
+"""
+
+
+@pytest.fixture
+def suppress(search: Search) -> Iterator[Callable[[str], None]]:
+    """Write a suppression into the project's pyproject.toml."""
+    path = search.folder / "pyproject.toml"
+
+    def write(text: str) -> None:
+        path.write_text(text, "utf-8")
+
+    yield write
+    path.unlink(missing_ok=True)
+
+
+def test_a_race_that_is_accepted_is_none_to_fail_for(search: Search, suppress: Callable[[str], None]) -> None:
+    suppress(f'{ACCEPTED}reason = "an approximate counter"')
+    done = search.run("--find-races", "--race-record", "accepted.jsonl", "-k", "ArticleTests")
+
+    assert done.returncode == 0, done.stdout
+    assert "CONFIRMED: read-modify-write" in done.stdout
+
+
+def test_one_without_a_reason_is_refused_at_once(search: Search, suppress: Callable[[str], None]) -> None:
+    suppress(ACCEPTED)
+    done = search.run("--find-races", "--race-record", "refused.jsonl")
+
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "ERROR: an entry of tool.lockstep.races in pyproject.toml must have site and reason" in done.stderr
+    assert "passed" not in done.stdout
+
+
+def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:
+    record = search.folder / "interrupted.jsonl"
+    with start_suite(search.folder, "--find-races", "--race-record", record.name, url=search.url) as process:
+        assert process.stdout
+        # Shown as soon as it is known; there are more to come.
+        assert any(line.startswith("confirmed: ") for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        printed = process.stdout.read()
+
+    assert process.returncode == pytest.ExitCode.INTERRUPTED, printed
+    assert f"Interrupted; --race-confirm={record} goes on from here" in printed
+    candidates = find_candidates(read_recording(record))
+    known = Findings(findings_path(record), candidates).pairs()
+    assert 0 < len(known) < len(candidates)
+    assert "CONFIRMED: " in printed

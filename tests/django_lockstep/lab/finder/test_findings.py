@@ -1,0 +1,163 @@
+"""Findings: what differences mean, and the file that keeps them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.finder.candidates import Access, Candidate, Witness
+from django_lockstep.lab.finder.findings import Finding, Findings, consequence_of, findings_path, tables_of
+from django_lockstep.lab.finder.report import as_text, in_a_line, status_of
+from django_lockstep.lab.finder.suppressions import Suppression
+from tests.django_lockstep.lab.finder.builders import site
+
+
+def candidate(name: str, **fields: Any) -> Candidate:
+    known: dict[str, Any] = {
+        "id": name,
+        "kind": "read-modify-write",
+        "table": "seat",
+        "unit": f"POST {name}/",
+        "unit_kind": "request",
+        "write": Access(site=site(7), sql="UPDATE seat"),
+        "witnesses": (Witness(test="test_it", number=0),),
+        "rank": 10,
+        "sentence": "A sentence.",
+    }
+    return Candidate(**{**known, **fields})
+
+
+def confirmed(name: str, **fields: Any) -> Finding:
+    known: dict[str, Any] = {
+        "schedule": "ABBA",
+        "differences": ("seat: price 110 instead of 120",),
+        "timeline": "A | B",
+    }
+    consequence = consequence_of(fields.get("differences", known["differences"]))
+    return Finding(candidate=name, verdict="confirmed", reason="", **{"consequence": consequence, **known, **fields})
+
+
+def findings(tmp_path: Path, *names: str) -> Findings:
+    return Findings(tmp_path / "findings", [candidate(name) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("difference", "consequence", "table"),
+    [
+        ("seat: price 110 instead of 120", "numbers lost or doubled", "seat"),
+        ("seat: price 110.50 instead of -120.00 in the row with id=1, row=A", "numbers lost or doubled", "seat"),
+        ("seat: guest Ada instead of Grace, price 1 instead of 2", "numbers lost or doubled", "seat"),
+        ("seat: event_id 3 instead of 4", "other values", "seat"),
+        ("seat: event_id -3 instead of 4, guest Ada instead of Grace", "other values", "seat"),
+        ("seat: paid_until 2026-03-31 instead of 2026-04-30", "other values", "seat"),
+        ("seat: opens 10:00:00 instead of 11:00:00", "other values", "seat"),
+        ("seat: row A1 instead of A2", "other values", "seat"),
+        ("seat: price NULL instead of 3", "other values", "seat"),
+        ("seat: one row more, price=3, guest=Ada", "rows doubled or lost", "seat"),
+        ("seat: one row less, price=3", "rows doubled or lost", "seat"),
+        ("seat, removed: one row more, price=3", "rows doubled or lost", "seat"),
+        ("other.seat: one row more, price=3", "rows doubled or lost", "seat"),
+        ("Deadlock of A and B, which wait for each other", "deadlocks", ""),
+        ("A returned 500 ValueError instead of 302", "server errors", ""),
+        ("A raised 23505 instead of returning 302", "server errors", ""),
+        ("B returned 409 instead of 302", "other answers", ""),
+        ("B returned 409 instead of raising IntegrityError", "other answers", ""),
+    ],
+)
+def test_what_a_difference_means(difference: str, consequence: str, table: str) -> None:
+    assert consequence_of([difference]) == consequence
+    assert tables_of([difference]) == ({table} if table else set())
+
+
+def test_the_worst_of_several() -> None:
+    assert consequence_of(["B returned 409 instead of 302", "seat: one row more, price=3"]) == "rows doubled or lost"
+    assert (consequence_of([]), tables_of([])) == ("", set())
+
+
+def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
+    found = findings(tmp_path, "a", "b", "c")
+    other = findings(tmp_path, "a", "b", "c")
+    found.add(Finding(candidate="a", verdict="not tried", reason="no time"))
+    found.add(confirmed("b", after=0, after_call="shop.pay", two_users=True, number=3, call="shop.book"))
+
+    assert [finding.candidate for finding in other.read()] == ["a", "b"]
+    assert other.read() == []
+    assert other.pairs() == found.pairs()
+    found.add(confirmed("a"))
+    assert other.read() == [confirmed("a")]
+    assert [each.id for each in other.undecided()] == ["c"]
+
+
+def test_what_was_not_tried_is_still_undecided(tmp_path: Path) -> None:
+    found = findings(tmp_path, "a", "b", "c")
+    for name, verdict in (("a", "not tried"), ("b", "not confirmed"), ("c", "confirmed")):
+        found.add(replace(confirmed(name), verdict=verdict))  # type: ignore[arg-type]
+
+    assert [each.id for each in found.undecided()] == ["a"]
+
+
+def test_a_line_that_was_cut_off_costs_only_itself(tmp_path: Path) -> None:
+    findings(tmp_path, "a").add(confirmed("a"))
+    path = tmp_path / "findings"
+    path.write_text(path.read_text() + '{"candidate": "b", "differences": {}')
+    findings(tmp_path, "a", "c").add(confirmed("c"))
+
+    assert [each.id for each, _ in findings(tmp_path, "a", "b", "c").pairs()] == ["a", "c"]
+
+
+def test_findings_on_candidates_that_are_gone_are_left_out(tmp_path: Path) -> None:
+    findings(tmp_path, "a").add(confirmed("a"))
+
+    assert findings(tmp_path, "b").pairs() == []
+
+
+def test_the_worst_come_first(tmp_path: Path) -> None:
+    found = Findings(
+        tmp_path / "findings", [candidate(name, rank=rank) for name, rank in (("a", 1), ("b", 30), ("c", 20), ("d", 5))]
+    )
+    found.add(Finding(candidate="a", verdict="not tried", reason="no time"))
+    found.add(confirmed("b"))
+    found.add(confirmed("c"))
+    found.add(confirmed("d", differences=("B returned 409 instead of 302",)))
+
+    assert [each.id for each, _ in found.pairs()] == ["c", "b", "d", "a"]
+
+
+def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None:
+    found = findings(tmp_path, "a", "b")
+    found.add(confirmed("a", pairing="the request twice", test="test_it", remedy="with the row locked first"))
+    found.add(Finding(candidate="b", verdict="not confirmed", reason="4 schedules"))
+    text = as_text(found)
+
+    assert text.startswith("2 candidates: 1 confirmed, 1 not confirmed, 0 not tried\n")
+    assert "CONFIRMED: read-modify-write a in POST a/ (numbers lost or doubled)" in text
+    assert "schedule ABBA of the request twice, in test_it" in text
+    assert "tried: with the row locked first" in text
+    assert text.endswith("not confirmed: read-modify-write b in POST b/: 4 schedules")
+    assert in_a_line(*found.pairs()[0]).endswith("POST a/: seat: price 110 instead of 120")
+
+
+@pytest.mark.parametrize(
+    ("suppressed", "status"),
+    [([], 1), (["box/office.py"], 1), (["box/office.py sell"], 1), (["a", "b"], 0), (["box/office.py", "b"], 0)],
+)
+def test_the_status_is_1_for_one_that_is_not_suppressed(tmp_path: Path, suppressed: list[str], status: int) -> None:
+    there = Access(site=site(3, "refund"), sql="UPDATE seat")
+    other = replace(there.site, path="box/till.py") if there.site else None
+    found = Findings(
+        tmp_path / "findings", [candidate("a"), candidate("b", write=replace(there, site=other)), candidate("c")]
+    )
+    found.add(confirmed("a"))
+    found.add(confirmed("b"))
+    found.add(Finding(candidate="c", verdict="not confirmed", reason=""))
+
+    assert status_of(found, [Suppression(site=each, reason="known") for each in suppressed]) == status
+
+
+def test_nothing_confirmed_is_0(tmp_path: Path) -> None:
+    assert status_of(findings(tmp_path, "a"), []) == 0
+
+
+def test_findings_stand_beside_the_recording() -> None:
+    assert findings_path(Path("cache/races.jsonl")) == Path("cache/races.jsonl.findings")

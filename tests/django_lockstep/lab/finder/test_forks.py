@@ -1,0 +1,153 @@
+"""Forks of a test at a request: what they show, and that the test does not notice."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.core.mail import send_mail
+from django.core.signals import got_request_exception, request_finished, request_started
+from django.db import close_old_connections, connection, transaction
+from django.http import HttpRequest, HttpResponse
+from django.template import Context, Template
+from django.test import Client, RequestFactory, override_settings
+from django.test.signals import template_rendered
+from django.urls import path
+
+from django_lockstep.lab.explorer import Exploration, NotExplorable
+from django_lockstep.lab.finder.forks import Fork, RequestActor
+from django_lockstep.lab.finder.requests import intercept
+from tests.testapps.seeded_shop.racing.models import Product
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_urls")]
+
+
+def buy(request: HttpRequest, pk: int) -> HttpResponse:
+    product = Product.objects.get(pk=pk)
+    product.stock -= int(request.body)
+    product.save()
+    send_mail("Bought", product.name, None, ["shop@example.org"])
+    return HttpResponse(Template("{{ name }}").render(Context({"name": product.name})))
+
+
+def break_down(request: HttpRequest) -> HttpResponse:
+    Product.objects.create(name="Broken")
+    raise ValueError
+
+
+urlpatterns = [path("buy/<int:pk>/", buy), path("break/", break_down)]
+
+
+@pytest.fixture
+def _urls() -> Iterator[None]:
+    with override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[]):
+        yield
+
+
+@pytest.fixture
+def product() -> Product:
+    return Product.objects.create(name="Kettle", stock=10)
+
+
+@contextmanager
+def forking() -> Iterator[list[tuple[Fork, Exploration]]]:
+    """Explore each request with itself before it is sent."""
+    found: list[tuple[Fork, Exploration]] = []
+
+    def on_request(handler: Any, environ: dict[str, Any], call_next: Any) -> Any:
+        actor = RequestActor.of(environ, call_next)
+        fork = Fork({"A": actor, "B": actor})
+        found.append((fork, fork.explore(seconds=20)))
+        return call_next(environ)
+
+    with intercept(on_request):
+        yield found
+
+
+def test_a_race_is_found_and_the_test_goes_on(product: Product) -> None:
+    with forking() as found:
+        response = Client().post(f"/buy/{product.pk}/", "3", content_type="text/plain")
+
+    ((_, exploration),) = found
+    assert exploration.verdict == "broken", exploration.reason
+    assert any("stock 7 instead of 4" in text for each in exploration.outcomes for text in each.differences)
+    product.refresh_from_db()
+    assert (response.status_code, response.content, product.stock) == (200, b"Kettle", 7)
+
+
+def test_the_tests_own_records_have_only_what_it_did(product: Product) -> None:
+    mail.outbox.clear()
+    outbox = mail.outbox
+    with forking():
+        response = Client().post(f"/buy/{product.pk}/", "3", content_type="text/plain")
+
+    assert mail.outbox is outbox
+    assert [message.body for message in outbox] == ["Kettle"]
+    assert len(response.templates) == 1
+    assert response.context["name"] == "Kettle"
+
+
+def test_signals_have_the_receivers_that_they_had(product: Product) -> None:
+    signals = (got_request_exception, request_finished, request_started, template_rendered)
+    before = [list(signal.receivers) for signal in signals]
+    with forking():
+        Client().post(f"/buy/{product.pk}/", "3", content_type="text/plain")
+
+    assert [sorted(map(str, signal.receivers)) for signal in signals] == [sorted(map(str, each)) for each in before]
+    for signal in (request_finished, request_started):
+        assert signal.disconnect(close_old_connections)
+        signal.connect(close_old_connections)
+
+
+def test_a_view_that_raises() -> None:
+    client = Client(raise_request_exception=False)
+    with forking() as found:
+        response = client.get("/break/")
+
+    ((_, exploration),) = found
+    assert exploration.verdict == "nothing found"
+    assert {answer for each in exploration.outcomes for answer in each.results.values()} == {"500 ValueError"}
+    assert response.exc_info[0] is ValueError  # type: ignore[attr-defined]
+    assert Product.objects.count() == 1
+
+
+def test_an_error_is_raised_in_the_test_as_without() -> None:
+    with forking() as found, pytest.raises(ValueError, match="^$"):
+        Client().get("/break/")
+
+    assert len(found) == 1
+
+
+def test_a_schedule_is_repeated_with_the_values_read(product: Product) -> None:
+    with forking() as found:
+        Client().post(f"/buy/{product.pk}/", "3", content_type="text/plain")
+        ((fork, exploration),) = found
+        product.stock = 10
+        product.save()
+        assert exploration.failure
+        run = fork.replay(exploration.failure.schedule)
+
+    assert any(values.get("stock") == "10" for step in run.steps for values in step.values)
+    product.refresh_from_db()
+    assert product.stock == 10
+
+
+def test_not_within_a_transaction(product: Product) -> None:
+    with (
+        forking() as found,
+        transaction.atomic(),
+        pytest.raises(NotExplorable, match="opened a transaction around the request"),
+    ):
+        Client().post(f"/buy/{product.pk}/", "3", content_type="text/plain")
+
+    assert found == []
+    assert not connection.in_atomic_block
+
+
+def test_names_are_those_of_recordings() -> None:
+    def named(environ: dict[str, Any]) -> str:
+        return RequestActor.of(environ, lambda given: HttpResponse()).name
+
+    assert named(RequestFactory().post("/buy/3/").environ) == "POST buy/<int:pk>/"
+    assert named(RequestFactory().get("/unknown/").environ) == ""

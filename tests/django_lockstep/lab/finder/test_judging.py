@@ -1,0 +1,204 @@
+"""What explorations say about a candidate."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, Step
+from django_lockstep.lab.finder import judging
+from django_lockstep.lab.finder.findings import Place
+from django_lockstep.lab.finder.judging import Attempts
+from django_lockstep.lab.finder.pairings import Pairing
+from tests.django_lockstep.lab.finder.test_findings import candidate
+
+TWICE = Pairing(kind="request")
+TWO_USERS = Pairing(kind="request", two_users=True)
+LOST = "seat: price 110 instead of 120"
+REFUSED = "B returned 500 IntegrityError instead of 302"
+DEADLOCK = "Deadlock of A and B, which wait for each other"
+
+
+def outcome(*differences: str, schedule: str = "ABBA", holds: bool = False) -> Outcome:
+    return Outcome(
+        errors={},
+        results={},
+        state={},
+        holds=holds,
+        count=1,
+        schedule=schedule,
+        differences=differences,
+        reason="wrong",
+    )
+
+
+def exploration(*outcomes: Outcome, **fields: Any) -> Exploration:
+    known: dict[str, Any] = {
+        "verdict": "nothing found" if all(each.holds for each in outcomes) else "broken",
+        "reason": "a reason\nand more",
+        "actors": ("A", "B"),
+        "schedules": 6,
+        "redundant": 0,
+        "unsteerable": 0,
+        "yields": 0,
+        "left": 0,
+        "outcomes": outcomes,
+        "deadlocks": 0,
+        "errors": {},
+        "waits": {},
+        "seconds": 0.1,
+    }
+    return Exploration(**{**known, **fields})
+
+
+def run_of(schedule: str, *steps: Step) -> Run:
+    return Run(schedule=schedule, preemptions=1, steps=steps, errors={}, results={}, state={}, holds=False)
+
+
+@dataclass
+class Fork:
+    """Stands for a fork; its replays end as they are told to."""
+
+    steps: tuple[Step, ...] = ()
+    replayed: list[str] = field(default_factory=list)
+
+    def replay(self, schedule: str) -> Run:
+        self.replayed.append(schedule)
+        return run_of(schedule, *self.steps)
+
+
+@pytest.fixture(autouse=True)
+def remedies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have trying remedies end without any; the text that is put in is found."""
+    found: list[str] = []
+    monkeypatch.setattr(judging, "try_lock", lambda *args: found[0] if found else "")
+    return found
+
+
+def noted(
+    *outcomes: Outcome, fork: Fork | None = None, tables: set[str] | None = None, **fields: Any
+) -> tuple[str, str, tuple[str, ...]]:
+    """Return verdict, schedule and differences for a candidate that writes seats."""
+    attempts = Attempts(candidate("a", **fields))
+    given: Any = fork or Fork()
+    attempts.note(TWICE, exploration(*outcomes), given, tables=tables or {"seat"})
+    finding = attempts.finding(Place(test="test_it"))
+    return finding.verdict, finding.schedule, finding.differences
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ((LOST,), "confirmed"),
+        (("seat: one row more, guest=Ada",), "confirmed"),
+        (("other.seat: one row more, guest=Ada",), "confirmed"),
+        (("show: free 1 instead of 2", LOST), "confirmed"),
+        # Another candidate of this place writes shows.
+        (("show: free 1 instead of 2",), "not confirmed"),
+        # Nobody's: it follows from what was read.
+        (("event: free 1 instead of 2",), "confirmed"),
+        (("B returned 409 instead of 302",), "not confirmed"),
+        (("A raised ValueError instead of returning 302",), "not confirmed"),
+        ((DEADLOCK,), "not confirmed"),
+    ],
+)
+def test_what_differs_has_to_be_what_the_candidate_writes(differences: tuple[str, ...], verdict: str) -> None:
+    assert noted(outcome(*differences), tables={"seat", "show"})[0] == verdict
+
+
+def test_a_lock_order_is_confirmed_by_deadlocks_alone() -> None:
+    assert noted(outcome(DEADLOCK), kind="lock-order")[0] == "confirmed"
+    assert noted(outcome(LOST, DEADLOCK), kind="lock-order")[0] == "not confirmed"
+
+
+@pytest.mark.parametrize(
+    ("step", "verdict"),
+    [
+        ({"sql": 'INSERT INTO "seat" ("row")', "sqlstate": "23505"}, "confirmed"),
+        ({"sql": 'INSERT INTO "show" ("row")', "sqlstate": "23505"}, "not confirmed"),
+        ({"sql": 'INSERT INTO "seat" ("row")', "sqlstate": None}, "not confirmed"),
+    ],
+)
+def test_a_server_error_is_the_candidates_whose_write_was_refused(step: dict[str, Any], verdict: str) -> None:
+    fork = Fork(steps=(Step(actor="A", begun=0, ended=0, params="", **step),))
+
+    assert noted(outcome(REFUSED), fork=fork)[0] == verdict
+
+
+def test_the_worst_outcome_is_shown_and_of_these_the_shortest() -> None:
+    verdict = noted(
+        outcome("seat: guest Ada instead of Grace", schedule="AB"),
+        outcome(LOST, schedule="ABBABA"),
+        outcome(LOST, schedule="ABBA"),
+        outcome(schedule="AABB", holds=True),
+    )
+
+    assert verdict == ("confirmed", "ABBA", (LOST,))
+
+
+def test_a_run_that_is_known_is_not_repeated() -> None:
+    fork: Any = Fork()
+    found = exploration(outcome(LOST), failure=run_of("ABBA"))
+    Attempts(candidate("a")).note(TWICE, found, fork, tables={"seat"})
+
+    assert fork.replayed == []
+
+
+def test_all_that_was_tried_in_vain_is_counted() -> None:
+    attempts, fork = Attempts(candidate("a")), Fork()
+    given: Any = fork
+    for _ in range(2):
+        attempts.note(TWICE, exploration(outcome(holds=True)), given, tables={"seat"})
+    attempts.note(TWO_USERS, exploration(outcome("show: free 1 instead of 2")), given, tables={"seat", "show"})
+    attempts.note_obstacle(Pairing(kind="request", after=0), "it sleeps")
+    finding = attempts.finding(Place(test="test_it", number=3))
+
+    assert (finding.verdict, finding.test, finding.number, finding.schedules) == ("not confirmed", "test_it", 3, 18)
+    assert finding.reason == (
+        "12 schedules (the request twice) and 6 schedules (the request by two users) leave in seat what serial orders "
+        "do; but not in show; not the request and one before it in the test: it sleeps"
+    )
+
+
+@pytest.mark.parametrize("verdict", ["nondeterministic", "stuck"])
+def test_what_could_not_be_explored_was_not_tried(verdict: str) -> None:
+    attempts = Attempts(candidate("a"))
+    fork: Any = Fork()
+    attempts.note(TWICE, exploration(outcome(LOST), verdict=verdict), fork, tables={"seat"})
+    finding = attempts.finding(Place())
+
+    assert (finding.verdict, finding.reason, finding.schedules) == ("not tried", "not the request twice: a reason", 0)
+
+
+def test_the_finding_has_all_that_shows_it(remedies: list[str]) -> None:
+    remedies.append("with a lock")
+    attempts = Attempts(candidate("a"), seconds=1.5)
+    fork: Any = Fork()
+    pairing = Pairing(kind="call", after=1, after_call="shop.pay")
+    attempts.note(pairing, exploration(outcome(LOST)), fork, tables={"seat"})
+    finding = attempts.finding(Place(test="test_it", number=2, call="shop.book"))
+
+    assert (finding.test, finding.number, finding.call) == ("test_it", 2, "shop.book")
+    assert (finding.after, finding.after_call, finding.two_users) == (1, "shop.pay", False)
+    assert (finding.pairing, finding.consequence) == (str(pairing), "numbers lost or doubled")
+    assert (finding.remedy, finding.seconds, finding.reason) == ("with a lock", 1.5, "wrong")
+    assert finding.run
+    assert finding.run["schedule"] == "ABBA"
+    assert "<svg" in finding.drawing
+
+
+def test_a_remedy_that_cannot_be_tried_has_not_helped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> str:
+        raise ExplorerError("no")
+
+    monkeypatch.setattr(judging, "try_lock", refuse)
+    assert noted(outcome(LOST))[0] == "confirmed"
+
+
+def test_against_a_lock_order_no_other_lock_is_tried(remedies: list[str]) -> None:
+    remedies.append("with a lock")
+    attempts = Attempts(candidate("a", kind="lock-order"))
+    fork: Any = Fork()
+    attempts.note(TWICE, exploration(outcome(DEADLOCK)), fork, tables={"seat"})
+
+    assert attempts.finding(Place()).remedy == ""

@@ -1,0 +1,125 @@
+"""With what requests and calls are raced, and that everything is put back afterwards."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
+
+from django_lockstep.lab.finder.clones import session_of, session_user
+from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.finder.forks import Fork, RequestActor
+from django_lockstep.lab.finder.pairings import Earlier, Pairing, with_another_user, with_earlier, with_itself
+from tests.testapps.seeded_shop.racing.models import Product, Shift
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def database() -> Mapping[str, Any]:
+    """Return the rows of all tables, and where all sequences are."""
+    found: dict[str, Any] = {}
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            cursor.execute(f'SELECT array_agg(t::text ORDER BY t::text) FROM "{table}" t')
+            found[table] = cursor.fetchone()[0]
+        cursor.execute("SELECT sequencename, last_value FROM pg_sequences ORDER BY 1")
+        return found | dict(cursor.fetchall())
+
+
+@pytest.fixture
+def user() -> User:
+    return User.objects.create_user("customer", password="secret")
+
+
+def request_by(user: User | None, path: str = "/") -> RequestActor:
+    client = Client()
+    headers = {}
+    if user is not None:
+        client.force_login(user)
+        headers["cookie"] = client.cookies.output(attrs=[], header="", sep=";").strip()
+    return RequestActor.of(RequestFactory().get(path, headers=headers).environ, lambda environ: HttpResponse())
+
+
+@pytest.mark.parametrize(
+    ("pairing", "text"),
+    [
+        (Pairing(kind="request"), "the request twice"),
+        (Pairing(kind="call"), "the call twice"),
+        (Pairing(kind="request", two_users=True), "the request by two users"),
+        (Pairing(kind="call", after=0), "the call and one before it in the test"),
+    ],
+)
+def test_pairings_in_words(pairing: Pairing, text: str) -> None:
+    assert str(pairing) == text
+
+
+def test_with_itself(user: User) -> None:
+    request = request_by(user)
+    before = database()
+    with with_itself(request) as fork:
+        assert fork == Fork({"A": request, "B": request})
+    assert database() == before
+
+
+def test_another_user_is_there_only_meanwhile(user: User) -> None:
+    Shift.objects.create(doctor=user)
+    request = request_by(user)
+    before = database()
+    with with_another_user(request) as fork:
+        one, other = fork.actors.values()
+        assert one == request
+        assert isinstance(other, RequestActor)
+        clone = session_user(other.environ, using="default")
+        assert isinstance(clone, User)
+        assert clone.username == "customer2"
+        assert Shift.objects.filter(doctor=clone).exists()
+    assert database() == before
+
+
+def test_a_request_without_a_user_has_no_other_one(user: User) -> None:
+    before = database()
+    with pytest.raises(CannotClone, match="the request has no user"), with_another_user(request_by(None)):
+        pass
+    assert database() == before
+
+
+def test_what_was_done_since_the_earlier_one_is_undone_meanwhile(user: User) -> None:
+    kettle = Product.objects.create(name="Kettle", stock=5)
+    earlier = Earlier.note(request_by(user), number=0)
+    kettle.stock = 3
+    kettle.save()
+    Product.objects.create(name="Teapot")
+    later = request_by(User.objects.create_user("other"))
+    before = database()
+
+    with with_earlier(earlier, later) as fork:
+        assert list(Product.objects.values_list("name", "stock")) == [("Kettle", 5)]
+        assert list(User.objects.values_list("username", flat=True)) == ["customer"]
+        assert fork.actors == {"A": earlier.actor, "B": later}
+        # Both are still logged in, as far as their users are there.
+        assert session_user(request_environ(earlier.actor), using="default") == user
+        assert session_of(later.environ) is not None
+        Product.objects.create(name="Saucer")
+    earlier.before.close()
+
+    assert database() == before
+
+
+def request_environ(actor: Any) -> Mapping[str, Any]:
+    assert isinstance(actor, RequestActor)
+    return actor.environ
+
+
+def test_everything_is_put_back_when_the_exploration_fails(user: User) -> None:
+    earlier = Earlier.note(request_by(user), number=0)
+    Product.objects.create(name="Kettle")
+    later = request_by(user)
+    before = database()
+    with pytest.raises(LookupError), with_earlier(earlier, later):
+        raise LookupError
+    earlier.before.close()
+
+    assert database() == before

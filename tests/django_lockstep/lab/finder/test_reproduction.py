@@ -1,0 +1,125 @@
+"""The text of test files that reproduce races."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.test import TestCase
+
+from django_lockstep.lab.finder.reproduction import TestPlace, write_test_file
+from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed
+
+PLACE = TestPlace("shop.tests.test_seats", "test_booking")
+
+
+def lines(place: TestPlace = PLACE, name: str = "seats/<int:pk>/book", **fields: Any) -> list[str]:
+    return write_test_file(candidate(name), confirmed(name, **fields), place).splitlines()
+
+
+def last(place: TestPlace = PLACE, **fields: Any) -> str:
+    return lines(place, **fields)[-1].partition("raced")[2]
+
+
+def test_the_whole_file() -> None:
+    text = "\n".join(lines(number=2))
+
+    assert text == (
+        '"""read-modify-write in POST seats/<int:pk>/book/: fails as long as the race is there."""\n\n'
+        "from django_lockstep.lab.finder.witnesses import raced\n"
+        "from shop.tests import test_seats\n\n"
+        "test_post_seats_int_pk_book_does_not_race = raced(test_seats.test_booking, number=2)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({}, ""),
+        ({"number": 3}, ", number=3"),
+        ({"number": 1, "after": 0}, ", number=1, after=0"),
+        ({"two_users": True}, ", two_users=True"),
+        ({"call": "shop.book", "number": 1}, ', call="shop.book", number=1'),
+        (
+            {"call": "shop.book", "number": 1, "after": 0, "after_call": "shop.book"},
+            ', call="shop.book", number=1, after=0',
+        ),
+        (
+            {"call": "shop.book", "after": 2, "after_call": "shop.pay"},
+            ', call="shop.book", after=2, after_call="shop.pay"',
+        ),
+    ],
+)
+def test_the_options_say_where_the_test_is_forked(fields: dict[str, Any], options: str) -> None:
+    assert last(**fields) == f"(test_seats.test_booking{options})"
+
+
+def test_a_method_a_module_without_a_package_and_fixtures() -> None:
+    place = TestPlace("test_seats", "test_booking", "Outer.BookTests", ("seat", "show"))
+
+    assert lines(place)[3:5] == ["import test_seats", "from test_seats import seat, show  # noqa: F401  # fixtures"]
+    assert last(place) == '(test_seats.Outer.BookTests, "test_booking")'
+
+
+def test_a_test_that_only_runs_where_it_is() -> None:
+    assert lines(TestPlace("shop.tests", "test_booking", is_complete=False)) == []
+
+
+# Items of pytest: those of this module
+
+
+@pytest.fixture
+def seat() -> str:
+    return "A1"
+
+
+@pytest.fixture(name="show")
+def make_show() -> str:
+    return "Hamlet"
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_place_of_a_function(
+    request: pytest.FixtureRequest, number: int, seat: str, show: str, tmp_path: object
+) -> None:
+    assert TestPlace.of(request.node) == TestPlace(
+        __name__, "test_the_place_of_a_function", fixtures=("make_show", "seat")
+    )
+
+
+class TestOuter:
+    class TestInner:
+        def test_the_place_of_a_method(self, request: pytest.FixtureRequest, seat: str) -> None:
+            place = TestPlace.of(request.node)
+
+            assert (place.owner, place.function) == ("TestOuter.TestInner", "test_the_place_of_a_method")
+            assert (place.fixtures, place.is_complete) == (("seat",), True)
+
+
+class TestOfAClass:
+    @pytest.fixture
+    def row(self) -> int:
+        return 1
+
+    def setup_method(self) -> None:
+        self.ready = True
+
+    def test_with_a_fixture_of_the_class(self, request: pytest.FixtureRequest, row: int) -> None:
+        assert not TestPlace.of(request.node).is_complete
+
+    def test_with_a_method_that_sets_up(self, request: pytest.FixtureRequest) -> None:
+        assert TestPlace.of(request.node).is_complete
+
+
+class BookTests(TestCase):
+    def test_it(self) -> None:
+        """Not run: its item is looked at."""
+
+
+def test_the_place_of_a_unittest(request: pytest.FixtureRequest) -> None:
+    (item,) = (item for item in request.session.items if item.nodeid.endswith("BookTests::test_it"))
+
+    assert TestPlace.of(item) == TestPlace(__name__, "test_it", "BookTests")
+
+
+def test_what_is_in_no_module_cannot_be_reproduced() -> None:
+    assert not TestPlace.of(SimpleNamespace(name="a doctest")).is_complete

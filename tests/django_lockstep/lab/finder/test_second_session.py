@@ -1,0 +1,74 @@
+"""How the second session is started, and ended."""
+
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.finder.second_session import _arguments, _interrupt
+
+ADDED = ["--race-confirm=races/recording.jsonl", "--maxfail=0", "-o", "cache_dir=races/cache"]
+
+
+def arguments(*given: object, plugins: Collection[str] = ()) -> list[str]:
+    config: Any = SimpleNamespace(
+        invocation_params=SimpleNamespace(args=given),
+        pluginmanager=SimpleNamespace(hasplugin=lambda name: name in plugins),
+    )
+    return list(_arguments(config, Path("races/recording.jsonl")))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ((), []),
+        (("--find-races", "shop", "-k", "seat", "--race-budget", "5m"), ["shop", "-k", "seat", "--race-budget", "5m"]),
+        (("--ds=shop.settings", Path("shop/tests")), ["--ds=shop.settings", "shop/tests"]),
+        (("--pdb", "--sw", "--stepwise-skip", "--trace"), []),
+        (("-x", "--lf", "--reuse-db"), ["-x", "--lf", "--reuse-db"]),
+    ],
+)
+def test_arguments_are_those_of_the_first_session(given: tuple[object, ...], kept: list[str]) -> None:
+    assert arguments(*given) == [*kept, *ADDED]
+
+
+def test_options_of_plugins_that_are_there_are_overruled() -> None:
+    assert arguments(plugins={"xdist", "_cov", "other"}) == [*ADDED, "-n0", "--no-cov"]
+    assert arguments(plugins={"timeout", "junitxml"}) == [*ADDED, "--timeout=0", "--junit-xml="]
+
+
+def started(program: str) -> "subprocess.Popen[bytes]":
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()
+    return process
+
+
+WAITING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    print(flush=True)
+    signal.pause()
+except KeyboardInterrupt:
+    raise SystemExit(2)
+"""
+
+
+def test_a_session_that_was_not_interrupted_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_lockstep.lab.finder.second_session._SECONDS_TO_END", 0)
+    with started(WAITING) as process:
+        _interrupt(process)
+
+    assert process.returncode == 2
+
+
+def test_one_that_ends_by_itself_is_not_disturbed() -> None:
+    with started("print(flush=True)") as process:
+        _interrupt(process)
+
+    assert process.returncode == 0

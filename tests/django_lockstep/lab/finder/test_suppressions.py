@@ -1,0 +1,72 @@
+"""Suppressed races in pyproject.toml."""
+
+from pathlib import Path
+
+import pytest
+
+from django_lockstep.lab.finder.errors import NotASuppression
+from django_lockstep.lab.finder.suppressions import Suppression, read_suppressions
+from tests.django_lockstep.lab.finder.test_findings import candidate
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "pyproject.toml").write_text(text)
+    return folder
+
+
+def test_each_names_a_site_and_a_reason(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        '[[tool.lockstep.races]]\nsite = "a.py sell"\nreason = "one cashier"\n'
+        '[[tool.lockstep.races]]\nsite = "b.py"\nreason = "a counter"\n',
+    )
+
+    assert read_suppressions(tmp_path) == [
+        Suppression(site="a.py sell", reason="one cashier"),
+        Suppression(site="b.py", reason="a counter"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "[tool.other]\na = 1", "[tool.lockstep]\na = 1"])
+def test_a_project_without_any(tmp_path: Path, text: str) -> None:
+    assert read_suppressions(written(tmp_path, text)) == []
+
+
+def test_a_project_without_the_file(tmp_path: Path) -> None:
+    assert read_suppressions(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        'site = "a.py"',
+        'site = "a.py"\nreason = ""',
+        'site = "a.py"\nreason = " "',
+        'reason = "because"',
+        "",
+        "site = 1\nreason = 2",
+    ],
+)
+def test_one_without_a_reason_is_refused(tmp_path: Path, entry: str) -> None:
+    with pytest.raises(NotASuppression, match="must have site and reason, not {"):
+        read_suppressions(written(tmp_path, f"[[tool.lockstep.races]]\n{entry}"))
+
+
+def test_one_table_instead_of_several_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotASuppression, match=r"must be tables \[\[tool.lockstep.races\]\]"):
+        read_suppressions(written(tmp_path, '[tool.lockstep.races]\nsite = "a.py"\nreason = "b"'))
+
+
+@pytest.mark.parametrize(
+    ("given", "covers"),
+    [
+        ("box/office.py", True),
+        ("box/office.py sell", True),
+        ("a1b2", True),
+        ("box/office.py refund", False),
+        ("office.py", False),
+        ("sell", False),
+    ],
+)
+def test_which_candidates_it_covers(given: str, covers: bool) -> None:
+    assert Suppression(site=given, reason="known").covers(candidate("a1b2")) is covers
