@@ -38,6 +38,7 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_without_a_mark_it_says_which_one_to_use",
         "tests/django_lockstep/lab/explorer/test_scratch.py",
         "tests/django_lockstep/lab/finder/test_seeded_shop.py::test_its_own_suite_passes",
+        "tests/django_lockstep/lab/finder/test_find_races.py",
         "tests/django_lockstep/lab/finder/test_plugin.py",
         "tests/django_lockstep/lab/test_pool.py",
         "tests/django_lockstep/lab/test_interrupt.py",

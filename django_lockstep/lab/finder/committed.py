@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -54,31 +54,52 @@ def _is_copied(alias: str) -> bool:
     return connection.vendor == "postgresql" and not connection.settings_dict["TEST"]["MIRROR"]
 
 
+class _OpenCopies:
+    """The copies for what is running: of a class and of a test, and of what was interrupted before it was torn down."""
+
+    def __init__(self) -> None:
+        self._copies: list[DatabaseCopy] = []
+
+    def enter(self, cls: type[TransactionTestCase]) -> DatabaseCopy:
+        """Copy the databases that the class uses."""
+        names: Iterable[str] = cls._databases_names(include_mirrors=False)  # type: ignore[attr-defined]
+        self._copies.append(DatabaseCopy(filter(_is_copied, names)))
+        return self._copies[-1]
+
+    def leave(self, copy: DatabaseCopy) -> None:
+        """Put back what was copied."""
+        try:
+            copy.restore()
+        finally:
+            copy.close()
+            self._copies = [other for other in self._copies if other is not copy]
+
+    def close(self) -> None:
+        """Close all sessions, for the test databases cannot be dropped before."""
+        while self._copies:
+            self._copies.pop().close()
+        close_idle_sessions()
+
+
 @contextmanager
-def committed_tests() -> Iterator[None]:
+def committed_tests() -> Iterator[Callable[[], None]]:
     """Have every test of Django's run without a transaction around it.
 
     Copies of the databases stand where `TestCase` has a transaction, for a class and for a test, and where a
     `TransactionTestCase` empties all tables: afterwards the rows are there that were there before. Within, setting up a
     test raises `NotExplorable` on a database that was not made for tests.
+
+    Yields what closes the copies of a test that was interrupted, for which nothing is torn down.
     """
-
-    def enter(cls: type[TransactionTestCase]) -> DatabaseCopy:
-        names: Iterable[str] = cls._databases_names(include_mirrors=False)  # type: ignore[attr-defined]
-        return DatabaseCopy(filter(_is_copied, names))
-
-    def leave(cls: type[TransactionTestCase], copy: DatabaseCopy) -> None:
-        try:
-            copy.restore()
-        finally:
-            copy.close()
+    copies = _OpenCopies()
+    original: Any = vars(TransactionTestCase)["_fixture_setup"]
 
     def set_up(cls: Any) -> None:
-        copy = enter(cls)
+        copy = copies.enter(cls)
 
         def tear_down(*test: object) -> None:
             del cls._fixture_teardown
-            leave(cls, copy)
+            copies.leave(copy)
 
         # On the class itself: projects replace Django's, too, by something quicker.
         cls._fixture_teardown = staticmethod(tear_down)
@@ -88,13 +109,12 @@ def committed_tests() -> Iterator[None]:
             tear_down()
             raise
 
-    original: Any = vars(TransactionTestCase)["_fixture_setup"]
     with (
-        mock.patch.object(TestCase, "_enter_atomics", classmethod(enter)),
-        mock.patch.object(TestCase, "_rollback_atomics", classmethod(leave)),
+        mock.patch.object(TestCase, "_enter_atomics", classmethod(lambda cls: copies.enter(cls))),  # noqa: PLW0108  # a bound method gets no class
+        mock.patch.object(TestCase, "_rollback_atomics", classmethod(lambda cls, copy: copies.leave(copy))),
         mock.patch.object(TransactionTestCase, "_fixture_setup", classmethod(set_up)),
     ):
         try:
-            yield
+            yield copies.close
         finally:
-            close_idle_sessions()
+            copies.close()

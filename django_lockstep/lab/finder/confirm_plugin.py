@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class ConfirmPlugin:
         self._suppressed = suppressed
         self._places: dict[str, TestPlace] = {}
         self._session = ExitStack()
+        self._close_copies: Callable[[], None] = lambda: None
 
     @classmethod
     def for_recording(
@@ -71,7 +72,7 @@ class ConfirmPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
         # To the session's end: an interrupted test is torn down after the loop.
-        self._session.enter_context(committed_tests())
+        self._close_copies = self._session.enter_context(committed_tests())
         self._session.enter_context(intercept(self._on_request))
 
     def pytest_unconfigure(self) -> None:
@@ -103,6 +104,8 @@ class ConfirmPlugin:
         if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
             self._confirmation.close()
             session.exitstatus = status_of(self._found, self._suppressed)
+        else:
+            self._close_copies()
         yield
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

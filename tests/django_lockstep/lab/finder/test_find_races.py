@@ -2,7 +2,7 @@
 
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -138,27 +138,23 @@ site = "seeded_shop/racing/views.py read_article"
 
 
 @pytest.fixture
-def suppress(search: Search) -> Iterator[Callable[[str], None]]:
-    """Write a suppression into the project's pyproject.toml."""
+def pyproject(search: Search) -> Iterator[Path]:
+    """Have the project's pyproject.toml written by the test."""
     path = search.folder / "pyproject.toml"
-
-    def write(text: str) -> None:
-        path.write_text(text, "utf-8")
-
-    yield write
+    yield path
     path.unlink(missing_ok=True)
 
 
-def test_a_race_that_is_accepted_is_none_to_fail_for(search: Search, suppress: Callable[[str], None]) -> None:
-    suppress(f'{ACCEPTED}reason = "an approximate counter"')
+def test_a_race_that_is_accepted_is_none_to_fail_for(search: Search, pyproject: Path) -> None:
+    pyproject.write_text(f'{ACCEPTED}reason = "an approximate counter"')
     done = search.run("--find-races", "--race-record", "accepted.jsonl", "-k", "ArticleTests")
 
     assert done.returncode == 0, done.stdout
     assert "CONFIRMED: read-modify-write" in done.stdout
 
 
-def test_one_without_a_reason_is_refused_at_once(search: Search, suppress: Callable[[str], None]) -> None:
-    suppress(ACCEPTED)
+def test_one_without_a_reason_is_refused_at_once(search: Search, pyproject: Path) -> None:
+    pyproject.write_text(ACCEPTED)
     done = search.run("--find-races", "--race-record", "refused.jsonl")
 
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
