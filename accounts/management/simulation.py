@@ -26,7 +26,7 @@ from accounts.races.run import (
 )
 from accounts.races.stories import STORIES
 from accounts.strategies import STRATEGIES
-from django_lockstep.lab.management.output import require_writable
+from django_lockstep.lab.output import require_writable
 from django_lockstep.lab.simulator.load_plan import LoadPlan, positive_int
 from django_lockstep.lab.simulator.render import FORMATS, Report
 from django_lockstep.lab.simulator.sweep import Sweep

@@ -94,6 +94,7 @@ PLACES = {
     "browser": (
         "tests/django_lockstep/admin/test_browser.py",
         "tests/django_lockstep/editing/test_browser.py",
+        "tests/django_lockstep/lab/finder/test_report_page.py",
     ),
 }
 

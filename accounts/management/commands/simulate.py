@@ -15,7 +15,7 @@ from django.db import InterfaceError, OperationalError
 from accounts.management.simulation import add_arguments, build_config, build_run
 from accounts.races.fixture import PurgeError
 from accounts.races.leftovers import Leftovers
-from django_lockstep.lab.management.output import require_writable, write_atomically
+from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
 from django_lockstep.lab.simulator.render import (

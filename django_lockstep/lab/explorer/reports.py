@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,16 @@ from django_lockstep.lab.explorer.timelines import fitting_width, timeline
 from django_lockstep.lab.scenario import Scenario
 from django_lockstep.lab.wording import counted
 
-__all__ = ["RaceReport", "as_html", "as_json", "as_text", "run_data", "runs_to_draw", "summary_lines"]
+__all__ = [
+    "RaceReport",
+    "as_html",
+    "as_json",
+    "as_text",
+    "render_page",
+    "run_data",
+    "runs_to_draw",
+    "summary_lines",
+]
 
 _ROOM = Path(__file__).parents[1]
 _MOST_RUNS = 4
@@ -142,14 +151,16 @@ def _lines(report: RaceReport, columns: int) -> Iterator[str]:
 
 def as_html(reports: Sequence[RaceReport]) -> str:
     """Return one self-contained page: verdicts, counts, outcomes, and timelines as drawings and as text."""
+    unexpected = [report.name for report in reports if not report.as_expected]
+    return render_page("lockstep_lab/report.html", {"reports": reports, "unexpected": unexpected})
+
+
+def render_page(template: str, context: Mapping[str, Any]) -> str:
+    """Return a page that needs no other file: the template is given the lab's style sheets as ``style``."""
     styles = [STYLE, STYLE.with_name("lab.css")]
-    context = {
-        "reports": reports,
-        "unexpected": [report.name for report in reports if not report.as_expected],
-        # Only files of this package.
-        "style": mark_safe("\n".join(path.read_text(encoding="utf-8") for path in styles)),  # noqa: S308
-    }
-    return _engine().get_template("lockstep_lab/report.html").render(Context(context))
+    # Only files of this package.
+    style = mark_safe("\n".join(path.read_text(encoding="utf-8") for path in styles))  # noqa: S308
+    return _engine().get_template(template).render(Context({**context, "style": style}))
 
 
 @functools.cache

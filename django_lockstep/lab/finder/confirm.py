@@ -45,6 +45,8 @@ class Confirmation:
     budget: float
     """Seconds that all forks together may take."""
     report: Callable[[Finding], None]
+    values: bool = False
+    """Whether findings may show long strings."""
     _spent: float = 0.0
     _attempts: dict[str, Attempts] = field(default_factory=dict)
     _test: str = ""
@@ -140,7 +142,7 @@ class Confirmation:
         here = {one.id: one for one, place in there if _is_place(place, one, kind, name, number)}
         related = {one.id: one for one, _ in there if name in (one.unit, one.partner)}
         for candidate in here.values():
-            self._attempts.setdefault(candidate.id, Attempts(candidate)).places += 1
+            self._attempts.setdefault(candidate.id, Attempts(candidate, values=self.values)).places += 1
         place = Place(test=self._test, number=number, call=name if kind == "call" else "")
         for pairing, paired in self._pairings(kind, actor, twice=bool(here)):
             tried = here if pairing.after is None else here | related

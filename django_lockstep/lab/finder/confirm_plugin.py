@@ -28,10 +28,16 @@ class ConfirmPlugin:
     """Hooks of pytest for a session that only confirms; it replaces whatever else the session would run."""
 
     def __init__(
-        self, candidates: Sequence[Candidate], found: Findings, *, budget: float, suppressed: Sequence[Suppression]
+        self,
+        candidates: Sequence[Candidate],
+        found: Findings,
+        *,
+        budget: float,
+        suppressed: Sequence[Suppression],
+        values: bool = False,
     ) -> None:
         self._candidates = {candidate.id: candidate for candidate in candidates}
-        self._confirmation = Confirmation(found.undecided(), budget=budget, report=self._add)
+        self._confirmation = Confirmation(found.undecided(), budget=budget, report=self._add, values=values)
         self._found = found
         self._suppressed = suppressed
         self._places: dict[str, TestPlace] = {}
@@ -39,14 +45,16 @@ class ConfirmPlugin:
         self._close_copies: Callable[[], None] = lambda: None
 
     @classmethod
-    def for_recording(cls, path: Path, *, budget: float, suppressed: Sequence[Suppression]) -> ConfirmPlugin:
+    def for_recording(
+        cls, path: Path, *, budget: float, suppressed: Sequence[Suppression], values: bool = False
+    ) -> ConfirmPlugin:
         """Return the plugin for a recording's candidates, without those that an earlier session has decided.
 
         Raises ``OSError`` and `NotARecording` if there is no recording.
         """
         candidates = find_candidates(read_recording(path))
         found = Findings(findings_path(path), candidates)
-        return cls(candidates, found, budget=budget, suppressed=suppressed)
+        return cls(candidates, found, budget=budget, suppressed=suppressed, values=values)
 
     def _add(self, finding: Finding) -> None:
         self._found.add(with_test_file(self._candidates[finding.candidate], finding, self._places))
@@ -102,7 +110,7 @@ class ConfirmPlugin:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.section("races")
-        terminalreporter.write_line(as_text(self._found))
+        terminalreporter.write_line(as_text(self._found, self._suppressed))
 
     def _on_request(self, handler: Any, environ: dict[str, Any], call_next: Any) -> Any:
         return self._confirmation.handle_request(environ, call_next)

@@ -75,7 +75,7 @@ class Finding(Place):
     timeline: str = ""
     """The run as text."""
     drawing: str = ""
-    """The run as SVG."""
+    """The run as SVG, for a page with the style sheet of timelines."""
     test_file: str = ""
     """A test that fails as long as the race is there."""
     seconds: float = 0.0

@@ -12,6 +12,7 @@ from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, tables_of
 from django_lockstep.lab.finder.forks import Fork
 from django_lockstep.lab.finder.pairings import Pairing
+from django_lockstep.lab.finder.redaction import redact
 from django_lockstep.lab.finder.remedies import try_lock
 from django_lockstep.lab.wording import counted, listed
 
@@ -23,12 +24,14 @@ class Attempts:
     """All pairings in which a candidate was explored."""
 
     candidate: Candidate
-    seconds: float = 0.0
-    """Time that the tries took; of a try for several candidates all of it."""
+    values: bool = False
+    """Whether findings may show long strings."""
     places: int = 0
     """Places in tests at which it was tried."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
     """The pairing that shows it, and how."""
+    seconds: float = 0.0
+    """Time that the tries took; of a try for several candidates all of it."""
     _schedules: dict[str, int] = field(default_factory=dict)
     _obstacles: dict[str, str] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
@@ -49,7 +52,9 @@ class Attempts:
             self._elsewhere |= wrong - {self.candidate.table}
             touched = self.candidate.table in wrong or bool(wrong and wrong.isdisjoint(tables))
             if (run := self._run_of(outcome, found, fork, touched=touched)) is not None:
-                self.confirmed = pairing, outcome, run
+                ends = (end.state for end in found.outcomes)
+                shown = (outcome, run) if self.values else redact(outcome, run, ends=ends)
+                self.confirmed = pairing, *shown
                 self._remedy = self._try_remedy(run, fork)
                 return
 
@@ -79,7 +84,7 @@ class Attempts:
             remedy=self._remedy,
             run=run_data(run),
             timeline=timeline(run),
-            drawing=svg(run, ident=self.candidate.id),
+            drawing=svg(run, ident=f"race-{self.candidate.id}", styled=False),
             **common,
         )
 

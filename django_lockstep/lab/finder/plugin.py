@@ -18,6 +18,7 @@ from django_lockstep.lab.finder.budget import parse_budget
 
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.recorder import Recorder
+    from django_lockstep.lab.finder.report_data import Report
     from django_lockstep.lab.finder.suppressions import Suppression
 
 __all__ = ["add_options", "budget_of", "list_recording", "register"]
@@ -71,7 +72,8 @@ def add_options(group: Any) -> None:
     group.addoption(
         "--race-values",
         action="store_true",
-        help="record parameters and rows as they are; without it only whether two are equal can be seen",
+        help="record parameters and rows as they are; without it only whether two are equal can be seen, and reports "
+        "show no strings longer than 20 characters",
     )
 
 
@@ -84,6 +86,7 @@ def register(config: pytest.Config) -> None:
         return
     _require_packages()
     budget_of(config)  # refused now rather than after all tests
+    _require_report(config)
     suppressed = _suppressions(config)
     # The second session may have been given --find-races, too, by the project's settings or the environment.
     config.pluginmanager.register(_Confirming(config, suppressed) if confirming else _plugin(config))
@@ -138,16 +141,14 @@ class _Reporting:
         self.gather()
         if hasattr(config, "workerinput") or not self.is_recorded:
             return
-        from django_lockstep.lab.finder.derive import find_candidates
-        from django_lockstep.lab.finder.files import read_recording
-        from django_lockstep.lab.finder.report import count_candidates, list_candidates
+        from django_lockstep.lab.finder.report import list_candidates, summary_of
 
-        recording = read_recording(self.path)
-        candidates = find_candidates(recording)
+        # Also if the candidates are tried: then there is a report even if that ends early.
+        report = _report(config, self.path, tried=False)
         terminalreporter.section("what may race")
-        terminalreporter.write_line(count_candidates(recording, candidates))
+        terminalreporter.write_line(summary_of(report))
         if not budget_of(config):
-            terminalreporter.write_line(list_candidates(candidates))
+            terminalreporter.write_line(list_candidates(report))
         terminalreporter.write_line(f"recording: {self.path}; --race-candidates lists them, --race-confirm tries them")
 
     def gather(self) -> None:
@@ -182,11 +183,40 @@ class _Confirming:
 
         try:
             plugin = ConfirmPlugin.for_recording(
-                self._path, budget=budget_of(session.config), suppressed=self._suppressed
+                self._path,
+                budget=budget_of(session.config),
+                suppressed=self._suppressed,
+                values=session.config.getoption("--race-values"),
             )
         except (OSError, NotARecording) as error:
             raise pytest.UsageError(f"--race-confirm: {error}") from error
         session.config.pluginmanager.register(plugin)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write what is known by now, also of a session that is interrupted."""
+        if session.config.getoption("--race-report"):
+            _report(session.config, self._path, tried=True)
+
+
+def _require_report(config: pytest.Config) -> None:
+    from django_lockstep.lab.finder.report_files import require_report
+
+    try:
+        if path := config.getoption("--race-report"):
+            require_report(path, option="--race-report")
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _report(config: pytest.Config, recording: Path, *, tried: bool) -> Report:
+    """Return the report on a recording, with or without what was tried, and write it where one is asked for."""
+    from django_lockstep.lab.finder.report_data import report_on
+    from django_lockstep.lab.finder.report_files import write_report
+
+    report = report_on(recording, _suppressions(config), root=config.rootpath, tried=tried)
+    if path := config.getoption("--race-report"):
+        write_report(path, report)
+    return report
 
 
 def budget_of(config: pytest.Config) -> float:
@@ -270,15 +300,13 @@ def list_recording(config: pytest.Config) -> int | None:
     if path is None:
         return None
     _require_packages()
-    from django_lockstep.lab.finder.derive import find_candidates
+    _require_report(config)
     from django_lockstep.lab.finder.errors import NotARecording
-    from django_lockstep.lab.finder.files import read_recording
-    from django_lockstep.lab.finder.report import count_candidates, list_candidates
+    from django_lockstep.lab.finder.report import list_candidates, summary_of
 
     try:
-        recording = read_recording(path)
+        report = _report(config, path, tried=False)
     except (OSError, NotARecording) as error:
         raise pytest.UsageError(f"--race-candidates: {error}") from error
-    candidates = find_candidates(recording)
-    sys.stdout.write(f"{count_candidates(recording, candidates)}\n{list_candidates(candidates)}\n")
+    sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")
     return pytest.ExitCode.OK

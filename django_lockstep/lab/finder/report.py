@@ -7,23 +7,26 @@ from collections.abc import Iterator, Sequence
 
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
-from django_lockstep.lab.finder.recording import Recording
-from django_lockstep.lab.finder.remedies import REMEDIES
+from django_lockstep.lab.finder.report_data import Entry, Report, entries_of
 from django_lockstep.lab.finder.suppressions import Suppression
 from django_lockstep.lab.wording import counted
 
-__all__ = ["as_text", "count_candidates", "in_a_line", "list_candidates", "status_of"]
+__all__ = ["as_text", "full_text", "in_a_line", "list_candidates", "status_of", "summary_of"]
 
 
-def count_candidates(recording: Recording, candidates: Sequence[Candidate]) -> str:
-    """Return how many there are, from how much; with what could not be recorded."""
-    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
-    return "\n".join([*recording.notes, f"{found}, from {counted(recording.tests, 'test')}"])
+def full_text(report: Report) -> str:
+    """Return counts and notes, and what became of the candidates; if none was tried, only these."""
+    return f"{summary_of(report)}\n{_text(report.entries) if report.tried else list_candidates(report)}"
 
 
-def list_candidates(candidates: Sequence[Candidate]) -> str:
+def summary_of(report: Report) -> str:
+    """Return how many candidates there are, with what could not be recorded."""
+    return "\n".join([*report.notes, report.summary])
+
+
+def list_candidates(report: Report) -> str:
     """Return the candidates, the worst first, as nothing has been tried yet."""
-    return "\n".join(line for number, each in enumerate(candidates, 1) for line in _lines(number, each))
+    return "\n".join(line for number, entry in enumerate(report.entries, 1) for line in _lines(number, entry.candidate))
 
 
 def _lines(number: int, candidate: Candidate) -> Iterator[str]:
@@ -37,17 +40,21 @@ def _lines(number: int, candidate: Candidate) -> Iterator[str]:
 
 def status_of(found: Findings, suppressed: Sequence[Suppression]) -> int:
     """Return 1 if a race is confirmed that the project does not suppress, otherwise 0."""
-    confirmed = (candidate for candidate, finding in found.pairs() if finding.verdict == "confirmed")
-    return int(any(not any(one.covers(candidate) for one in suppressed) for candidate in confirmed))
+    return int(any(entry.status == "confirmed" for entry in entries_of(found.pairs(), suppressed)))
 
 
-def as_text(found: Findings) -> str:
+def as_text(found: Findings, suppressed: Sequence[Suppression] = ()) -> str:
     """Return the confirmed races with how they end and what helps; of the other candidates a line each."""
-    pairs = found.pairs()
-    counts = [f"{sum(finding.verdict == verdict for _, finding in pairs)} {verdict}" for verdict in VERDICTS]
-    lines = [f"{counted(len(pairs), 'candidate')}: {', '.join(counts)}"]
-    for candidate, finding in pairs:
-        lines += _paragraph(candidate, finding) if finding.verdict == "confirmed" else [in_a_line(candidate, finding)]
+    return _text(entries_of(found.pairs(), suppressed))
+
+
+def _text(entries: Sequence[Entry]) -> str:
+    verdicts = [entry.finding.verdict for entry in entries]
+    counts = [f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS]
+    lines = [f"{counted(len(entries), 'candidate')}: {', '.join(counts)}"]
+    for entry in entries:
+        confirmed = entry.finding.verdict == "confirmed"
+        lines += _paragraph(entry) if confirmed else [in_a_line(entry.candidate, entry.finding)]
     return "\n".join(lines)
 
 
@@ -57,13 +64,16 @@ def in_a_line(candidate: Candidate, finding: Finding) -> str:
     return f"{finding.verdict}: {candidate.kind} {candidate.id} in {candidate.unit}: {ends}"
 
 
-def _paragraph(candidate: Candidate, finding: Finding) -> Iterator[str]:
+def _paragraph(entry: Entry) -> Iterator[str]:
+    candidate, finding = entry.candidate, entry.finding
     yield ""
     yield f"CONFIRMED: {candidate.kind} {candidate.id} in {candidate.unit} ({finding.consequence})"
+    if entry.suppressed:
+        yield f"  suppressed: {entry.suppressed}"
     yield f"  {candidate.sentence}"
-    yield f"  it ends like no serial order: {'; '.join(finding.differences)}"
+    yield f"  it ends like no serial order: {entry.difference}"
     yield f"  schedule {finding.schedule} of {finding.pairing}, in {finding.test}"
     yield textwrap.indent(finding.timeline, "  | ")
     if finding.remedy:
         yield f"  tried: {finding.remedy}"
-    yield from (f"  fits: {remedy}" for remedy in REMEDIES[candidate.kind])
+    yield from (f"  fits: {remedy}" for remedy in entry.remedies)

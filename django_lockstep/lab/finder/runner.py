@@ -54,16 +54,25 @@ def record_tests(labels: Sequence[str], path: Path, *, key: bytes | None, root: 
 
 
 def confirm_tests(
-    labels: Sequence[str], candidates: Sequence[Candidate], found: Findings, *, budget: float, **options: Any
+    labels: Sequence[str],
+    candidates: Sequence[Candidate],
+    found: Findings,
+    *,
+    budget: float,
+    values: bool = False,
+    **options: Any,
 ) -> None:
-    """Try the candidates that are not decided yet in those of the tests that show one, for so many seconds."""
+    """Try the candidates that are not decided yet in those of the tests that show one, for so many seconds.
+
+    Findings show long strings only with ``values``.
+    """
     by_id = {candidate.id: candidate for candidate in candidates}
     places: dict[str, TestPlace] = {}
 
     def add(finding: Finding) -> None:
         found.add(with_test_file(by_id[finding.candidate], finding, places))
 
-    confirmation = Confirmation(found.undecided(), budget=budget, report=add)
+    confirmation = Confirmation(found.undecided(), budget=budget, report=add, values=values)
     order = {test: place for place, test in enumerate(confirmation.tests())}
 
     @contextmanager

@@ -16,6 +16,7 @@ from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.report import as_text, in_a_line
+from django_lockstep.lab.finder.suppressions import read_suppressions
 
 __all__ = ["confirm_in_second_session"]
 
@@ -26,7 +27,6 @@ _OPTIONS = {"xdist": "-n0", "_cov": "--no-cov", "timeout": "--timeout=0", "junit
 
 _LOOK_AGAIN = 0.3
 """Seconds between two looks at what the other session has found."""
-_SECONDS_TO_END = 5
 _MOST_SHOWN = 4000
 """Characters of its output that are shown if it fails."""
 
@@ -43,7 +43,13 @@ def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
     with log.open("w", encoding="utf-8") as output:
         # The command is this session's own.
         process = subprocess.Popen(  # noqa: S603
-            command, cwd=config.invocation_params.dir, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            command,
+            cwd=config.invocation_params.dir,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            # Ctrl-C in a terminal reaches this process alone, which passes it on once.
+            start_new_session=True,
         )
         found = Findings(findings_path(recording), find_candidates(read_recording(recording)))
         reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
@@ -58,18 +64,15 @@ def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
     elif process.returncode not in (0, 1):
         write_line(f"The session that tries candidates ended with {process.returncode}: {log}")
         write_line(log.read_text("utf-8")[-_MOST_SHOWN:])
-    write_line(as_text(found))
+    write_line(as_text(found, read_suppressions(config.rootpath)))
     return process.returncode
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    """Wait until the process has ended, which keeps what it knows."""
-    # From a terminal it has got the interrupt too; a second one would disturb what it does at its end.
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_SECONDS_TO_END)
-    if process.poll() is None:
+    """Have the process end, which keeps what it knows."""
+    with suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
-        process.wait()
+    process.wait()
 
 
 def _show(found: Findings, process: subprocess.Popen[bytes], reporter: Any) -> None:

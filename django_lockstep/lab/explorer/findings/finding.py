@@ -53,5 +53,9 @@ class Finding:
     """Text of several lines, such as a timeline."""
     steps: tuple[FindingStep, ...] = ()
     """The steps that lead to it."""
+    suppressed: str = ""
+    """Why it is accepted, if it is."""
+    skipped: str = ""
+    """Why it was not examined, if it was not."""
     seconds: float = 0.0
     """How long it was examined."""

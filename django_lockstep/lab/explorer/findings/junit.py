@@ -1,4 +1,7 @@
-"""Findings as JUnit XML, as CI systems show it: a test case for each, which fails unless its result is right."""
+"""Findings as JUnit XML, as CI systems show it: a test case for each, which fails unless its result is right.
+
+One that is accepted, or was not examined, is skipped.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ def as_junit(findings: Iterable[Finding], *, suite: str) -> str:
     counts = {
         "name": clean(suite),
         "tests": str(len(found)),
-        "failures": str(sum(not finding.ok for finding in found)),
+        "failures": str(sum(not finding.ok and not _why_skipped(finding) for finding in found)),
         "errors": "0",
-        "skipped": "0",
+        "skipped": str(sum(bool(_why_skipped(finding)) for finding in found)),
         "time": f"{sum(finding.seconds for finding in found):.3f}",
     }
     root = ET.Element("testsuites")
@@ -35,11 +38,17 @@ def _add_case(parent: ET.Element, finding: Finding, suite: str) -> None:
     if finding.location is not None:
         facts |= {"file": clean(finding.location.path), "line": str(finding.location.line)}
     case = ET.SubElement(parent, "testcase", facts)
-    if not finding.ok:
+    if why := _why_skipped(finding):
+        ET.SubElement(case, "skipped", {"message": clean(why)})
+    elif not finding.ok:
         failure = ET.SubElement(case, "failure", {"type": clean(finding.kind), "message": clean(finding.message)})
         failure.text = _clean_lines(finding.details or finding.message)
     elif finding.kind:
         ET.SubElement(case, "system-out").text = _clean_lines(f"{finding.message}\n{finding.details}")
+
+
+def _why_skipped(finding: Finding) -> str:
+    return f"suppressed: {finding.suppressed}" if finding.suppressed else finding.skipped
 
 
 def _clean_lines(text: str) -> str:

@@ -49,6 +49,9 @@ def _result(finding: Finding, rule: int) -> dict[str, Any]:
         # The same race with the same anomaly is the same alert, wherever its lines have moved.
         "partialFingerprints": {"race/v1": f"{finding.name}: {finding.kind}"},
     }
+    if finding.suppressed:
+        # Not in the source: a file of the project names the place.
+        result["suppressions"] = [{"kind": "external", "justification": finding.suppressed}]
     if finding.location is not None:
         result["locations"] = [_location(finding.location)]
     if finding.steps:

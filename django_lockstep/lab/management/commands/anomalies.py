@@ -14,7 +14,7 @@ from django_lockstep.lab.anomalies.definitions import ANOMALIES
 from django_lockstep.lab.anomalies.render import as_html, as_table, as_timeline
 from django_lockstep.lab.anomalies.run import Case
 from django_lockstep.lab.explorer import ExplorerError
-from django_lockstep.lab.management.output import require_writable, write_atomically
+from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.tables import require_rich, width
 
 

@@ -19,7 +19,7 @@ from django_lockstep.lab.explorer.formats import FORMATS, format_of
 from django_lockstep.lab.explorer.reports import RaceReport, as_text, runs_to_draw
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.explorer.strategy import make_strategy
-from django_lockstep.lab.management.output import require_writable, write_atomically
+from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.races import Race, load_race, registered_races
 
 _DRAWN = {"svg": 1, "html": 4}

@@ -11,15 +11,15 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_lockstep.lab.finder.budget import parse_budget
-from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.derive import find_candidates
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.report import as_text, count_candidates, list_candidates, status_of
+from django_lockstep.lab.finder.report import as_text, list_candidates, status_of, summary_of
+from django_lockstep.lab.finder.report_data import Report, report_on
+from django_lockstep.lab.finder.report_files import require_report, write_report
 from django_lockstep.lab.finder.runner import confirm_tests, record_tests
-from django_lockstep.lab.finder.suppressions import read_suppressions
-from django_lockstep.lab.management.output import require_writable
+from django_lockstep.lab.finder.suppressions import Suppression, read_suppressions
 
 
 class Command(BaseCommand):
@@ -38,35 +38,50 @@ class Command(BaseCommand):
         add("--budget", default="5m", help="time for trying candidates, such as 90s or 5m; 0 only lists them")
         add("--record", type=Path, metavar="FILE", help="where the recording is kept")
         add("--confirm", type=Path, metavar="FILE", help="try the candidates of this recording; no test is recorded")
-        add("--report", type=Path, metavar="FILE", help="write a report, in the format of the ending")
-        add("--values", action="store_true", help="record parameters and rows as they are")
+        add("--report", type=Path, metavar="FILE", help="write a report: .txt, .json, .html, .sarif or .xml")
+        add("--values", action="store_true", help="record parameters and rows as they are, and report them")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             budget = parse_budget(options["budget"])
             if options["report"]:
-                require_writable(options["report"], option="--report")
-            suppressed = read_suppressions(Path.cwd())
-            path = options["confirm"] or self._record(options)
-            candidates = find_candidates(recording := read_recording(path))
-            self.stdout.write(count_candidates(recording, candidates))
-            found = self._confirm(candidates, path, budget, options)
+                require_report(options["report"], option="--report")
+            status = self._search(budget, read_suppressions(Path.cwd()), options)
         except (FinderError, ValueError, OSError) as error:
             raise CommandError(str(error), returncode=2) from error
-        if status := status_of(found, suppressed):
+        if status:
             raise SystemExit(status)
 
-    def _record(self, options: dict[str, Any]) -> Path:
-        path: Path = options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
-        key = None if options["values"] else os.urandom(16)
-        record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"])
-        findings_path(path).unlink(missing_ok=True)
-        self.stdout.write(f"recording: {path}; --confirm tries its candidates")
-        return path
+    def _search(self, budget: float, suppressed: list[Suppression], options: dict[str, Any]) -> int:
+        path = options["confirm"] or options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
+        try:
+            if not options["confirm"]:
+                self._record(path, options)
+            report = self._report(path, suppressed, options)
+            self.stdout.write(summary_of(report))
+            found = self._confirm(path, budget, options)
+        finally:  # also of a search that is interrupted
+            if path.exists():
+                self._report(path, suppressed, options)
+        self.stdout.write(as_text(found, suppressed) if budget else list_candidates(report))
+        return status_of(found, suppressed)
 
-    def _confirm(self, candidates: list[Candidate], path: Path, budget: float, options: dict[str, Any]) -> Findings:
+    def _record(self, path: Path, options: dict[str, Any]) -> None:
+        key = None if options["values"] else os.urandom(16)
+        findings_path(path).unlink(missing_ok=True)
+        record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"])
+        self.stdout.write(f"recording: {path}; --confirm tries its candidates")
+
+    def _confirm(self, path: Path, budget: float, options: dict[str, Any]) -> Findings:
+        candidates = find_candidates(read_recording(path))
         found = Findings(findings_path(path), candidates)
         if budget:
-            confirm_tests(options["labels"], candidates, found, budget=budget, verbosity=options["verbosity"])
-        self.stdout.write(as_text(found) if budget else list_candidates(candidates))
+            chosen = {name: options[name] for name in ("values", "verbosity")}
+            confirm_tests(options["labels"], candidates, found, budget=budget, **chosen)
         return found
+
+    def _report(self, path: Path, suppressed: list[Suppression], options: dict[str, Any]) -> Report:
+        report = report_on(path, suppressed, root=Path.cwd())
+        if options["report"]:
+            write_report(options["report"], report)
+        return report

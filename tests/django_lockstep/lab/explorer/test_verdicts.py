@@ -42,7 +42,7 @@ def test_without_an_invariant_the_differences_are_listed() -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2))
 
     assert [outcome.differences for outcome in found.outcomes if not outcome.holds] == [
-        ("shop_seat: price 110.00 instead of 120.00",)
+        ("shop_seat: price 110.00 instead of 120.00, version 2 instead of 3",)
     ]
 
 

@@ -1,5 +1,6 @@
 """``pytest --find-races`` in a project of its own."""
 
+import json
 import os
 import re
 import subprocess
@@ -97,8 +98,6 @@ class Project:
             (folder / name).write_text(text.lstrip())
 
     def pytest(self, *options: str) -> str:
-        import json
-
         ours = ("BANK_", "DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         env = {**kept, "PYTHONPATH": str(ROOT), "CINEMA_DATABASE": json.dumps(self.database)}
@@ -145,7 +144,7 @@ def test_workers_record_into_one_file_in_the_cache(project: Project) -> None:
 
     assert outcomes(printed) == "1 failed, 2 passed"
     assert "1 candidate in 2 units of work that write, from 3 tests" in printed
-    (path,) = (project.folder / ".pytest_cache" / "d" / "races").iterdir()
+    path = project.folder / ".pytest_cache" / "d" / "races" / "recording.jsonl"
     assert "confidential" in path.read_text()
     assert {unit.test for unit in read_recording(path).units} == {
         "cinema/test_services.py::BookTests::test_it",
@@ -180,3 +179,21 @@ def test_what_is_not_a_recording_is_refused(tmp_path: Path) -> None:
         "--race-candidates", "pytest.ini"
     )
     assert "ERROR: --race-candidates: [Errno 2]" in project.pytest("--race-candidates", "none")
+
+
+def test_a_report_on_candidates_has_them_not_tried(project: Project) -> None:
+    project.pytest("--find-races", "--race-budget", "0", "--race-record", "races.jsonl", "--race-report", "first.json")
+    project.pytest("--race-candidates", "races.jsonl", "--race-report", "second.json")
+
+    first, second = (json.loads((project.folder / name).read_text()) for name in ("first.json", "second.json"))
+    assert first == second
+    assert first["counts"] == {"confirmed": 0, "not confirmed": 0, "not tried": 1}
+    assert first["candidates"][0]["write"]["path"] == "cinema/services.py"
+
+
+@pytest.mark.parametrize("option", ["--find-races", "--race-candidates=races.jsonl", "--race-confirm=races.jsonl"])
+def test_a_report_of_another_ending_is_refused_before_any_test_runs(tmp_path: Path, option: str) -> None:
+    printed = Project(tmp_path, sqlite()).pytest(option, "--race-report", "races.pdf")
+
+    assert "ERROR: --race-report races.pdf: the name of a report must end with one of .txt" in printed
+    assert "passed" not in printed

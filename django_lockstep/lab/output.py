@@ -1,4 +1,4 @@
-"""Writes a command's report to a file."""
+"""Writes a report to a file."""
 
 from __future__ import annotations
 

@@ -1,0 +1,93 @@
+"""The report as a file, in the format that its ending asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from django_lockstep.lab.explorer import Step
+from django_lockstep.lab.explorer.findings import Finding, FindingStep, Location, as_junit, as_sarif
+from django_lockstep.lab.explorer.summaries import describe_step
+from django_lockstep.lab.finder.candidates import Access
+from django_lockstep.lab.finder.report import full_text
+from django_lockstep.lab.finder.report_data import Entry, Report, as_json
+from django_lockstep.lab.finder.report_page import as_html
+from django_lockstep.lab.output import require_writable, write_atomically
+from django_lockstep.lab.wording import listed
+
+__all__ = ["require_report", "write_report"]
+
+
+def require_report(path: Path, *, option: str) -> None:
+    """Raise ``ValueError`` unless a report can be written there; call it before any test runs."""
+    if path.suffix.lower() not in _FORMATS:
+        raise ValueError(f"{option} {path}: the name of a report must end with one of {listed(_FORMATS)}")
+    require_writable(path, option=option)
+
+
+def write_report(path: Path, report: Report) -> None:
+    """Write the report, so that a reader sees the old file or the whole new one."""
+    write_atomically(path, _FORMATS[path.suffix.lower()](report))
+
+
+def _findings(report: Report) -> Iterator[Finding]:
+    for entry in report.entries:
+        candidate, finding = entry.candidate, entry.finding
+        tried = finding.verdict != "not tried"
+        yield Finding(
+            name=f"{candidate.kind} in {candidate.unit}, table {candidate.table} ({candidate.id})",
+            ok=finding.verdict != "confirmed",
+            kind=candidate.kind if finding.verdict != "not confirmed" else "",
+            message=_message(entry),
+            location=_location(candidate.write),
+            details=finding.timeline,
+            steps=tuple(_steps(entry)),
+            suppressed=entry.suppressed,
+            skipped="" if tried else f"not tried: {finding.reason}",
+            seconds=finding.seconds,
+        )
+
+
+def _message(entry: Entry) -> str:
+    if entry.finding.verdict == "confirmed":
+        return f"{entry.candidate.sentence} It ends like no serial order: {entry.difference}"
+    return f"{entry.candidate.sentence} {entry.finding.verdict.capitalize()}: {entry.finding.reason}"
+
+
+def _steps(entry: Entry) -> Iterator[FindingStep]:
+    """Yield the steps of the run that shows it; without one, what is read and what is written."""
+    if entry.finding.run:
+        yield from map(_step, entry.finding.run["steps"])
+        return
+    accesses = {"reads": entry.candidate.read, "writes": entry.candidate.write}
+    for verb, access in accesses.items():
+        if access is not None:
+            text = f"{verb} {entry.candidate.table}"
+            yield FindingStep(actor=entry.candidate.unit, text=text, location=_location(access))
+
+
+def _step(data: Mapping[str, Any]) -> FindingStep:
+    step = Step(**{**data, "arguments": tuple(data["arguments"])})
+    return FindingStep(actor=step.actor, text=describe_step(step), location=Location.parse(step.source))
+
+
+def _location(access: Access) -> Location | None:
+    return Location(path=access.site.path, line=access.site.line) if access.site else None
+
+
+def _as_junit(report: Report) -> str:
+    return as_junit(_findings(report), suite="races")
+
+
+def _as_sarif(report: Report) -> str:
+    return as_sarif(_findings(report))
+
+
+_FORMATS: Mapping[str, Callable[[Report], str]] = {
+    ".txt": full_text,
+    ".json": as_json,
+    ".html": as_html,
+    ".sarif": _as_sarif,
+    ".xml": _as_junit,
+}

@@ -1,0 +1,98 @@
+"""Long strings are not shown unless values are asked for."""
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.explorer import Exploration, Outcome, Run, Step, timeline
+from django_lockstep.lab.explorer.results import Raised
+from django_lockstep.lab.finder.findings import Place
+from django_lockstep.lab.finder.judging import Attempts
+from django_lockstep.lab.finder.pairings import Pairing
+from django_lockstep.lab.finder.redaction import redact
+from tests.django_lockstep.lab.finder.test_reports import RUN, candidate
+
+NOTE = "a note that it's better not to show"
+OTHER = "what another order leaves behind"
+UNKNOWN = "it's known only here, and nowhere else"
+KEY = "0b1c9ab2-7d62-4a4e-9f5e-0a9a52b0a5d1"
+TIME = "2026-02-03 10:11:12.000001+00:00"
+
+
+def step(actor: str, move: int, *arguments: str, **fields: Any) -> Step:
+    sql = 'UPDATE "seat_with_quite_a_long_name" SET "note" = %s, "key" = %s WHERE "id" = %s'
+    params = str(tuple(arguments))
+    return Step(actor=actor, begun=move, ended=move, sql=sql, params=params, arguments=arguments, **fields)
+
+
+LONG = replace(
+    RUN,
+    schedule="AB",
+    steps=(
+        step("A", 0, NOTE, KEY, "1", values=({"note": NOTE, "guest": "Ada", "at": TIME},)),
+        replace(step("B", 1), sql=f"SELECT '{OTHER}' FROM \"seat\"", params=str([(NOTE, 1), (UNKNOWN, 2)])),
+    ),
+    state={"seat": [{"note": NOTE, "price": 123456789012345678901234, "tags": {"note": NOTE}}]},
+    results={"A": NOTE, "B": "200"},
+    differences=(f"seat: note {NOTE} instead of {OTHER}, price 1 instead of 2",),
+    reason=f"ends with {NOTE}",
+    raised={"B": Raised(type="ValueError", message=f"not {NOTE}", source="box/office.py:3")},
+)  # fmt: skip
+OUTCOME = Outcome(
+    errors={}, results=LONG.results, state=LONG.state, holds=False, count=1, schedule="AB",
+    reason=LONG.reason, differences=LONG.differences,
+)  # fmt: skip
+RIGHT = replace(OUTCOME, holds=True, state={"seat": [{"note": OTHER}]}, reason="", differences=())
+
+
+def everything(outcome: Outcome, run: Run) -> str:
+    return json.dumps([asdict(outcome), asdict(run)]) + timeline(run)
+
+
+def test_no_long_string_is_left() -> None:
+    shown = everything(*redact(OUTCOME, LONG, ends=[RIGHT.state]))
+
+    for secret in (NOTE, repr(NOTE)[1:-1], OTHER, "known only here"):
+        assert secret not in shown
+
+
+def test_keys_times_numbers_and_short_strings_stay() -> None:
+    shown = everything(*redact(OUTCOME, LONG, ends=[RIGHT.state]))
+
+    for kept in (KEY, TIME, "123456789012345678901234", "Ada", "200", '\\"seat_with_quite_a_long_name\\"'):
+        assert kept in shown
+
+
+def test_equal_strings_have_one_name() -> None:
+    outcome, run = redact(OUTCOME, LONG, ends=[RIGHT.state])
+    name = run.steps[0].arguments[0]
+
+    assert name.startswith("str#")
+    assert run.steps[0].values[0]["note"] == name
+    assert outcome.differences[0].startswith(f"seat: note {name} instead of str#")
+    assert outcome.differences[0].endswith(", price 1 instead of 2")
+
+
+def test_a_table_that_is_called_like_a_value_keeps_its_name() -> None:
+    named = replace(LONG, steps=(step("A", 0, "seat_with_quite_a_long_name", "", "1"),))
+    _, run = redact(OUTCOME, named, ends=[])
+
+    assert run.steps[0].sql == named.steps[0].sql
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_findings_show_them_only_if_values_are_asked_for(*, values: bool) -> None:
+    # No remedy is tried for this kind.
+    attempts = Attempts(candidate(kind="lock-order"), values=values)
+    deadlocked = replace(OUTCOME, differences=("Deadlock of A, B",))
+    found = Exploration(
+        verdict="broken", reason="", actors=("A", "B"), schedules=4, redundant=0, unsteerable=0, yields=0, left=0,
+        outcomes=(deadlocked, RIGHT), deadlocks=1, errors={}, waits={}, seconds=0.1, failure=LONG,
+    )  # fmt: skip
+    attempts.note(Pairing(kind="request"), found, fork=None, tables={"seat"})  # type: ignore[arg-type]
+    finding = attempts.finding(Place(test="test_it"))
+
+    assert finding.verdict == "confirmed"
+    assert (NOTE in json.dumps(asdict(finding))) is values

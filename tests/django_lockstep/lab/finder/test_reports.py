@@ -1,0 +1,303 @@
+"""The report in five formats, on candidates and findings made by hand."""
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_lockstep.lab.explorer import Run, Step, svg, timeline
+from django_lockstep.lab.explorer.reports import run_data
+from django_lockstep.lab.finder.candidates import Access, Candidate, Witness
+from django_lockstep.lab.finder.files import RecordingWriter
+from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
+from django_lockstep.lab.finder.recording import Site
+from django_lockstep.lab.finder.report_data import Report, entries_of, report_on
+from django_lockstep.lab.finder.report_files import require_report, write_report
+from django_lockstep.lab.finder.suppressions import Suppression
+from django_lockstep.lab.management.commands import find_races
+from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, unit
+
+SOURCE = """def sell(pk):
+    seat = Seat.objects.get(pk=pk)
+    seat.price += 10
+    seat.save()
+"""
+
+
+def read(actor: str, move: int) -> Step:
+    sql = 'SELECT "seat"."price" FROM "seat" WHERE "seat"."id" = %s'
+    fields: dict[str, Any] = {"params": "(1,)", "arguments": ("1",), "source": "box/office.py:2"}
+    return Step(actor=actor, begun=move, ended=move, sql=sql, rows=1, values=({"price": "100"},), **fields)
+
+
+def write(actor: str, move: int) -> Step:
+    sql = 'UPDATE "seat" SET "price" = %s WHERE "seat"."id" = %s'
+    fields: dict[str, Any] = {"params": "(110, 1)", "arguments": ("110", "1"), "source": "box/office.py:4"}
+    return Step(actor=actor, begun=move, ended=move, sql=sql, rows=1, **fields)
+
+
+RUN = Run(
+    schedule="ABBA",
+    preemptions=1,
+    steps=(read("A", 0), read("B", 1), write("B", 2), write("A", 3)),
+    errors={},
+    results={"A": "200", "B": "200"},
+    state={"seat": [{"price": 110}]},
+    holds=False,
+    reason="No order of A, B ends like this",
+    differences=("seat: price 110 instead of 120",),
+)
+
+
+def candidate(name: str = "a1", **fields: Any) -> Candidate:
+    known: dict[str, Any] = {
+        "id": name,
+        "kind": "read-modify-write",
+        "table": "seat",
+        "unit": "POST sell/",
+        "unit_kind": "request",
+        "read": Access(site=Site(path="box/office.py", line=2, function="sell"), sql="SELECT price FROM seat"),
+        "write": Access(site=Site(path="box/office.py", line=4, function="sell"), sql="UPDATE seat"),
+        "witnesses": (Witness(test="tests/test_office.py::test_sell", number=0),),
+        "rank": 10,
+        "sentence": "seat.price is read without a lock.",
+    }
+    return Candidate(**{**known, **fields})
+
+
+def confirmed(name: str = "a1", **fields: Any) -> Finding:
+    known: dict[str, Any] = {
+        "reason": RUN.reason,
+        "pairing": "the request twice",
+        "test": "tests/test_office.py::test_sell",
+        "schedules": 8,
+        "schedule": RUN.schedule,
+        "differences": RUN.differences,
+        "consequence": "numbers lost or doubled",
+        "remedy": "with the row 1 of box.Seat locked first",
+        "run": run_data(RUN),
+        "timeline": timeline(RUN),
+        "drawing": svg(RUN, ident=name, styled=False),
+        "test_file": "test_sell_does_not_race = raced(test_office.test_sell)\n",
+        "seconds": 1.5,
+    }
+    return Finding(candidate=name, verdict="confirmed", **{**known, **fields})
+
+
+ACCEPTED = [Suppression(site="b2", reason="one cashier only")]
+PAIRS = [
+    (candidate("b2", unit="POST refund/"), confirmed("b2")),
+    (candidate("a1"), confirmed("a1")),
+    (candidate("c3"), Finding(candidate="c3", verdict="not confirmed", reason="4 schedules leave what serial ones do")),
+    (candidate("d4", kind="lock-order"), Finding(candidate="d4", verdict="not tried", reason="the time was over")),
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / "office.py").write_text(SOURCE)
+    return tmp_path
+
+
+@pytest.fixture
+def report(root: Path) -> Report:
+    return Report(root=root, summary="4 candidates", notes=(), tried=True, entries=entries_of(PAIRS, ACCEPTED))
+
+
+def written(report: Report, ending: str) -> str:
+    path = report.root / f"report{ending}"
+    write_report(path, report)
+    assert [each.name for each in report.root.iterdir() if "report" in each.name] == [path.name]
+    return path.read_text()
+
+
+def test_another_ending_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"--race-report .*races\.pdf: the name of a report must end with one of \.txt"
+    ):
+        require_report(tmp_path / "races.pdf", option="--race-report")
+    with pytest.raises(ValueError, match="there is no folder"):
+        require_report(tmp_path / "none" / "races.json", option="--race-report")
+    require_report(tmp_path / "races.HTML", option="--race-report")
+
+
+def test_the_text_names_what_is_suppressed(report: Report) -> None:
+    text = written(report, ".txt")
+
+    assert "4 candidates: 2 confirmed, 1 not confirmed, 1 not tried" in text
+    assert "CONFIRMED: read-modify-write a1 in POST sell/ (numbers lost or doubled)\n  seat.price is read" in text
+    assert "CONFIRMED: read-modify-write b2 in POST refund/ (numbers lost or doubled)\n  suppressed: one cash" in text
+    assert "not tried: lock-order d4 in POST sell/: the time was over" in text
+
+
+def test_json_has_all_of_each_candidate(report: Report) -> None:
+    data = json.loads(written(report, ".json"))
+    first, second, _, last = data["candidates"]
+
+    assert data["counts"] == {"confirmed": 1, "suppressed": 1, "not confirmed": 1, "not tried": 1}
+    assert first["read"] == {"path": "box/office.py", "line": 2, "function": "sell", "sql": "SELECT price FROM seat"}
+    assert (first["kind"], first["table"], first["unit"]) == ("read-modify-write", "seat", "POST sell/")
+    assert (first["write"]["line"], first["tests"]) == (4, ["tests/test_office.py::test_sell"])
+    assert (first["verdict"], first["schedule"]) == ("confirmed", "ABBA")
+    assert first["difference"] == "seat: price 110 instead of 120"
+    assert first["remedies"][0].startswith("compute and check in the UPDATE")
+    assert first["run"]["steps"][0]["values"] == [{"price": "100"}]
+    assert (second["verdict"], second["suppressed"]) == ("confirmed", "one cashier only")
+    assert (last["verdict"], last["reason"], last["run"]) == ("not tried", "the time was over", None)
+
+
+def test_a_test_case_fails_for_each_confirmed_one(report: Report) -> None:
+    (suite,) = ET.fromstring(written(report, ".xml"))  # noqa: S314 - written by ourselves
+
+    assert (suite.attrib["tests"], suite.attrib["failures"], suite.attrib["skipped"]) == ("4", "1", "2")
+    assert [[child.tag for child in case] for case in suite] == [["failure"], ["skipped"], [], ["skipped"]]
+    assert [case.attrib["message"] for case in suite.iter("skipped")] == [
+        "suppressed: one cashier only",
+        "not tried: the time was over",
+    ]
+    assert suite[0].attrib["file"] == "box/office.py"
+    assert "instead of 120" in suite[0][0].attrib["message"]
+
+
+def test_sarif_has_the_suppression_and_the_steps(report: Report) -> None:
+    (run,) = json.loads(written(report, ".sarif"))["runs"]
+    first, second, last = run["results"]
+
+    assert [each["level"] for each in run["results"]] == ["error", "error", "note"]
+    assert "suppressions" not in first
+    assert second["suppressions"] == [{"kind": "external", "justification": "one cashier only"}]
+    assert [flow["id"] for flow in first["codeFlows"][0]["threadFlows"]] == ["A", "B"]
+    (flow,) = last["codeFlows"][0]["threadFlows"]
+    assert [place["location"]["message"]["text"] for place in flow["locations"]] == ["reads seat", "writes seat"]
+    assert first["locations"][0]["physicalLocation"]["region"] == {"startLine": 4}
+
+
+class Page(HTMLParser):
+    """The tags, attributes and texts of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.marked: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_page_shows_sites_timeline_remedies_and_test(report: Report) -> None:
+    page = written(report, ".html")
+
+    assert "<strong>1</strong> suppressed" in page
+    assert '<mark><span class="line">2</span>    seat = Seat.objects.get(pk=pk)\n</mark>' in page
+    assert '<mark><span class="line">4</span>    seat.save()\n</mark>' in page
+    assert Page(page).tags.count("svg") == 2
+    assert "Suppressed: one cashier only" in page
+    assert "<strong>Tried:</strong> with the row 1 of box.Seat locked first" in page
+    assert "test_sell_does_not_race = raced" in page
+
+
+def test_the_page_needs_nothing_else(report: Report) -> None:
+    page = Page(written(report, ".html"))
+
+    assert {"link", "img", "iframe", "object"}.isdisjoint(page.tags)
+    assert {"src", "href", "style", "onclick"}.isdisjoint(name for name, _ in page.attributes)
+    assert not any("@import" in text or "http" in text for text in page.texts)
+
+
+def test_what_comes_from_outside_is_escaped(report: Report) -> None:
+    poison = '<b onclick="x">\'&amp;</b></script></style>'
+    steps = tuple(replace(step, sql=step.sql.replace("seat", poison), source=f"{poison}:3") for step in RUN.steps)
+    run = replace(RUN, steps=steps, reason=poison, differences=(poison,))
+    (report.root / "box" / "office.py").write_text(f"{poison}\n" * 5)
+    texts = dict.fromkeys(("table", "unit", "sentence", "partner"), poison)
+    site = Site(path="box/office.py", line=2, function=poison)
+    access = Access(site=site, sql=poison)
+    evil = candidate(**texts, columns=(poison,), also=(poison,), read=access, write=replace(access, site=None),
+                     witnesses=(Witness(test=poison, number=0),))  # fmt: skip
+    names = ("reason", "pairing", "schedule", "consequence", "remedy", "test_file")
+    finding = confirmed(
+        **dict.fromkeys(names, poison),
+        differences=(poison,),
+        timeline=timeline(run),
+        drawing=svg(run, ident="a", styled=False),
+    )
+    suppressed = [Suppression(site="a1", reason=poison)]
+    entries = entries_of([(evil, finding)], suppressed)
+    page = Page(written(replace(report, notes=(poison,), summary=poison, entries=entries), ".html"))
+
+    assert "b" not in page.tags
+    assert "onclick" not in {name for name, _ in page.attributes}
+    assert (page.tags.count("script"), page.tags.count("style")) == (1, 1)
+    assert sum(poison in text for text in page.texts) > 15
+
+
+def test_a_file_that_is_gone_leaves_the_page_without_lines(report: Report) -> None:
+    (report.root / "box" / "office.py").unlink()
+
+    assert "<mark>" not in written(report, ".html")
+
+
+@pytest.fixture
+def recording(root: Path) -> Path:
+    """A recording with one candidate."""
+    path = root / "races.jsonl"
+    writer = RecordingWriter(path)
+    writer.write_unit(
+        unit(
+            sent("SELECT price FROM seat WHERE id = %s", 1, read=[row("seat", 1, price=100)]),
+            sent("UPDATE seat SET price = %s WHERE id = %s", 110, 1),
+        )
+    )
+    writer.write_tables(TABLES.values())
+    writer.close(tests=1, notes=["No note"])
+    return path
+
+
+def test_what_has_no_finding_yet_is_not_tried(recording: Path, root: Path) -> None:
+    report = report_on(recording, [], root=root)
+    (entry,) = report.entries
+
+    assert (entry.status, entry.finding.reason) == ("not tried", "nothing was tried yet")
+    assert "1. read-modify-write" in written(report, ".txt")
+    assert "No note\n1 candidate in 1 unit of work that write, from 1 test" in written(report, ".txt")
+
+    Findings(findings_path(recording), [entry.candidate]).add(confirmed(entry.candidate.id))
+
+    assert report_on(recording, [], root=root).entries[0].status == "confirmed"
+    assert report_on(recording, [], root=root, tried=False).entries[0].status == "not tried"
+
+
+def test_the_command_refuses_another_ending_before_any_test(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="--report races.doc: the name of a report must end") as refused:
+        call_command("find_races", "tests.none", report=Path("races.doc"))
+
+    assert refused.value.returncode == 2
+
+
+def test_the_command_writes_what_is_known_when_it_is_interrupted(
+    recording: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(labels: Any, candidates: Any, found: Findings, **options: Any) -> None:
+        found.add(confirmed(candidates[0].id))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(find_races, "confirm_tests", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call_command("find_races", confirm=recording, report=root / "report.json", stdout=StringIO())
+
+    (known,) = json.loads((root / "report.json").read_text())["candidates"]
+    assert known["verdict"] == "confirmed"
