@@ -15,6 +15,7 @@ from django_lockstep.lab.explorer.errors import NotExplorable
 __all__ = [
     "SCRATCH_PREFIX",
     "claim",
+    "is_forbidden",
     "is_scratch",
     "is_test_database",
     "other_sessions",
@@ -59,6 +60,12 @@ def is_test_database(connection: BaseDatabaseWrapper) -> bool:
     name, given = str(connection.settings_dict["NAME"]), connection.settings_dict["TEST"]["NAME"]
     # Copies for parallel runs have a suffix.
     return name.startswith(TEST_DATABASE_PREFIX) or bool(given and name.startswith(str(given)))
+
+
+def is_forbidden(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the running test has not named the database, so that Django refuses to connect to it."""
+    # Django has replaced the method by an object that fails, and knows the original.
+    return hasattr(connection.connect, "wrapped")
 
 
 def require_disposable(alias: str) -> None:

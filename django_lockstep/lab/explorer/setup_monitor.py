@@ -7,6 +7,7 @@ from collections.abc import Callable
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_lockstep.lab.explorer.databases import is_forbidden
 from django_lockstep.lab.explorer.hooks import Hooks
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.server import Server
@@ -21,10 +22,15 @@ class SetupMonitor:
     def __init__(self, server: Callable[[str], Server]) -> None:
         self._server = server
         self._watched: dict[str, tuple[Hooks, str]] = {}
-        # No connection is opened here: Django's tests refuse databases that a test does not declare.
-        for wrapper in connections.all(initialized_only=True):
-            if wrapper.connection is not None and wrapper.vendor == "postgresql":
-                self.connected(wrapper)
+        try:
+            # No connection is opened here: Django's tests refuse databases that a test does not declare. One of another
+            # test may be open.
+            for wrapper in connections.all(initialized_only=True):
+                if wrapper.connection is not None and wrapper.vendor == "postgresql" and not is_forbidden(wrapper):
+                    self.connected(wrapper)
+        except BaseException:  # or what the thread writes later would be copied into closed sessions
+            self.close()
+            raise
 
     def connected(self, wrapper: BaseDatabaseWrapper) -> None:
         """Monitor a connection that this thread has just opened, perhaps again."""

@@ -11,7 +11,7 @@ from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
 from django_lockstep.lab.explorer import close_idle_sessions
-from django_lockstep.lab.explorer.databases import is_test_database, require_disposable
+from django_lockstep.lab.explorer.databases import is_forbidden, is_test_database, require_disposable
 from django_lockstep.lab.explorer.server import Server
 
 __all__ = ["DatabaseCopy", "committed_tests", "copied_databases"]
@@ -45,8 +45,9 @@ class DatabaseCopy:
 
 
 def copied_databases() -> list[str]:
-    """Return the aliases of the databases of PostgreSQL that were made for the tests; mirrors are left out."""
-    return [alias for alias in connections if _is_copied(alias) and is_test_database(connections[alias])]
+    """Return the databases of PostgreSQL that were made for the tests and that the running one may use; no mirrors."""
+    known = ((alias, connections[alias]) for alias in connections if _is_copied(alias))
+    return [alias for alias, each in known if is_test_database(each) and not is_forbidden(each)]
 
 
 def _is_copied(alias: str) -> bool:

@@ -182,6 +182,7 @@ class Confirmation:
         except (ExplorerError, FinderError) as error:
             self._note_obstacle(wanted, pairing, str(error))
         except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
+            _raise_interrupt(error)
             self._note_obstacle(wanted, pairing, f"{type(error).__name__}: {error}")
         for attempts in wanted:
             attempts.seconds += time.monotonic() - begun
@@ -189,6 +190,15 @@ class Confirmation:
     def _note_obstacle(self, wanted: Sequence[Attempts], pairing: Pairing, reason: str) -> None:
         for attempts in wanted:
             attempts.note_obstacle(pairing, reason.partition("\n")[0])
+
+
+def _raise_interrupt(error: BaseException) -> None:
+    """Raise the interrupt if the error only followed from one."""
+    cause = error.__context__
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        cause = cause.__context__
 
 
 def _is_place(place: Witness, candidate: Candidate, kind: str, name: str, number: int) -> bool:

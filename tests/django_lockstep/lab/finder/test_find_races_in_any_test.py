@@ -122,7 +122,7 @@ def test_each_is_confirmed_and_its_test_file_fails(project: Project) -> None:
     record = project.folder / "races.jsonl"
     pairs = Findings(findings_path(record), find_candidates(read_recording(record))).pairs()
 
-    assert "1 failed, 7 passed" in printed
+    assert "1 failed, 7 passed" in printed, printed
     units = {candidate.unit.rpartition("book_")[2] or candidate.unit: finding for candidate, finding in pairs}
     assert {name: finding.verdict for name, finding in units.items()} == dict.fromkeys(
         {*NAMES, "in_other", "POST book/<int:pk>/"} & units.keys(), "confirmed"
