@@ -57,7 +57,15 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
         return _noting(lambda: on_request(handler, environ, lambda given: client(handler, given)))
 
     def of_wsgi(handler: WSGIHandler, environ: dict[str, Any], start_response: Any) -> Any:
-        return _noting(lambda: on_request(handler, environ, lambda given: wsgi(handler, given, start_response)))
+        begun: list[tuple[Any, ...]] = []
+
+        def handle(given: dict[str, Any]) -> Any:
+            return wsgi(handler, given, lambda *arguments: begun.append(arguments))
+
+        response = _noting(lambda: on_request(handler, environ, handle))
+        # A server takes one response, however often the request was answered.
+        start_response(*begun[-1])
+        return response
 
     def noted(handler: BaseHandler, request: HttpRequest) -> Any:
         if (made := _requests.get()) is not None:

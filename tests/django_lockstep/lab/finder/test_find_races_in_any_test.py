@@ -13,6 +13,7 @@ from tests.django_lockstep.lab.finder.test_plugin import FILES, Project, postgre
 SETTINGS = f"""{FILES["settings.py"]}
 DATABASES["other"] = {{**DATABASES["default"], "NAME": DATABASES["default"]["NAME"] + "_other"}}
 ROOT_URLCONF = "cinema.urls"
+STATIC_URL = "/static/"
 """
 URLS = """
 from django.http import HttpResponse
@@ -36,6 +37,7 @@ NAMES = ("in_class", "in_function", "in_plain_class", "with_fixtures", "with_dat
 SERVICES = "from cinema.models import Show\n" + "".join(
     _SERVICE.format(name=f"book_{name}", alias="default") for name in NAMES
 )
+UNITS = {*NAMES, "in_other", "GET book/<int:pk>/"} - {"by_request"}
 SERVICES += _SERVICE.format(name="book_in_other", alias="other")
 TESTS = """
 from urllib.request import urlopen
@@ -123,14 +125,14 @@ def test_each_is_confirmed_and_its_test_file_fails(project: Project) -> None:
     pairs = Findings(findings_path(record), find_candidates(read_recording(record))).pairs()
 
     assert "1 failed, 7 passed" in printed, printed
-    units = {candidate.unit.rpartition("book_")[2] or candidate.unit: finding for candidate, finding in pairs}
-    assert {name: finding.verdict for name, finding in units.items()} == dict.fromkeys(
-        {*NAMES, "in_other", "POST book/<int:pk>/"} & units.keys(), "confirmed"
-    ), printed
-    assert units.keys() >= {*NAMES, "in_other"} - {"by_request"}
+    found = {candidate.unit.removeprefix("cinema.services.book_"): finding for candidate, finding in pairs}
+    assert found.keys() == UNITS, printed
+    assert {finding.verdict for finding in found.values()} == {"confirmed"}, printed
+    assert all("A, B, one after the other" in finding.reason for finding in found.values())
 
-    for name, finding in units.items():
-        (project.folder / "cinema" / f"test_race_{''.join(filter(str.isalnum, name))}.py").write_text(finding.test_file)
+    for number, finding in enumerate(found.values()):
+        (project.folder / "cinema" / f"test_race_{number}.py").write_text(finding.test_file)
     again = project.pytest("-k", "does_not_race", "cinema")
-    assert f"{len(units)} failed" in again, again
-    assert again.count("It races (broken)") >= len(units), again
+    assert f"{len(found)} failed" in again, again
+    # The one that fails anyway says how.
+    assert again.count("It races (broken)") == len(found) - 1, again

@@ -49,6 +49,7 @@ def test_a_wsgi_servers_request_is_intercepted_too() -> None:
 
     def watch(handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
         assert current_request() is None
+        call_next({**environ, "PATH_INFO": "/unknown/"})
         response = call_next(environ)
         request = current_request()
         seen.append(request.path if request else "")
