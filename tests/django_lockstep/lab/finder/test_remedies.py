@@ -1,0 +1,71 @@
+"""A row that is locked before everything, as a remedy that can be tried."""
+
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.finder.forks import Fork
+from django_lockstep.lab.finder.remedies import REMEDIES, try_lock
+from tests.django_lockstep.lab.finder.test_findings import candidate
+from tests.testapps.seeded_shop.racing import services
+from tests.testapps.seeded_shop.racing.models import Basket, LoyaltyCard, Payment, Subscription, Wallet
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def tried(actor: Any, table: str) -> str:
+    """Explore the actor with itself, and return what helped."""
+    fork = Fork({"A": actor, "B": actor})
+    found = fork.explore(seconds=20)
+    assert found.verdict == "broken", found.reason
+    assert found.failure
+    return try_lock(candidate("a", table=table), found.failure, fork)
+
+
+def test_the_row_that_is_read() -> None:
+    wallet = Wallet.objects.create(balance=100)
+
+    def spend(fixture: object) -> None:
+        read = Wallet.objects.get(pk=wallet.pk)
+        read.balance -= 30
+        read.save()
+
+    assert tried(spend, "racing_wallet").startswith(
+        f"with the row {wallet.pk} of racing.Wallet locked first, in the same transaction, "
+    )
+
+
+def test_the_row_that_new_ones_belong_to() -> None:
+    subscription = Subscription.objects.create(customer="Ada", paid_until="2026-03-01")
+
+    assert f"with the row {subscription.pk} of racing.Subscription locked first" in tried(
+        lambda fixture: services.renew(subscription.pk, "pay_1"), Payment._meta.db_table
+    )
+
+
+def test_where_there_is_no_such_row_nothing_has_helped() -> None:
+    def look_and_insert(fixture: object) -> bool:
+        if LoyaltyCard.objects.filter(points=7).exists():
+            return False
+        LoyaltyCard.objects.create(number=str(LoyaltyCard.objects.count()), points=7)
+        return True
+
+    Basket.objects.create()
+    assert tried(look_and_insert, LoyaltyCard._meta.db_table) == ""
+
+
+def test_a_table_without_a_model_has_none() -> None:
+    wallet = Wallet.objects.create(balance=100)
+
+    def spend(fixture: object) -> None:
+        read = Wallet.objects.get(pk=wallet.pk)
+        read.balance -= 30
+        read.save()
+
+    assert tried(spend, "elsewhere") == ""
+
+
+def test_each_kind_has_a_remedy() -> None:
+    from django_lockstep.lab.finder.candidates import KINDS
+
+    assert REMEDIES.keys() == KINDS.keys()
