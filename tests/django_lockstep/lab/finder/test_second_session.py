@@ -59,16 +59,16 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_session_that_was_not_interrupted_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_lockstep.lab.finder.second_session._SECONDS_TO_END", 0)
+def test_an_interrupt_is_passed_on() -> None:
     with started(WAITING) as process:
         _interrupt(process)
 
     assert process.returncode == 2
 
 
-def test_one_that_ends_by_itself_is_not_disturbed() -> None:
+def test_one_that_has_ended_is_not_disturbed() -> None:
     with started("print(flush=True)") as process:
+        process.wait()
         _interrupt(process)
 
     assert process.returncode == 0
