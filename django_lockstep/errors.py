@@ -39,7 +39,9 @@
     │   └── Stuck
     │       └── TooManySteps
     ├── FinderError                    django_lockstep.lab.finder.errors
+    │   ├── CannotClone
     │   ├── NotARecording              (also ValueError)
+    │   ├── NotASuppression            (also ValueError)
     │   └── ParserMissing              (also ImportError)
     ├── SimulationError                django_lockstep.lab.simulator.errors
     └── AnomaliesError                 django_lockstep.lab.anomalies.errors

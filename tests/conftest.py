@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 from django.test import TransactionTestCase
+from django.utils import translation
 from hypothesis import HealthCheck, settings
 
 from accounts.models import Account
@@ -43,6 +44,13 @@ def quick_flush() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", clear)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _language_of_the_settings() -> Iterator[None]:
+    """Forget the language that a request asked for: the middleware leaves it to the thread."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture
