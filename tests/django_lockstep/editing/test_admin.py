@@ -294,7 +294,7 @@ def test_off_is_as_without_the_mixin(client: Client) -> None:
 
 def test_who_may_only_look_checks_out_nothing(article: Article) -> None:
     reader = UserFactory.create(is_staff=True)
-    reader.user_permissions.add(Permission.objects.get(codename="view_article"))
+    reader.user_permissions.add(Permission.objects.get(codename="view_article", content_type__app_label="press"))
     client = Client()
     client.force_login(reader)
     assert client.get(change(article)).status_code == 200

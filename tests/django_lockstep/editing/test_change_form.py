@@ -246,6 +246,6 @@ def test_so_is_the_template_of_unfold(ada: Person, bob: Person, article: Article
 def test_who_may_only_look_sees_the_projects_template_too(article: Article, install: Install) -> None:
     install("admin/press/article/change_form.html")
     reader, client = UserFactory.create(is_staff=True), Client()
-    reader.user_permissions.add(Permission.objects.get(codename="view_article"))
+    reader.user_permissions.add(Permission.objects.get(codename="view_article", content_type__app_label="press"))
     client.force_login(reader)
     assert "Mind the house style." in client.get(change(article)).content.decode()
