@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -70,13 +71,22 @@ class ConfirmPlugin:
                 names.insert(0, "_race_sessions")
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self) -> None:
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        # Raised in the middle of a fork, an interrupt would become the outcome of an actor, or of the test.
+        before = signal.signal(signal.SIGINT, lambda number, frame: self._stop(session))
+        self._session.callback(signal.signal, signal.SIGINT, before)
         # To the session's end: an interrupted test is torn down after the loop.
         self._close_copies = self._session.enter_context(committed_tests())
         self._session.enter_context(intercept(self._on_request))
 
     def pytest_unconfigure(self) -> None:
         self._session.close()
+
+    def _stop(self, session: pytest.Session) -> None:
+        """End the session after the fork that is being made; a second interrupt ends it at once."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        session.shouldstop = "interrupted"
+        self._confirmation.budget = 0.0  # no further fork
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
