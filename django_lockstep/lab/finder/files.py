@@ -43,7 +43,7 @@ class RecordingWriter:
         self._write({"recording": _VERSION})
 
     def write_unit(self, unit: Unit) -> None:
-        """Append a unit."""
+        """Append a unit, in one piece: threads may share the file."""
         with self._lock:
             statements = [self._statement(statement) for statement in unit.statements]
             self._write({"unit": {**_set_fields(unit), "inputs": sorted(unit.inputs), "statements": statements}})
@@ -128,7 +128,7 @@ class _Reader:
         self._sites: list[Site] = []
 
     def take(self, kind: str, value: Any) -> None:
-        """Take one record."""
+        """Add a record of the file, in the order in which they stand there."""
         match kind:
             case "sql":
                 self._templates.append(value)

@@ -99,7 +99,7 @@ class Findings:
         return [finding for name, finding in self._found.items() if before.get(name) != finding]
 
     def add(self, finding: Finding) -> None:
-        """Append a finding."""
+        """Append a finding; it replaces an earlier one on its candidate."""
         self._found[finding.candidate] = finding
         with self._path.open("a", encoding="utf-8") as file:
             # Each in a line of its own, also after one that was not finished.

@@ -35,7 +35,7 @@ class Entry:
 
     @property
     def status(self) -> str:
-        """One of `STATUSES`."""
+        """The verdict, or that it is suppressed: one of `STATUSES`."""
         return "suppressed" if self.suppressed else self.finding.verdict
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
+from unittest import mock
 
 from django.core.handlers.base import BaseHandler
 from django.core.handlers.wsgi import WSGIHandler
@@ -26,8 +27,8 @@ _requests: ContextVar[list[HttpRequest] | None] = ContextVar("_requests", defaul
 class RequestNumbers:
     """Numbers the requests of a test from 0, in the order in which their handling begins.
 
-    A recorded request is found again by its number, so that whoever looks for it has to count alike: `restart` when
-    the test's fixtures are there and its body begins, `take` once for each request that `intercept` passes on.
+    A recorded request is found again by its number, so that recorder and fork must count alike: `restart` when the
+    test's fixtures are there and its body begins, `take` once for each request that `intercept` passes on.
     """
 
     def __init__(self) -> None:
@@ -76,20 +77,10 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
     wsgi: Any = WSGIHandler.__call__
     get_response: Any = BaseHandler.get_response
     with ExitStack() as stack:
-        stack.enter_context(_replaced(ClientHandler, "__call__", of_client))
-        stack.enter_context(_replaced(WSGIHandler, "__call__", of_wsgi))
-        stack.enter_context(_replaced(BaseHandler, "get_response", noted))
+        stack.enter_context(mock.patch.object(ClientHandler, "__call__", of_client))
+        stack.enter_context(mock.patch.object(WSGIHandler, "__call__", of_wsgi))
+        stack.enter_context(mock.patch.object(BaseHandler, "get_response", noted))
         yield
-
-
-@contextmanager
-def _replaced(owner: type, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    original = vars(owner)[name]
-    setattr(owner, name, function)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
 
 
 def _noting(handle: Callable[[], Any]) -> Any:

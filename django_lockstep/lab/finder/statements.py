@@ -59,7 +59,7 @@ class _Parser:
         }
 
     def template(self) -> Template:
-        """Return the template."""
+        """Return what the statement reads and writes; of a UNION or a MERGE only which tables it names."""
         tree = self._tree
         if isinstance(tree, exp.Select):
             return self._select()
@@ -67,7 +67,6 @@ class _Parser:
             return self._insert()
         if isinstance(tree, exp.Update | exp.Delete):
             return self._change("UPDATE" if isinstance(tree, exp.Update) else "DELETE")
-        # A UNION, a MERGE: it reads its tables.
         return Template(verb="OTHER", tables=frozenset(self._aliases.values()))
 
     def _select(self) -> Template:

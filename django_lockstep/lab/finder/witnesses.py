@@ -122,9 +122,19 @@ class _Place:
         self._earlier: Earlier | None = None
         self._found: Exploration | None = None
 
-    def watching(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def watching(self) -> Iterator[None]:
         """Race it when the test comes to it."""
         self._seen.clear()
+        try:
+            with self._intercepting():
+                yield
+        finally:
+            # Also if the test did not come to what it was to be raced with.
+            if self._earlier is not None:
+                self._earlier.before.close()
+
+    def _intercepting(self) -> AbstractContextManager[None]:
         if not self._place[0]:
             return intercept(self._on_request)
         return intercept_calls({name for name, _ in (self._place, self._after or self._place)}, self._reach)
@@ -141,8 +151,6 @@ class _Place:
         if reached == self._place:
             with self._paired(actor) as fork:
                 self._found = fork.explore(seconds=_SECONDS)
-            if self._earlier is not None:
-                self._earlier.before.close()
 
     def _paired(self, actor: Actor) -> AbstractContextManager[Fork]:
         if self._earlier is not None:

@@ -72,7 +72,7 @@ async def numbers_later() -> AsyncIterator[int]:
     yield 1
 
 
-class Desk:
+class Counter:
     opened = 0
 
     def serve(self, name: str) -> str:
@@ -107,7 +107,7 @@ def seen(*functions: Any) -> Iterator[list[tuple[str, Call]]]:
         (plain, (1,), {"b": 5}, (1, 5)),
         (flexible, (1, 2, 3), {"b": 4, "d": 5}, (1, (2, 3), 4, 3, {"d": 5})),
         (decorated, (1,), {}, (1, 1)),
-        (Desk.close, (1,), {}, 1),
+        (Counter.close, (1,), {}, 1),
         (rebound, ("a",), {}, "A"),
     ],
 )
@@ -123,16 +123,16 @@ def test_a_call_is_seen_once_and_can_be_made_again(
 
 
 def test_methods_are_called_on_a_copy_of_their_object() -> None:
-    with seen(Desk.serve, Desk.open) as found:
-        desk = Desk()
-        desk.serve("Ada")
-        Desk.open(3)
+    with seen(Counter.serve, Counter.open) as found:
+        counter = Counter()
+        counter.serve("Ada")
+        Counter.open(3)
 
     (_, serve), (_, opened) = found
     assert serve(None) == "Ada"
-    assert isinstance(serve.args[0], Desk)
-    assert opened.args == (Desk, 3)
-    assert (opened(None), Desk.opened) == (3, 2)
+    assert isinstance(serve.args[0], Counter)
+    assert opened.args == (Counter, 3)
+    assert (opened(None), Counter.opened) == (3, 2)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -192,8 +192,8 @@ def test_an_exception_of_the_call_is_the_tests_own() -> None:
 
 
 def test_functions_are_as_before_afterwards() -> None:
-    before = {function: function.__code__ for function in (plain, decorated, Desk.serve)}
-    with seen(plain, decorated, Desk.serve):
+    before = {function: function.__code__ for function in (plain, decorated, Counter.serve)}
+    with seen(plain, decorated, Counter.serve):
         assert plain.__code__ is not before[plain]
         assert plain.__name__ == "plain"
 
@@ -209,7 +209,7 @@ def test_calls_of_other_threads_are_not_the_tests() -> None:
 
 def test_names_without_a_function_are_left_alone() -> None:
     with intercept_calls(
-        {"no.such.module", f"{__name__}.missing", f"{__name__}.Desk", f"{__name__}.Desk.opened"}, print
+        {"no.such.module", f"{__name__}.missing", f"{__name__}.Counter", f"{__name__}.Counter.opened"}, print
     ):
         assert plain(1) == (1, 2)
 
