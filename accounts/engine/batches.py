@@ -203,10 +203,10 @@ def _entries_by_key(
     return {(entry.account_pk, entry.idempotency_key): entry for entry in entries.annotate(account_pk=F("account__pk"))}
 
 
-Decided = list[tuple[BalanceChange, AppliedChange]]
+AppliedPairs = list[tuple[BalanceChange, AppliedChange]]
 
 
-def _save_each(accounts: Mapping[Any, Any], decided: Decided, using: str) -> None:
+def _save_each(accounts: Mapping[Any, Any], decided: AppliedPairs, using: str) -> None:
     """Call ``save()`` and ``record()`` for each change, because the project overrides them or listens to signals."""
     for change, outcome in decided:
         account = accounts[change.account]
@@ -215,7 +215,7 @@ def _save_each(accounts: Mapping[Any, Any], decided: Decided, using: str) -> Non
         account.record(change.amount, using=using, idempotency_key=change.idempotency_key, transfer=change.transfer)
 
 
-def _write_together(accounts: Mapping[Any, Any], decided: Decided, using: str) -> None:
+def _write_together(accounts: Mapping[Any, Any], decided: AppliedPairs, using: str) -> None:
     """UPDATE each account once, in primary-key order, and INSERT all entries."""
     # The last outcome of each account has its final balance.
     for pk, outcome in sorted({outcome.account: outcome for _, outcome in decided}.items()):

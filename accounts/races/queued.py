@@ -5,7 +5,7 @@ Requires ``accounts.contrib.queued`` to be installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -15,11 +15,9 @@ from accounts.contrib.queued.models import QueuedChange
 from accounts.models import Account, Entry
 from accounts.races.rows import open_account
 from django_lockstep.lab.races import Race
-from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.scenario import ActorFunction, Scenario
 
 __all__ = ["races"]
-
-Actor = Callable[[Any], None]
 
 
 def races() -> Iterator[Race]:
@@ -37,7 +35,7 @@ def races() -> Iterator[Race]:
     )
 
 
-def _race(name: str, text: str, actors: Sequence[Actor], *, holds: bool) -> Race:
+def _race(name: str, text: str, actors: Sequence[ActorFunction], *, holds: bool) -> Race:
     scenario = Scenario(set_up=_queue, actors=list(actors), invariant=_nothing_was_refused, observe=_booked)
     return Race(name=f"queued:{name}", text=text, scenario=scenario, holds=holds)
 

@@ -22,11 +22,11 @@ from django_lockstep.editing.write_checks import require_editable
 from django_lockstep.editing.writers import TOKEN_FIELD
 from django_lockstep.locking.durations import Duration
 
-__all__ = ["EditSession", "Options", "edit_session_of"]
+__all__ = ["EditLockOptions", "EditSession", "edit_session_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class EditLockOptions:
     """The edit-lock options of a model's admin."""
 
     presence: bool
@@ -34,7 +34,7 @@ class Options:
     ttl: Duration | None
 
     @classmethod
-    def of(cls, model_admin: Any) -> Options:
+    def of(cls, model_admin: Any) -> EditLockOptions:
         """Read the options from the class attributes of the mixin."""
         lock_options = {
             name: getattr(model_admin, f"edit_lock_{name}") for name in ("related", "depth", "shared_references")
@@ -52,7 +52,7 @@ def edit_session_of(request: HttpRequest) -> EditSession | None:
 class EditSession:
     """One user on one change page, whose script calls ``url``."""
 
-    def __init__(self, request: HttpRequest, instance: Any, *, options: Options, url: str) -> None:
+    def __init__(self, request: HttpRequest, instance: Any, *, options: EditLockOptions, url: str) -> None:
         self.request = request
         self.instance = instance
         self.token = request.POST.get(TOKEN_FIELD, "")

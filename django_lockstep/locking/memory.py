@@ -16,7 +16,14 @@ from django.db.models.expressions import BaseExpression, Combinable
 from django.db.models.fields.files import FieldFile, FileField
 
 from django_lockstep.locking.fields import attnames_of, uncounted_fields, version_field
-from django_lockstep.locking.rollbacks import Outcome, current_outcome, last_write, note, settle, settle_on_access
+from django_lockstep.locking.rollbacks import (
+    TransactionOutcome,
+    current_outcome,
+    last_write,
+    note,
+    settle,
+    settle_on_access,
+)
 
 __all__ = [
     "adopt",
@@ -139,7 +146,7 @@ class _Write:
     """The state of an instance before a write inside a transaction, or before several with the same outcome."""
 
     earlier: _Write | None
-    outcome: Outcome
+    outcome: TransactionOutcome
     version: int
     adding: bool
     memory: dict[str, Any]

@@ -12,7 +12,7 @@ from django.db import IntegrityError, connections, models, transaction
 from django.db.models import F
 
 from django_lockstep.errors import translated_errors
-from django_lockstep.locking.batches import Change, update_many
+from django_lockstep.locking.batches import GuardedWrite, update_many
 from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.fields import uncounted_fields, version_field
 from django_lockstep.locking.rows import lock_rows
@@ -143,7 +143,7 @@ class VersionedQuerySet(models.QuerySet[M]):
             return None
         return int(getattr(made, version_field(self.model).attname))
 
-    def update_many_if_unchanged(self, changes: Iterable[Change]) -> list[Any]:
+    def update_many_if_unchanged(self, changes: Iterable[GuardedWrite]) -> list[Any]:
         """Write many rows, each if it still has its version; return the keys of those not written, in the order given.
 
         Each change is ``(pk, version, values)``. On PostgreSQL all of it is one statement, which locks the rows in

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connections, models
 from django.db.models.signals import post_save, pre_save
 
-from accounts.contrib.queued.outcomes import COLUMNS, Outcome, columns_of
+from accounts.contrib.queued.outcomes import COLUMNS, QueuedOutcome, columns_of
 from django_lockstep.locking.compiled import (
     Compiled,
     array_literal,
@@ -95,7 +95,7 @@ def _insert(model: Any, using: str, names: tuple[str, ...]) -> Compiled:
     return Compiled(statement, tuple(parameter(model, name) for name in (*names, *mentioned)))
 
 
-def write_outcomes(model: Any, outcomes: list[tuple[Any, Outcome]], *, using: str) -> Any:
+def write_outcomes(model: Any, outcomes: list[tuple[Any, QueuedOutcome]], *, using: str) -> Any:
     """`accounts.contrib.queued.outcomes.write_outcomes` in one UPDATE for all changes."""
     if not outcomes or not is_psycopg(using):
         return NotImplemented

@@ -105,7 +105,7 @@ class AccessPattern:
             self.items.create(pk=pk, value=value)
 
 
-class Pessimistic(AccessPattern):
+class PessimisticPattern(AccessPattern):
     """A lock on the row that is about to be changed."""
 
     name = "pessimistic"
@@ -118,7 +118,7 @@ class Pessimistic(AccessPattern):
         self.write(self.rows_to_change().get(pk=pk), value)
 
 
-class PessimisticAll(Pessimistic):
+class PessimisticAllPattern(PessimisticPattern):
     """A lock on every row that is read."""
 
     name = "pessimistic_all"
@@ -132,7 +132,7 @@ class PessimisticAll(Pessimistic):
         return {item.pk: item for item in self.rows_to_change().filter(pk__in=[X, Y]).order_by("pk")}
 
 
-class Optimistic(AccessPattern):
+class OptimisticPattern(AccessPattern):
     """A write that happens only while the row has the version that was read."""
 
     name = "optimistic"
@@ -148,7 +148,7 @@ class Optimistic(AccessPattern):
             raise StaleVersionError(pk=item.pk, expected=item.version)
 
 
-class ConditionalUpdate(AccessPattern):
+class ConditionalUpdatePattern(AccessPattern):
     """One UPDATE that computes and decides in the database."""
 
     name = "conditional_update"
@@ -164,7 +164,7 @@ class ConditionalUpdate(AccessPattern):
         covered.update(value=F("value") - amount)
 
 
-class Advisory(AccessPattern):
+class AdvisoryPattern(AccessPattern):
     """One lock that stands for everything the transaction reads and writes."""
 
     name = "advisory"
@@ -176,7 +176,7 @@ class Advisory(AccessPattern):
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_KEY])
 
 
-class Serializable(AccessPattern):
+class SerializablePattern(AccessPattern):
     """Plain statements at SERIALIZABLE; the whole transaction is repeated if the server refuses it."""
 
     name = "serializable"
@@ -194,12 +194,12 @@ STRATEGIES: Mapping[str, type[AccessPattern]] = MappingProxyType(
         pattern.name: pattern
         for pattern in (
             AccessPattern,
-            Pessimistic,
-            PessimisticAll,
-            Optimistic,
-            ConditionalUpdate,
-            Advisory,
-            Serializable,
+            PessimisticPattern,
+            PessimisticAllPattern,
+            OptimisticPattern,
+            ConditionalUpdatePattern,
+            AdvisoryPattern,
+            SerializablePattern,
         )
     }
 )

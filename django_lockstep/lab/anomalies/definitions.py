@@ -17,7 +17,7 @@ from typing import Any
 from django_lockstep.lab.anomalies.access_patterns import AccessPattern
 from django_lockstep.lab.anomalies.scratch_table import X, Y
 
-__all__ = ["ANOMALIES", "Anomaly", "History", "RolledBack"]
+__all__ = ["ANOMALIES", "Anomaly", "Observation", "RolledBack"]
 
 Program = Callable[[AccessPattern], Any]
 
@@ -27,7 +27,7 @@ class RolledBack(Exception):
 
 
 @dataclass(slots=True)
-class History:
+class Observation:
     """What one run has shown."""
 
     seen: dict[str, Any] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Anomaly:
     """What happens, in a sentence."""
     programs: tuple[Program, ...]
     """The transactions of the actors A, B and so on."""
-    shown_by: Callable[[History], bool]
+    shown_by: Callable[[Observation], bool]
     """Returns whether the run shows it."""
 
 
@@ -101,32 +101,32 @@ def _writer(value: int) -> int:
     return value % 10
 
 
-def _dirty_write(history: History) -> bool:
+def _dirty_write(history: Observation) -> bool:
     return _writer(history.end[X]) != _writer(history.end[Y])
 
 
-def _vanished(history: History) -> bool:
+def _vanished(history: Observation) -> bool:
     """Whether C saw x from a later transaction than y, which it read afterwards."""
     last = _writer(history.end[X])
     x, y = (0 if not _writer(value) else 1 + (_writer(value) == last) for value in history.seen.get("C", (0, 0)))
     return y < x
 
 
-def _skewed_read(history: History) -> bool:
+def _skewed_read(history: Observation) -> bool:
     x, y = history.seen.get("A", (0, 0))
     return _writer(x) != _writer(y)
 
 
-def _lost_update(history: History) -> bool:
+def _lost_update(history: Observation) -> bool:
     """Whether an addition was committed and is not in the sum."""
     return history.end[X] != 10 + ("A" in history.seen) + 2 * ("B" in history.seen)
 
 
-def _circular_flow(history: History) -> bool:
+def _circular_flow(history: Observation) -> bool:
     return (history.seen.get("A"), history.seen.get("B")) == (22, 11)
 
 
-def _changed_answer(history: History) -> bool:
+def _changed_answer(history: Observation) -> bool:
     first, second = history.seen.get("A", ((), ()))
     return bool(first != second)
 

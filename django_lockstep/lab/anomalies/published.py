@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from django_lockstep.lab.anomalies.results import Verdict
+from django_lockstep.lab.anomalies.results import Possibility
 
 __all__ = ["PUBLISHED", "SOURCES", "published"]
 
@@ -28,6 +28,6 @@ PUBLISHED: Mapping[str, frozenset[str]] = MappingProxyType(
 """The anomalies that are possible, by isolation level; all others are prevented."""
 
 
-def published(anomaly: str, level: str) -> Verdict:
+def published(anomaly: str, level: str) -> Possibility:
     """Return the published result for the anomaly at this level of PostgreSQL."""
     return "possible" if anomaly in PUBLISHED[level] else "prevented"

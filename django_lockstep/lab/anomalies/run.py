@@ -11,21 +11,21 @@ from typing import Any, Literal
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.anomalies.access_patterns import LEVELS, STRATEGIES, AccessPattern
-from django_lockstep.lab.anomalies.definitions import ANOMALIES, Anomaly, History, RolledBack
+from django_lockstep.lab.anomalies.definitions import ANOMALIES, Anomaly, Observation, RolledBack
 from django_lockstep.lab.anomalies.errors import AnomaliesError
 from django_lockstep.lab.anomalies.published import SOURCES, published
-from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Heading, Kind, Verdict
+from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, Kind, Possibility
 from django_lockstep.lab.anomalies.scratch_table import START, scratch_table
 from django_lockstep.lab.explorer import Exploration, Scenario, explore, replay
 
-__all__ = ["Case", "find_anomalies", "scenario", "select_cases"]
+__all__ = ["AnomalyCase", "find_anomalies", "scenario", "select_cases"]
 
 _CONFLICTS = frozenset({"40001", "40P01", "StaleVersionError"})
 """Errors that prevent an anomaly; any other error makes the cell incomplete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class AnomalyCase:
     """One cell to be filled: an anomaly at a level, or with a strategy."""
 
     kind: Kind
@@ -49,7 +49,7 @@ def select_cases(
     *,
     levels: Collection[str] = LEVELS,
     strategies: Collection[str] = tuple(STRATEGIES),
-) -> tuple[Case, ...]:
+) -> tuple[AnomalyCase, ...]:
     """Return the cases of both tables; no anomaly means all. Raises ``ValueError`` for unknown names."""
     _require_known("anomaly", anomalies, ANOMALIES)
     _require_known("level", levels, LEVELS)
@@ -57,7 +57,7 @@ def select_cases(
     columns: list[tuple[Kind, str]] = [("level", name) for name in LEVELS if name in levels]
     columns += [("strategy", name) for name in STRATEGIES if name in strategies]
     return tuple(
-        Case(kind=kind, column=column, anomaly=anomaly)
+        AnomalyCase(kind=kind, column=column, anomaly=anomaly)
         for anomaly in ANOMALIES.values()
         if not anomalies or anomaly.name in anomalies
         for kind, column in columns
@@ -71,12 +71,12 @@ def _require_known(what: str, names: Collection[str], known: Collection[str]) ->
 
 
 def find_anomalies(
-    asked: Collection[Case],
+    asked: Collection[AnomalyCase],
     *,
     using: str = DEFAULT_DB_ALIAS,
     max_schedules: int | None = None,
     show: bool = False,
-    watch: Callable[[Case], None] = lambda case: None,
+    watch: Callable[[AnomalyCase], None] = lambda case: None,
 ) -> AnomalyReport:
     """Explore the cases on a scratch table, and return the report.
 
@@ -110,11 +110,11 @@ def find_anomalies(
     )
 
 
-def _columns(asked: Collection[Case]) -> set[tuple[Kind, str]]:
+def _columns(asked: Collection[AnomalyCase]) -> set[tuple[Kind, str]]:
     return {(case.kind, case.column) for case in asked}
 
 
-def _anomaly_headings(asked: Collection[Case]) -> Iterator[Heading]:
+def _anomaly_headings(asked: Collection[AnomalyCase]) -> Iterator[Heading]:
     for anomaly in dict.fromkeys(case.anomaly for case in asked):
         yield Heading(name=anomaly.name, title=anomaly.title, text=anomaly.text)
 
@@ -125,18 +125,18 @@ def _server(using: str) -> str:
         return f"PostgreSQL {cursor.fetchone()[0].split()[0]}"
 
 
-def scenario(case: Case, *, using: str = DEFAULT_DB_ALIAS) -> Scenario:
+def scenario(case: AnomalyCase, *, using: str = DEFAULT_DB_ALIAS) -> Scenario:
     """Return the case as a scenario, which needs the table of `scratch_table`."""
     pattern, anomaly = case.pattern(using), case.anomaly
 
-    def set_up() -> History:
+    def set_up() -> Observation:
         # One by one: the explorer does not know which tables a bulk_create() writes, and would copy all of them.
         for pk, value in START.items():
             pattern.items.create(pk=pk, value=value)
-        return History()
+        return Observation()
 
-    def actor(name: str, program: Callable[[AccessPattern], Any]) -> Callable[[History], None]:
-        def act(history: History) -> None:
+    def actor(name: str, program: Callable[[AccessPattern], Any]) -> Callable[[Observation], None]:
+        def act(history: Observation) -> None:
             try:
                 history.seen[name] = pattern.run(program)
             except RolledBack:
@@ -144,7 +144,7 @@ def scenario(case: Case, *, using: str = DEFAULT_DB_ALIAS) -> Scenario:
 
         return act
 
-    def holds(history: History) -> bool:
+    def holds(history: Observation) -> bool:
         if anomaly.shown_by(_with_end(history, pattern)):
             raise AssertionError(f"{anomaly.name}, {anomaly.title}: {anomaly.text}")
         return True
@@ -157,26 +157,26 @@ def scenario(case: Case, *, using: str = DEFAULT_DB_ALIAS) -> Scenario:
     )
 
 
-def _with_end(history: History, pattern: AccessPattern) -> History:
+def _with_end(history: Observation, pattern: AccessPattern) -> Observation:
     """Return the history with the values at its end."""
     history.end = dict(pattern.items.order_by("pk").values_list("pk", "value"))
     return history
 
 
-def _describe(history: History) -> str:
+def _describe(history: Observation) -> str:
     names = {1: "x", 2: "y"}
     end = ", ".join(f"{names.get(pk, f'row {pk}')} = {value}" for pk, value in history.end.items())
     saw = [f"{name} saw {seen}" for name, seen in sorted(history.seen.items()) if seen is not None]
     return "; ".join([end, *saw])
 
 
-def _explore_case(case: Case, *, using: str, max_schedules: int | None, show: bool) -> Cell:
+def _explore_case(case: AnomalyCase, *, using: str, max_schedules: int | None, show: bool) -> AnomalyCell:
     race = scenario(case, using=using)
     # The rows are not needed: the scratch table was created for this.
     options: dict[str, Any] = {"database": using, "database_is_mine": True}
     found = explore(race, reduction=_reduction(case), max_schedules=max_schedules, **options)
     verdict, reason = _verdict(found)
-    cell = Cell(
+    cell = AnomalyCell(
         anomaly=case.anomaly.name,
         kind=case.kind,
         column=case.column,
@@ -194,7 +194,7 @@ def _explore_case(case: Case, *, using: str, max_schedules: int | None, show: bo
     return cell
 
 
-def _reduction(case: Case) -> Literal["none", "dpor"]:
+def _reduction(case: AnomalyCase) -> Literal["none", "dpor"]:
     """Return "none" for two actors at a level, since the reduction assumes what they test.
 
     It assumes that no transaction reads uncommitted changes. With three actors, every order would take too long.
@@ -202,7 +202,7 @@ def _reduction(case: Case) -> Literal["none", "dpor"]:
     return "none" if case.kind == "level" and len(case.anomaly.programs) == 2 else "dpor"
 
 
-def _verdict(found: Exploration) -> tuple[Verdict, str]:
+def _verdict(found: Exploration) -> tuple[Possibility, str]:
     """Return the verdict and the reason; an anomaly is not prevented if transactions failed for other reasons."""
     others = _raised(found) - _CONFLICTS
     if others:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.clauses import set_columns
 from django_lockstep.lab.explorer.footprints import Key, Mode
 from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
@@ -68,7 +68,7 @@ def merge(kind: str, found: Iterable[Statement]) -> Statement:
     )
 
 
-def insert(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+def insert(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     whole: Key = (table.name, None)
     new = Statement(
         kind="INSERT",
@@ -88,7 +88,7 @@ def insert(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
     return merge("INSERT", parts)
 
 
-def update(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+def update(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     columns = (set_columns(text) or {EVERY_COLUMN}) | table.assigned
     takes_default = re.search(r"\bDEFAULT\b", text, re.IGNORECASE) is not None
     if EVERY_COLUMN in columns or columns & table.unique or takes_default:
@@ -101,7 +101,7 @@ def update(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
     return replace(UNKNOWN, reasons=reasons) if reasons else plain
 
 
-def _update_keys(table: Table, catalog: Catalog, *, rows: Rows, others: Rows, changes_pk: bool) -> Statement:
+def _update_keys(table: TableFacts, catalog: Catalog, *, rows: Rows, others: Rows, changes_pk: bool) -> Statement:
     """Return the effects of an UPDATE of unique columns: those of an INSERT too, and changes of other tables."""
     whole: Key = (table.name, None)
     side_effects = _side_effects(table, "UPDATE", catalog=catalog)
@@ -126,7 +126,7 @@ def _update_keys(table: Table, catalog: Catalog, *, rows: Rows, others: Rows, ch
     return merge("UPDATE", [own, side_effects])
 
 
-def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+def delete(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     own = Statement(
         kind="DELETE",
         reads=rows | others,
@@ -137,7 +137,7 @@ def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
     return merge("DELETE", [own, _side_effects(table, "DELETE", catalog=catalog)])
 
 
-def _side_effects(table: Table, verb: str, *, catalog: Catalog) -> Statement:
+def _side_effects(table: TableFacts, verb: str, *, catalog: Catalog) -> Statement:
     """Return the effects on other tables: referential actions, and the checks of foreign keys."""
     found = catalog.consequences(table.name, verb)
     if found.opaque:
@@ -159,17 +159,17 @@ def _side_effects(table: Table, verb: str, *, catalog: Catalog) -> Statement:
     )
 
 
-def _parent_locks(table: Table) -> frozenset[tuple[Key, Mode]]:
+def _parent_locks(table: TableFacts) -> frozenset[tuple[Key, Mode]]:
     return frozenset(((parent, None), Mode.KEY_SHARE) for parent in table.parents)
 
 
-def _shared_sequence_locks(table: Table, catalog: Catalog) -> frozenset[tuple[Key, Mode]]:
+def _shared_sequence_locks(table: TableFacts, catalog: Catalog) -> frozenset[tuple[Key, Mode]]:
     """Return locks that stand for sequences which number several tables."""
     shared = table.sequences & catalog.shared_sequences
     return frozenset(((f"sequence {sequence}", None), Mode.INSERT) for sequence in shared)
 
 
-def _deferred_locks(table: Table) -> frozenset[tuple[Key, Mode]]:
+def _deferred_locks(table: TableFacts) -> frozenset[tuple[Key, Mode]]:
     """Return what deferred checks of unique keys may wait for at COMMIT."""
     whole: Key = (table.name, None)
     return frozenset({(whole, Mode.INSERT), (whole, Mode.SHARE)} if table.deferred else ())

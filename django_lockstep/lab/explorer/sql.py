@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.clauses import conditions, key_condition, lists_tables, plain_text
 from django_lockstep.lab.explorer.effects import UNKNOWN, Statement, delete, insert, merge, update
 from django_lockstep.lab.explorer.footprints import Key, Mode
@@ -296,7 +296,7 @@ def _named_tables(word: str, text: str) -> list[tuple[str, str]]:
     return [(quoted, bare) for quoted, bare in _TABLES.findall(text) if bare.upper() != "SELECT" and quoted != _EARLIER]
 
 
-def _parse_select(text: str, params: Any, tables: list[Table], catalog: Catalog) -> Statement:
+def _parse_select(text: str, params: Any, tables: list[TableFacts], catalog: Catalog) -> Statement:
     one = _keys(text, params, tables[0], catalog) if len(tables) == 1 else {None}
     reads = frozenset((table.name, key) for table in tables for key in one)
     strengths = _LOCKING.findall(text)
@@ -319,7 +319,7 @@ def _advisory_locks(text: str, params: Any) -> frozenset[tuple[Key, Mode]]:
 _WRITES = {"INSERT": insert, "UPDATE": update, "DELETE": delete}
 
 
-def _keys(text: str, params: Any, table: Table, catalog: Catalog) -> set[int | None]:
+def _keys(text: str, params: Any, table: TableFacts, catalog: Catalog) -> set[int | None]:
     """Return the primary keys that the WHERE clause restricts the statement to; {None} if that is not certain."""
     if table.pk is None or table.name in catalog.rekeyed or _HIDING.search(text, 1):
         return {None}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django_lockstep.lab.simulator.audit import Status, Verdict
+from django_lockstep.lab.simulator.audit import AuditVerdict, Status
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.tally import Tally
 
@@ -39,7 +39,7 @@ class LoadRow:
     """What it relies on, in a sentence."""
     engine: str = ""
     """What ran it, where the same strategy can be run in several ways."""
-    verdict: Verdict
+    verdict: AuditVerdict
     """What the database holds, compared with what the workers acknowledged."""
     workers: int
     """The workers whose figures are in this row."""
@@ -142,7 +142,7 @@ def jain_index(rates: Sequence[float]) -> float | None:
 
 def build_row(
     rounds: Sequence[Sequence[Tally | None]],
-    verdict: Verdict,
+    verdict: AuditVerdict,
     *,
     strategy: str,
     safe: bool,

@@ -14,7 +14,7 @@ from django_lockstep.lab.anomalies.render.wording import (
     remarks,
     sections,
 )
-from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Heading, Kind
+from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, Kind
 from django_lockstep.lab.tables import bold, plain_table, render, require_rich
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _cells(report: AnomalyReport, kind: Kind, columns: Sequence[Heading]) -> Tab
     return table
 
 
-def _cell(cell: Cell) -> Text:
+def _cell(cell: AnomalyCell) -> Text:
     from rich.text import Text
 
     mark = "" if cell.agrees or cell.verdict == "incomplete" else " (!)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Heading, Kind
+from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, Kind
 
 __all__ = ["CAPTION", "PREVENTIONS", "TITLES", "cell_title", "headline", "prevention", "remarks", "sections"]
 
@@ -34,7 +34,7 @@ TITLES: Mapping[Kind, str] = MappingProxyType(
 """Headings of the two tables."""
 
 
-def prevention(cell: Cell) -> tuple[str, ...]:
+def prevention(cell: AnomalyCell) -> tuple[str, ...]:
     """Return what prevents the anomaly, in words of `PREVENTIONS` if there is one."""
     return tuple(_SHORT.get(word, word) for word in cell.prevented_by)
 
@@ -45,7 +45,7 @@ def sections(report: AnomalyReport) -> list[tuple[Kind, tuple[Heading, ...]]]:
     return [(kind, columns) for kind, columns in tables if columns]
 
 
-def cell_title(cell: Cell) -> str:
+def cell_title(cell: AnomalyCell) -> str:
     """Return the cell's row and column as text."""
     return f"{cell.anomaly} {'at' if cell.kind == 'level' else 'with'} {cell.column}"
 

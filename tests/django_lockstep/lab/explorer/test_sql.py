@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects import Statement
 from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, Footprint, Key, Lock, Mode, dependent
 from django_lockstep.lab.explorer.sql import ADVISORY, parse
 
 
-def table(name: str, **facts: Any) -> Table:
-    return Table(name=name, **{"pk": "id", "unique": frozenset({"id"}), **facts})
+def table(name: str, **facts: Any) -> TableFacts:
+    return TableFacts(name=name, **{"pk": "id", "unique": frozenset({"id"}), **facts})
 
 
 AUDITED = frozenset({"table audited: its trigger t calls audit()"})
