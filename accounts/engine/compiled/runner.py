@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from django.db import connections, models
 
 from accounts.amounts import TOO_LARGE
-from accounts.engine.compiled.statements import ENTRY_PARAMETERS, Sign, Statements, Wait
+from accounts.engine.compiled.statements import ENTRY_PARAMETERS, Sign, Statements, WaitMode
 from accounts.engine.obstacles import has_entry_receivers, has_save_receivers, obstacles
 from django_lockstep.locking.compiled import Compiled, fetch, write
 from django_lockstep.locking.transactions import commits_each_statement
@@ -46,7 +46,7 @@ class StatementRunner(Generic[A]):
         """Return the account, without a lock; None if it does not exist."""
         return self._account(self.statements.read, {"pk": pk})
 
-    def lock(self, pk: object, *, wait: Wait = "wait") -> A | None:
+    def lock(self, pk: object, *, wait: WaitMode = "wait") -> A | None:
         """Lock the row ``FOR NO KEY UPDATE`` until the transaction ends; return the account, None if it is gone."""
         return self._account(self.statements.lock[wait], {"pk": pk, "queue": queue_key(self.model, pk)})
 
@@ -64,7 +64,7 @@ class StatementRunner(Generic[A]):
         changes["entry_count"] = account.entry_count + 1
         return changes if write(connections[self.using], self.statements.write[compare], values) else {}
 
-    def add(self, pk: object, amount: Decimal, *, wait: Wait = "wait") -> A | None:
+    def add(self, pk: object, amount: Decimal, *, wait: WaitMode = "wait") -> A | None:
         """Add a signed amount, with its entry, where the overdraft limit and the size of a balance allow it.
 
         Return the account as written; None where it does not exist or the new balance is not allowed.
@@ -76,7 +76,7 @@ class StatementRunner(Generic[A]):
         """
         return self._account(self.statements.add[_sign(amount), wait], self._add_statement(pk, amount))
 
-    def lock_and_add(self, pk: object, amount: Decimal, *, wait: Wait = "queue") -> A | None:
+    def lock_and_add(self, pk: object, amount: Decimal, *, wait: WaitMode = "queue") -> A | None:
         """Lock the row ``FOR NO KEY UPDATE``, then do as `add`, in one statement."""
         return self._account(self.statements.lock_and_add[_sign(amount), wait], self._add_statement(pk, amount))
 

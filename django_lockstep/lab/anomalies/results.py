@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from django_lockstep.lab.explorer import Run
 
-__all__ = ["SCHEMA_VERSION", "AnomalyCell", "AnomalyReport", "Heading", "Kind", "Possibility"]
+__all__ = ["SCHEMA_VERSION", "AnomalyCell", "AnomalyReport", "Heading", "Possibility", "TableKind"]
 
 SCHEMA_VERSION = 2
 """Of `AnomalyReport.to_json`; incremented when a reader of the old form would misread the new one."""
 
-Kind = Literal["level", "strategy"]
+TableKind = Literal["level", "strategy"]
 Possibility = Literal["possible", "prevented", "incomplete"]
 
 
@@ -35,7 +35,7 @@ class AnomalyCell:
 
     anomaly: str
     """The anomaly's name."""
-    kind: Kind
+    kind: TableKind
     """Which of the two tables it belongs to."""
     column: str
     """The level's or the strategy's name."""
@@ -86,7 +86,7 @@ class AnomalyReport:
     seconds: float
     """Time taken."""
 
-    def cell(self, kind: Kind, anomaly: str, column: str) -> AnomalyCell:
+    def cell(self, kind: TableKind, anomaly: str, column: str) -> AnomalyCell:
         """Return one cell. Raises ``LookupError`` if it was not asked for."""
         for cell in self.cells:
             if (cell.kind, cell.anomaly, cell.column) == (kind, anomaly, column):

@@ -14,7 +14,7 @@ from django_lockstep.lab.anomalies.access_patterns import LEVELS, STRATEGIES, Ac
 from django_lockstep.lab.anomalies.definitions import ANOMALIES, Anomaly, Observation, RolledBack
 from django_lockstep.lab.anomalies.errors import AnomaliesError
 from django_lockstep.lab.anomalies.published import SOURCES, published
-from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, Kind, Possibility
+from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, Possibility, TableKind
 from django_lockstep.lab.anomalies.scratch_table import START, scratch_table
 from django_lockstep.lab.explorer import Exploration, Scenario, explore, replay
 
@@ -28,7 +28,7 @@ _CONFLICTS = frozenset({"40001", "40P01", "StaleVersionError"})
 class AnomalyCase:
     """One cell to be filled: an anomaly at a level, or with a strategy."""
 
-    kind: Kind
+    kind: TableKind
     """Which table."""
     column: str
     """The level or strategy."""
@@ -54,7 +54,7 @@ def select_cases(
     _require_known("anomaly", anomalies, ANOMALIES)
     _require_known("level", levels, LEVELS)
     _require_known("strategy", strategies, STRATEGIES)
-    columns: list[tuple[Kind, str]] = [("level", name) for name in LEVELS if name in levels]
+    columns: list[tuple[TableKind, str]] = [("level", name) for name in LEVELS if name in levels]
     columns += [("strategy", name) for name in STRATEGIES if name in strategies]
     return tuple(
         AnomalyCase(kind=kind, column=column, anomaly=anomaly)
@@ -110,7 +110,7 @@ def find_anomalies(
     )
 
 
-def _columns(asked: Collection[AnomalyCase]) -> set[tuple[Kind, str]]:
+def _columns(asked: Collection[AnomalyCase]) -> set[tuple[TableKind, str]]:
     return {(case.kind, case.column) for case in asked}
 
 

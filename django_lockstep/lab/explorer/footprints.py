@@ -11,9 +11,9 @@ import functools
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["LOCAL", "OPAQUE", "BlindInsert", "Footprint", "Key", "Lock", "Mode", "collide", "dependent"]
+__all__ = ["LOCAL", "OPAQUE", "BlindInsert", "Footprint", "FootprintKey", "LockedKey", "Mode", "collide", "dependent"]
 
-Key = tuple[str, int | None]
+FootprintKey = tuple[str, int | None]
 """A table and the primary key of a row in it; None for any row."""
 
 
@@ -27,7 +27,7 @@ class Mode(IntEnum):
     INSERT = 4
 
 
-Lock = tuple[Key, Mode]
+LockedKey = tuple[FootprintKey, Mode]
 
 _CONFLICTS: dict[Mode, frozenset[Mode]] = {
     # A row that refers to another one depends on whether that is there yet.
@@ -48,7 +48,7 @@ class BlindInsert:
     """Tables that it inserts into: reads of them matter."""
     watched: frozenset[str]
     """Tables that its transaction has read: writes to them matter."""
-    held: frozenset[Key]
+    held: frozenset[FootprintKey]
     """Rows in these that its transaction has updated, so that no other one has."""
 
     def may_conflict(self, other: Footprint) -> bool:
@@ -64,13 +64,13 @@ class BlindInsert:
 class Footprint:
     """What one step touches."""
 
-    reads: frozenset[Key] = frozenset()
+    reads: frozenset[FootprintKey] = frozenset()
     """Rows read as last committed."""
-    locks: frozenset[Lock] = frozenset()
+    locks: frozenset[LockedKey] = frozenset()
     """Row locks taken, whether asked for or implied by a write."""
-    publishes: frozenset[Key] = frozenset()
+    publishes: frozenset[FootprintKey] = frozenset()
     """Rows whose changes others see from this step on."""
-    releases: frozenset[Lock] = frozenset()
+    releases: frozenset[LockedKey] = frozenset()
     """Row locks released."""
     snapshot: bool = False
     """Whether it fixes what a REPEATABLE READ transaction sees, so that it depends on every commit."""
@@ -146,10 +146,10 @@ def _affects(one: Footprint, other: Footprint) -> bool:
     return seen or collide(one.releases, other.locks)
 
 
-def collide(some: frozenset[Lock], others: frozenset[Lock]) -> bool:
+def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:
     """Whether one of the first locks conflicts with one of the others."""
     return any(mode in _CONFLICTS[taken] and _same_row(key, row) for row, taken in some for key, mode in others)
 
 
-def _same_row(one: Key, other: Key) -> bool:
+def _same_row(one: FootprintKey, other: FootprintKey) -> bool:
     return one[0] == other[0] and (one[1] == other[1] or one[1] is None or other[1] is None)

@@ -15,7 +15,7 @@ from django_lockstep.lab.explorer.control_session import BLOCKED, catalog_of, co
 from django_lockstep.lab.explorer.copies import Column, TableCopy, quote_literal, quote_name
 from django_lockstep.lab.explorer.databases import claim, release
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
-from django_lockstep.lab.explorer.final_state import Row
+from django_lockstep.lab.explorer.final_state import StateRow
 from django_lockstep.lab.explorer.session_tracker import SessionTracker
 from django_lockstep.lab.explorer.storage import Storage
 
@@ -211,7 +211,7 @@ class Server:
                 f"These tables could not be put back, and may still contain rows of the race: {tables}: {error}"
             ) from error
 
-    def changed_rows(self) -> dict[str, list[Row]]:
+    def changed_rows(self) -> dict[str, list[StateRow]]:
         """Return the rows by which the tables differ from before, sorted; removed rows under a name with `REMOVED`.
 
         Without generated keys, times and UUIDs, which differ between equivalent runs. Decimal numbers are text, so that

@@ -14,7 +14,7 @@ from typing import Any
 from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.clauses import conditions, key_condition, lists_tables, plain_text
 from django_lockstep.lab.explorer.effects import UNKNOWN, Statement, delete, insert, merge, update
-from django_lockstep.lab.explorer.footprints import Key, Mode
+from django_lockstep.lab.explorer.footprints import LockedKey, Mode
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.parts import Part, closing_parenthesis, split_parts
 from django_lockstep.lab.explorer.session_settings import changes_session, is_harmless_set, isolation_level_set
@@ -307,7 +307,7 @@ def _parse_select(text: str, params: Any, tables: list[TableFacts], catalog: Cat
     return Statement(kind="SELECT", reads=reads, locks=locks)
 
 
-def _advisory_locks(text: str, params: Any) -> frozenset[tuple[Key, Mode]]:
+def _advisory_locks(text: str, params: Any) -> frozenset[LockedKey]:
     """Return advisory locks as row locks of one table; the key is known if it is a single parameter."""
     locks = set()
     for called in _ADVISORY.finditer(text):

@@ -7,7 +7,16 @@ from dataclasses import replace
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.effects import UNKNOWN, Statement
-from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, BlindInsert, Footprint, Key, Lock, Mode, collide
+from django_lockstep.lab.explorer.footprints import (
+    LOCAL,
+    OPAQUE,
+    BlindInsert,
+    Footprint,
+    FootprintKey,
+    LockedKey,
+    Mode,
+    collide,
+)
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.sql import parse_cached
@@ -32,11 +41,11 @@ class Transaction:
         self._reset()
 
     def _reset(self) -> None:
-        self._locks: frozenset[Lock] = frozenset()
+        self._locks: frozenset[LockedKey] = frozenset()
         self._deferred = LOCAL
-        self._writes: frozenset[Key] = frozenset()
+        self._writes: frozenset[FootprintKey] = frozenset()
         self._read: frozenset[str] = frozenset()
-        self._held: frozenset[Key] = frozenset()
+        self._held: frozenset[FootprintKey] = frozenset()
         self._opaque = False
         self._level: str | None = None
         self._seen = False
@@ -68,7 +77,7 @@ class Transaction:
         statement = self.statement(operation)
         return self._own(statement, operation) | Footprint(locks=statement.key_conflicts)
 
-    def holds_against(self, wanted: frozenset[Lock]) -> bool:
+    def holds_against(self, wanted: frozenset[LockedKey]) -> bool:
         """Whether the open transaction seems to hold a lock that conflicts with these."""
         return bool(wanted) and collide(self._locks, wanted)
 

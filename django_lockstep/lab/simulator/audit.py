@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple
 
 from django_lockstep.lab.simulator.tally import Acknowledged
 
-__all__ = ["AuditVerdict", "AuditedAccount", "AuditedEntry", "Status", "audit"]
+__all__ = ["AuditStatus", "AuditVerdict", "AuditedAccount", "AuditedEntry", "audit"]
 
-Status = Literal["correct", "lost", "overdrawn", "inconsistent", "untested"]
+AuditStatus = Literal["correct", "lost", "overdrawn", "inconsistent", "untested"]
 
 _HORIZON = 10_000
 """How many updates back an overwritten one is still recognised; fewer are made while one operation runs."""
@@ -91,7 +91,7 @@ class AuditVerdict:
         return self.overwritten + self.missing
 
     @property
-    def status(self) -> Status:
+    def status(self) -> AuditStatus:
         """The verdict in one word; the worst that applies."""
         if self.lost_updates:
             return "lost"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django_lockstep.lab.simulator.audit import AuditVerdict, Status
+from django_lockstep.lab.simulator.audit import AuditStatus, AuditVerdict
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.tally import Tally
 
@@ -72,7 +72,7 @@ class LoadRow:
     """Whether the run was interrupted while this strategy was measured."""
 
     @property
-    def status(self) -> Status:
+    def status(self) -> AuditStatus:
         """The verdict in one word."""
         return self.verdict.status
 

@@ -18,7 +18,7 @@ from django_lockstep.lab.anomalies.render.wording import (
     remarks,
     sections,
 )
-from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, Kind
+from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, TableKind
 from django_lockstep.lab.explorer import timeline
 
 __all__ = ["as_html"]
@@ -45,7 +45,7 @@ def as_html(report: AnomalyReport) -> str:
     return template.render(Context(context))
 
 
-def _rows(report: AnomalyReport, kind: Kind, columns: tuple[Heading, ...]) -> Iterator[dict[str, Any]]:
+def _rows(report: AnomalyReport, kind: TableKind, columns: tuple[Heading, ...]) -> Iterator[dict[str, Any]]:
     for anomaly in report.anomalies:
         cells = (report.cell(kind, anomaly.name, named.name) for named in columns)
         yield {"anomaly": anomaly, "cells": [_cell(cell) for cell in cells]}
