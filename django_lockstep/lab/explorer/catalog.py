@@ -146,6 +146,7 @@ class Catalog:
         done: set[tuple[str, str]] = set()
         waiting = [(name, verb)]
         opaque: set[str] = set()
+        # Cascades may lead back to a table, with the same verb or another one: each pair is followed once.
         while waiting:
             step = waiting.pop()
             table = self._tables.get(step[0])

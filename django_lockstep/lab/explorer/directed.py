@@ -38,6 +38,7 @@ class DirectedSearch:
 
     def __init__(self, actors: int) -> None:
         self._actors = range(actors)
+        # Serial runs first: where to interrupt is found in them.
         self._plans = [_Plan(actor, None) for actor in self._actors]
         self._serial: dict[int, list[Move]] = {}
         """The moves of each actor in the run in which it was first, when the others had changed nothing yet."""

@@ -76,6 +76,8 @@ def insert(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: C
         # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
         locks=frozenset({(whole, Mode.INSERT)}) | _parent_locks(table) | _shared_sequence_locks(table, catalog),
         writes=frozenset({whole}),
+        # Counts only for an INSERT that waits, or that fails because the key exists: before, it is not known whether
+        # there is such a row. SHARE conflicts with every write of it.
         key_conflicts=frozenset({(whole, Mode.SHARE)}),
         deferred=_deferred_locks(table),
     )
@@ -90,6 +92,7 @@ def insert(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: C
 
 def update(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     columns = (set_columns(text) or {EVERY_COLUMN}) | table.assigned
+    # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
     takes_default = re.search(r"\bDEFAULT\b", text, re.IGNORECASE) is not None
     if EVERY_COLUMN in columns or columns & table.unique or takes_default:
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})

@@ -200,6 +200,7 @@ def _search(
                     session.oracle.learn(warm[0], end)
             tally.add(session, end, before)
         else:
+            # Abandoned by a sleep set: the same up to the order of independent steps as a run that was complete.
             tally.redundant += 1
         strategy.finish()
     return first
@@ -280,6 +281,7 @@ def _confirm(
             return failure, Nondeterminism(f"Schedule {failure.schedule} could not be repeated: {error}\n{CAUSES}")
         except (Nondeterminism, Stuck) as error:
             return failure, error
+        # Values that differ here differ without any race, such as those of a random token.
         _learn(session, before, (ended, trace))
         again = session.judge(ended, trace)
         # With an invariant, only its answer is compared: passwords and the like may differ.

@@ -117,6 +117,7 @@ def describe_difference(found: FinalState, expected: FinalState) -> list[str]:
 
 def _table_difference(found: Sequence[StateRow], expected: Sequence[StateRow]) -> Iterator[str]:
     surplus, missing = _only_in(found, expected), _only_in(expected, found)
+    # Greedy: the two most similar rows are taken for one row that was changed. A guess, for the text only.
     while surplus and missing:
         ours, theirs = min(((one, other) for one in surplus for other in missing), key=lambda pair: len(_unlike(*pair)))
         surplus.remove(ours)

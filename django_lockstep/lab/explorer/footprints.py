@@ -33,6 +33,7 @@ _CONFLICTS: dict[Mode, frozenset[Mode]] = {
     # A row that refers to another one depends on whether that is there yet.
     Mode.KEY_SHARE: frozenset({Mode.UPDATE, Mode.INSERT}),
     Mode.SHARE: frozenset({Mode.NO_KEY_UPDATE, Mode.UPDATE}),
+    # An UPDATE that changes no key lets FOR KEY SHARE pass, so that inserting a child does not wait for it.
     Mode.NO_KEY_UPDATE: frozenset({Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE}),
     Mode.UPDATE: frozenset(Mode),
     # Inserters of one unique key wait for each other and for a deleter of it, and they share a sequence.
@@ -54,9 +55,12 @@ class BlindInsert:
     def may_conflict(self, other: Footprint) -> bool:
         """Whether the order of the INSERT and a step of another SERIALIZABLE transaction may matter."""
         read = other.reads | {key for key, mode in other.locks if mode is not Mode.INSERT}
+        # Locks from this strength on stand for writes that are not published yet, INSERT among them.
         written = other.publishes | {key for key, mode in other.locks if mode >= Mode.NO_KEY_UPDATE}
         return any(table in self.target for table, _ in read) or any(
-            key[0] in self.watched and key not in self.held for key in written
+            # Rows that this transaction has updated stay locked until it ends, so that nobody else writes them before.
+            key[0] in self.watched and key not in self.held
+            for key in written
         )
 
 
@@ -106,6 +110,7 @@ OPAQUE = Footprint(opaque=True)
 """Not understood."""
 
 
+# Asked for every pair of moves of every run, and nearly all runs have the same few footprints.
 @functools.lru_cache(maxsize=65536)
 def dependent(one: Footprint, other: Footprint) -> bool:
     """Whether the order of the two steps may matter. Symmetric; True wherever that is not known."""
@@ -140,6 +145,8 @@ def _sees(one: Footprint, other: Footprint) -> bool:
 
 def _affects(one: Footprint, other: Footprint) -> bool:
     """Whether what the first publishes or releases matters to the second."""
+    # A snapshot is taken of the whole database, not only of the tables that the statement names: any commit before it
+    # or after it makes a difference to what later statements see.
     seen = (other.snapshot and bool(one.publishes)) or any(
         _same_row(written, read) for written in one.publishes for read in other.reads
     )

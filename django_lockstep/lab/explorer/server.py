@@ -26,11 +26,14 @@ MOST_ROWS = 20_000
 _TIMEOUT = "5s"
 """How long a session that is not an actor's may keep tables from being put back."""
 
+# A waiter for a row waits for the transaction that locked it, and pg_locks has no relation for that. Which row it is
+# can be seen from the tuple lock that the waiter holds meanwhile.
 _WAITED_FOR = """
 SELECT w.pid, w.locktype, w.mode, coalesce(t.relation, w.relation)::regclass::text, t.page, t.tuple
 FROM pg_locks w LEFT JOIN pg_locks t ON t.pid = w.pid AND t.locktype = 'tuple' AND t.granted
 WHERE NOT w.granted AND w.pid = %s
 """
+# The xmin of a row has 32 bits of the transaction's number, a snapshot has 64.
 _NEXT_TRANSACTION = "SELECT mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)::bigint"
 _TABLE = """
 SELECT (SELECT count(*) FROM (SELECT FROM {table} LIMIT {most} + 1) AS rows),

@@ -274,6 +274,7 @@ def _sets_beyond_transaction(text: str) -> bool:
 def _parse_plain(word: str, text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
     names = [quoted or bare.lower() for quoted, bare in _named_tables(word, text)]
     tables = [catalog.get(name) for name in names]
+    # What is not in the catalog was created since, is in another schema, or is a function that returns rows.
     if any(table is None or table.special for table in tables) or (word in _WRITES and not tables):
         special = {f"{table.name} is a view, a partition, or has rules or policies" for table in tables if table}
         return replace(UNKNOWN, reasons=frozenset(special) if all(tables) else frozenset())
@@ -300,8 +301,10 @@ def _parse_select(text: str, params: Any, tables: list[TableFacts], catalog: Cat
     one = _keys(text, params, tables[0], catalog) if len(tables) == 1 else {None}
     reads = frozenset((table.name, key) for table in tables for key in one)
     strengths = _LOCKING.findall(text)
+    # SELECT INTO creates a table.
     if "INTO" in text.upper().split():
         return UNKNOWN
+    # OF is not read: the strongest lock counts for every table. That may be too many locks, never too few.
     mode = max((_MODES[name.upper()] for name in strengths), default=None)
     locks = frozenset((key, mode) for key in reads) if mode is not None else frozenset()
     return Statement(kind="SELECT", reads=reads, locks=locks)

@@ -56,12 +56,14 @@ class Transaction:
     def statement(self, operation: Operation) -> Statement:
         """Return the step's statement; `UNKNOWN` after a change of the session."""
         statement = parse_cached(operation, self._catalog)
+        # These name no table, so that they mean the same under any search_path and role.
         names = statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO", "LOCAL"}
         return UNKNOWN if self._session_changed and names else statement
 
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read; a step that waits has read it, too."""
         statement = self.statement(operation)
+        # The server checks a foreign key with a SELECT ... FOR KEY SHARE of its own, which reads the parent too.
         parents = {key[0] for key, mode in statement.locks if mode is Mode.KEY_SHARE}
         self._read |= {table for table, _ in statement.reads} | parents
         if statement.kind == "UNKNOWN":
@@ -115,6 +117,8 @@ class Transaction:
             return LOCAL
         if statement.kind == "UNKNOWN" or (statement.kind == "COMMIT" and self._opaque):
             return OPAQUE
+        # SET TRANSACTION and the first statement have fixed the level; what the session's default is now no longer
+        # matters.
         level = self._level or operation.isolation
         first = not self._seen and statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO"}
         deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
@@ -134,6 +138,8 @@ class Transaction:
 
     def _deferred_checks(self, statement: Statement) -> Footprint:
         """Return what deferred constraints read and lock at COMMIT, which the statement lists as well."""
+        # Django declares foreign keys DEFERRABLE INITIALLY DEFERRED: the server checks them, and waits for the parents'
+        # rows, at COMMIT.
         keys = {lock for lock in statement.locks if lock[1] is Mode.KEY_SHARE}
         # Whether rows are left that refer to a removed one is also a matter of what is visible.
         looked_for = {key for key, _ in keys} & statement.reads if statement.kind in {"UPDATE", "DELETE"} else set()
@@ -163,4 +169,6 @@ class Transaction:
         if committed and self._is_serializable(operation):
             # After the commit other transactions may be doomed by what this one has written.
             self._overlap.note_commit(self, self._writes)
+        # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
+        # dependence too many costs a schedule, one too few a verdict.
         return Footprint(publishes=self._writes if committed else frozenset(), releases=self._locks)
