@@ -46,6 +46,9 @@ class Naive(Strategy):
     def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
         balance = account.balance_after(amount)
+        # A write between the SELECT above and this UPDATE is overwritten: that is the bug, where neither a lock nor the
+        # isolation level prevents it. The version is raised all the same, by F(), so that writers that compare it
+        # notice this one.
         self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.entry_columns)
         return self.write_entry(account, amount, balance=balance)
 
@@ -94,6 +97,8 @@ class Pessimistic(Strategy):
                 self._locked_change(pk, amount)
 
     def _locked_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+        # The SELECT that locks must be the one that reads: after a wait it returns the row as the other session
+        # committed it, while a value read before the lock would be as old as in `naive`.
         account = self.accounts.select_for_update(no_key=self.no_key).get(pk=pk)
         balance = account.balance_after(amount)
         self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.entry_columns)
@@ -124,6 +129,7 @@ class PessimisticNowait(Strategy):
                 self._locked_change(pk, amount)
 
     def _locked_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+        # A refusal (55P03) aborts the transaction, so that `retried` must begin another one.
         account = self.accounts.select_for_update(no_key=self.no_key, nowait=True).get(pk=pk)
         balance = account.balance_after(amount)
         self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.entry_columns)
@@ -154,6 +160,8 @@ class Optimistic(Strategy):
     def _guarded_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
         balance = account.balance_after(amount)
+        # The version is compared in the UPDATE itself. An UPDATE that waits for the row evaluates its WHERE again on
+        # the newest version (READ COMMITTED; PostgreSQL documentation, 13.2.1) and then matches nothing.
         unchanged = self.accounts.filter(pk=pk, version=account.version)
         if not unchanged.update(balance=balance, version=account.version + 1, **self.entry_columns):
             raise StaleVersionError(model=self.model, pk=pk, expected=account.version)
@@ -207,6 +215,7 @@ class DjangoConcurrency(Strategy):
 
     def _save(self, pk: object, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
+        # That package raises the version in save(), which therefore must not be done here.
         account.balance, account.entry_count = account.balance_after(amount), account.entry_count + 1
         save_with_django_concurrency(account, using=self.alias)
         account.record(amount, using=self.alias)
@@ -236,12 +245,16 @@ class ConditionalUpdate(Strategy):
                 self._conditional_change(pk, amount)
 
     def _conditional_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+        # The rule belongs in the WHERE of the same UPDATE: a check before it would be about an older balance. Each sign
+        # has its own rule: the overdraft limit, or what the column can hold.
         if amount < 0:
             allowed = self.accounts.filter(pk=pk, balance__gte=-amount - F("overdraft_limit"))
         else:
             allowed = self.accounts.filter(pk=pk, balance__lt=TOO_LARGE - amount)
         changed = allowed.update(balance=F("balance") + amount, version=F("version") + 1, **self.entry_columns)
         account = self.accounts.get(pk=pk)
+        # The UPDATE says only that it changed nothing; why is found in what the SELECT returned, which may be newer
+        # than what the UPDATE saw.
         if not changed:
             account.balance_after(amount)  # raises what is not allowed
             raise StaleVersionError(
@@ -269,6 +282,8 @@ class Serializable(Naive):
     @retried
     def move(self, amounts: Mapping[Any, Decimal]) -> None:
         """Change both in primary-key order, serializably."""
+        # Sorted below although nothing is locked here in advance: the UPDATEs take row locks at this level, too, and
+        # would deadlock in opposite orders.
         with isolated_transaction(isolation_level="serializable", using=self.alias):
             for pk, amount in sorted(amounts.items()):
                 super().change(pk, amount)

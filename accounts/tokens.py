@@ -111,6 +111,7 @@ class ApiToken(models.Model):
     def revoke(self) -> bool:
         """Make the token invalid from now on; return False if it was revoked already."""
         rows = type(self)._default_manager.using(router.db_for_write(type(self)))
+        # Guarded by the WHERE: of two that revoke at the same time one gets True, and the first time is kept.
         return bool(rows.filter(pk=self.pk, revoked_at=None).update(revoked_at=timezone.now()))
 
 

@@ -40,6 +40,7 @@ class PagedFormSet(BaseInlineFormSet):  # type: ignore[type-arg]
     def page(self) -> Page[Any]:
         """The requested page, or the nearest one that exists."""
         if not hasattr(self, "_page"):
+            # Cached: the formset asks for its rows several times, and each page is two queries.
             self._page = Paginator(super().get_queryset(), self.size).get_page(self.number)
         return self._page
 

@@ -152,6 +152,7 @@ class TransferForm(BookingForm):
 
     def __init__(self, *args: Any, account: AbstractAccount, **kwargs: Any) -> None:
         super().__init__(*args, account=account, **kwargs)
+        # Set here, because the class serves every account model.
         self.fields["target"].queryset = type(account)._default_manager.all()  # type: ignore[attr-defined]
 
     def clean_target(self) -> AbstractAccount:

@@ -43,6 +43,7 @@ class TokenUser(HttpBearer):
 
         found = ApiToken.find(token)
         if found is None:
+            # Only failures are counted, so that nobody can lock a program with a valid token out.
             FailedLogins(self._failures).count(request)
             return None
         found.record_use()

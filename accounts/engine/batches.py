@@ -178,6 +178,7 @@ class Projection:
             account.balance = account.balance_after(amount)
         except AccountError as error:
             return error.of_change(index, pk)
+        # Each change counts, also several of one account, as if they had been made one after the other.
         account.version += 1
         return AppliedChange(pk, amount, account.balance, account.version, None)
 
@@ -199,6 +200,7 @@ def _entries_by_key(
     if not keys or not accounts:
         return {}
     model = type(next(iter(accounts.values())))
+    # Read under the accounts' locks: a key that is not found now cannot be used by another session before COMMIT.
     entries = entries_of(model, using).filter(account__pk__in=[*accounts], idempotency_key__in=keys)
     return {(entry.account_pk, entry.idempotency_key): entry for entry in entries.annotate(account_pk=F("account__pk"))}
 

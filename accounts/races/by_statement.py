@@ -20,6 +20,7 @@ ADA = "ada"
 
 def add_with_f(pk: Any) -> None:
     """Let the database compute."""
+    # After a wait the server computes with the newest version of the row (PostgreSQL documentation, 13.2.1).
     accounts(pk).update(balance=F("balance") + 10)
 
 
@@ -27,6 +28,7 @@ def check_then_subtract(pk: Any) -> None:
     """Check in Python, subtract with F(): the arithmetic is right, the check is old."""
     with transaction.atomic():
         if accounts(pk).get().balance >= 80:
+            # The limit is raised so that the CHECK constraint does not refuse the second one, and hide the race.
             accounts(pk).update(balance=F("balance") - 80, overdraft_limit=100)
 
 
@@ -50,6 +52,8 @@ def get_or_create_user(made: Any) -> None:
 def get_or_create_user_inside_a_transaction(made: Any) -> None:
     """Call get_or_create() inside a transaction: the failed INSERT is rolled back to a savepoint."""
     with transaction.atomic():
+        # The loser's INSERT waits for the winner's COMMIT and fails; get_or_create() then reads the winner's row, which
+        # READ COMMITTED shows it.
         user, _ = users().get_or_create(**user_named(ADA))
         Account.objects.create(user=user)
 
@@ -68,6 +72,7 @@ def check_then_create_user(made: Any) -> None:
 
 def get_or_create_account(pk: Any) -> None:
     """Make an account with a limit of 7 unless there is one; nothing makes that unique."""
+    # Both look and find nothing, and there is no row yet that one of them could lock.
     Account.objects.get_or_create(user=accounts(pk).get().user, overdraft_limit=7)
 
 

@@ -97,6 +97,7 @@ def unordered_transfer(source: int, target: int) -> Callable[[list[Any]], None]:
 
     def transfer(pks: list[Any]) -> None:
         with transaction.atomic():
+            # Each UPDATE locks its row until COMMIT: each transfer then holds what the other one needs next.
             accounts(pks[source]).update(balance=F("balance") - 10)
             accounts(pks[target]).update(balance=F("balance") + 10)
 

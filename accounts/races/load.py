@@ -200,6 +200,8 @@ class LoadContender:
         key, group = next(groups, (None, iter(())))
         for account in self._rows(tuple(self.versions)):
             mine = account.pk == key
+            # Accounts and entries are two streams in the same order, merged here: a long run may have more entries than
+            # memory.
             yield self._audited_account(account, group if mine else iter(()))
             if mine:
                 key, group = next(groups, (None, iter(())))

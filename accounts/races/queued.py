@@ -60,6 +60,7 @@ def deposit(pk: Any) -> None:
 def consume_in_disorder(pk: Any) -> None:
     """Decide about one change that no other session has locked, as consumers of independent tasks do."""
     with transaction.atomic():
+        # The second consumer skips the deposit that the first one has locked, and takes the withdrawal behind it.
         change = QueuedChange.objects.filter(state="pending").select_for_update(skip_locked=True).first()
         if change is not None:
             account = Account.objects.select_for_update(no_key=True).get(pk=pk)

@@ -97,6 +97,8 @@ def sum_then_write(amount: int, *, slot: int) -> ActorFunction:
 
     def withdraw(pk: Any) -> None:
         with transaction.atomic():
+            # No lock on what the decision rests on: two withdrawals from different slots do not even wait for each
+            # other.
             slots = Slot.objects.filter(account=pk)
             total = slots.aggregate(total=Sum("balance"))["total"]
             if total >= amount:

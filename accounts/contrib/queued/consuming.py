@@ -119,8 +119,11 @@ def _lock_accounts(model: type[Any], size: int, *, wait: bool, using: str) -> tu
     accounts = model.account_model()._base_manager.using(using)
     features = connections[using].features
     skips = not wait and features.has_select_for_update_skip_locked
+    # NO KEY, because rows that refer to the account may be inserted meanwhile. SKIP LOCKED is right for accounts, not
+    # for changes: an account that is skipped keeps all its changes for the session that has it.
     locked = accounts.select_for_update(no_key=features.has_select_for_no_key_update, skip_locked=skips)
     held = {account.pk: account for account in locked.filter(pk__in=wanted).order_by("pk")}
+    # Not locked means locked by another session, or gone: only the latter's changes may be refused.
     missing = wanted - held.keys()
     if skips and missing:
         # A row that another session has locked is still readable, even while that session deletes it.
@@ -138,4 +141,5 @@ def _lock_changes(pending: models.QuerySet[Any], accounts: dict[Any, Any], gone:
         if pks <= known and not pks & behind:
             yield change
         else:
+            # A later change of these accounts would overtake this one.
             behind |= pks

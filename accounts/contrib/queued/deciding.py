@@ -54,6 +54,7 @@ def decide_in_halves(model: type[Any], rows: list[Any], pks: Iterable[Any], *, u
     Requires a transaction that has the accounts with these keys locked. The order is kept, and later changes are
     decided without those that failed.
     """
+    # Bisection: one bad change among n costs about 2 log2(n) attempts instead of n.
     half = len(rows) // 2
     parts = filter(None, (rows[:half], rows[half:]))
     return [each for part in parts for each in _decide_half(model, part, pks, using=using)]
@@ -88,6 +89,7 @@ def _project(rows: list[Any], accounts: Mapping[Any, Any], using: str) -> Iterat
 
 def _outcome(plan: Projection, parts: list[BalanceChange]) -> AppliedChange | AccountError:
     """Return the result of the first part if all parts can be applied, otherwise the error that refuses one."""
+    # A transfer is decided by its source first: only that can lack funds, and only that has the key.
     first = plan.decide(0, parts[0])
     if isinstance(first, AccountError) or len(parts) == 1:
         return first

@@ -22,6 +22,7 @@ def try_add(model: type[Any], pk: Any, amount: Decimal, *, key: str | None = Non
     runner = runner_for(model._meta.get_field("slots").related_model, using)
     if runner is None:
         return NotImplemented
+    # By number, not by key: finding the slot's key first would be one more round trip.
     number = spreading.slot_number(spreading.size_of(model, pk, using=using), using)
     place = {"account": model._meta.pk.to_python(pk), "number": number}
     values = {**runner.values(amount), **place, "idempotency_key": key}

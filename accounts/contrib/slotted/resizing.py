@@ -25,6 +25,7 @@ def resize(model: type[Any], pk: Any, *, size: int | None, overdraft_limit: Deci
         # The account row first: it serializes resizes. Sessions that write slots do not lock it.
         account = lock_row(model, pk, using=using)
         held = lock_slots(slots.filter(account=pk))
+        # Under the locks of all slots: no deposit can change one of them before it is written below.
         balance = sum((slot.balance for slot in held), Decimal(0))
         limit = sum((slot.overdraft_limit for slot in held), Decimal(0)) if overdraft_limit is None else overdraft_limit
         if balance < -limit:

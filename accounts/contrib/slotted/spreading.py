@@ -45,6 +45,7 @@ def size_of(model: type[Any], pk: Any, *, using: str, now: bool = False) -> int:
     """
     key, at = (using, model, pk), time.monotonic()
     read, size = _sizes.get(key, (-SIZE_CACHE_SECONDS, 0))
+    # Cached, because otherwise each deposit would read the account's row as well.
     if now or at - read >= SIZE_CACHE_SECONDS:
         size = model._base_manager.using(using).values_list("size", flat=True).get(pk=pk)
         _sizes[key] = at, size

@@ -128,6 +128,8 @@ _NO_VALUES: dict[str, Any] = dict.fromkeys(ENTRY_PARAMETERS)
 
 def queue_key(model: type[models.Model], pk: object) -> int:
     """Return the key of the advisory lock in which writers of the row queue: 64 bits of a hash of table and key."""
+    # An advisory lock's key is a bigint. Two rows with the same hash wait for each other now and then, which is
+    # harmless.
     name = f"accounts.engine:{model._meta.db_table}:{model._meta.pk.to_python(pk)}"
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
@@ -135,6 +137,7 @@ def queue_key(model: type[models.Model], pk: object) -> int:
 def runner_for(model: type[A], using: str) -> StatementRunner[A] | None:
     """Return the runner for this model's accounts; None where the methods must run, see `accounts.engine.obstacles`."""
     runner = _runner(model, using)
+    # Receivers are asked for each time, because they can be connected while the process runs; the rest is cached.
     heard = runner is None or has_save_receivers(model) or has_entry_receivers(runner.statements.entry)
     return None if heard else runner
 

@@ -49,6 +49,8 @@ class Statements:
         """SELECT the row ``FOR NO KEY UPDATE``."""
         no_key, nowait = self.ops.for_update_sql(no_key=True), self.ops.for_update_sql(nowait=True, no_key=True)
         return {
+            # The advisory lock first, the row lock second, in every statement that takes both: two orders would
+            # deadlock.
             "queue": self.read + self._queue + f" {no_key}",
             "wait": self.read + f" {no_key}",
             "nowait": self.read + f" {nowait}",
@@ -102,6 +104,8 @@ class Statements:
     @functools.cached_property
     def _queue(self) -> Compiled:
         """A condition that takes the advisory lock: an uncorrelated subquery, run once, before the row is locked."""
+        # A subquery that does not depend on the row is evaluated once (an InitPlan). As a plain condition the function
+        # may be called for every row that is looked at.
         place = Compiled("%s", (Parameter("queue", models.BigIntegerField()),))
         return " AND (SELECT pg_advisory_xact_lock(" + place + ")) IS NOT NULL"
 
@@ -118,6 +122,8 @@ class Statements:
 
     def _balance_update(self, rows: models.QuerySet[Any], sign: Sign) -> Compiled:
         """Return the UPDATE that adds an amount where overdraft limit and size allow it."""
+        # What the CHECK constraint says, asked beforehand: a violated constraint would be an error and abort the
+        # caller's transaction, where no row is an answer.
         allowed = (
             {"balance__gte": self._parameter("balance", "least") - F("overdraft_limit")}
             if sign == "minus"

@@ -36,6 +36,8 @@ def pessimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
     """BEGIN, SELECT FOR NO KEY UPDATE in the order of arrival, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
+    # The lock must outlive its statement, so that this needs a transaction; `optimistic` needs none, since its UPDATE
+    # with the entry is one statement.
     with transaction.atomic(using=runner.using):
         return _write_balance(runner, runner.lock(pk, wait="queue"), amount)
 
@@ -53,6 +55,7 @@ def optimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
     if (runner := _runner_of(strategy)) is None or (account := runner.read(pk)) is None:
         return NotImplemented
     if not _write(runner, account, amount):
+        # Raised, not NotImplemented: the method would read the row and try again without counting the conflict.
         raise StaleVersionError(model=runner.model, pk=pk, expected=account.version)
     return account
 
@@ -78,6 +81,7 @@ def adaptive(strategy: Any, pk: Any, amount: Decimal) -> Any:
 def conditional_update(strategy: Any, pk: Any, amount: Decimal) -> Any:
     """UPDATE with the entry, behind an advisory lock that is granted in order of arrival."""
     runner = _runner_of(strategy)
+    # The statement cannot conflict: after a wait the server computes with the newest balance.
     changed = runner and runner.add(pk, amount, wait="queue")
     return NotImplemented if changed is None else changed
 
