@@ -245,6 +245,7 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
         pytest.fail(
             "A race needs committed data: mark the test with @pytest.mark.django_db(transaction=True)", pytrace=False
         )
+    # Not a parameter of the fixture, so that the messages above come before errors of a fixture that is missing.
     request.getfixturevalue("transactional_db")
     request.getfixturevalue("_race_sessions")
     option = request.config.getoption

@@ -101,6 +101,8 @@ class AccessPattern:
             self.write(rows[pk], rows[pk].value - amount)
 
     def insert_if_none(self, pk: int, value: int) -> None:
+        # There is no row yet that could be locked or have a version: only a lock on something else, or SERIALIZABLE,
+        # helps.
         if not self.search():
             self.items.create(pk=pk, value=value)
 
@@ -115,6 +117,7 @@ class PessimisticPattern(AccessPattern):
         return self.items.select_for_update(no_key=True)
 
     def overwrite(self, pk: int, value: int) -> None:
+        # The old value is not needed, but the lock is, and before the write.
         self.write(self.rows_to_change().get(pk=pk), value)
 
 
@@ -139,6 +142,7 @@ class OptimisticPattern(AccessPattern):
     text = "UPDATE ... WHERE version = the one read, and an error if no row has it."
 
     def overwrite(self, pk: int, value: int) -> None:
+        # The old value is not needed, but its version is.
         self.write(self.rows_to_change().get(pk=pk), value)
 
     def write(self, item: Item, value: int) -> None:
@@ -155,6 +159,7 @@ class ConditionalUpdatePattern(AccessPattern):
     text = "UPDATE ... SET value = value + n, with F(), and the condition in its WHERE."
 
     def add(self, pk: int, amount: int) -> None:
+        # After a wait the server computes with the newest version of the row.
         self.items.filter(pk=pk).update(value=F("value") + amount)
 
     def withdraw(self, pk: int, amount: int) -> None:
@@ -186,6 +191,7 @@ class SerializablePattern(AccessPattern):
         super().__init__(using=using, level="serializable")
 
     def run(self, program: Callable[[AccessPattern], R]) -> R:
+        # The whole transaction, reads included: what it has read is what made it fail (PostgreSQL documentation, 13.5).
         return retry_on_conflict(wait_max=_PAUSE)(super().run)(program)
 
 

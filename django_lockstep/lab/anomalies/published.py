@@ -19,6 +19,7 @@ _READ_COMMITTED = frozenset({"PMP", "P4", "G-single", "G2-item", "G2"})
 
 PUBLISHED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
+        # PostgreSQL accepts the name and gives READ COMMITTED.
         "read uncommitted": _READ_COMMITTED,
         "read committed": _READ_COMMITTED,
         "repeatable read": frozenset({"G2-item", "G2"}),

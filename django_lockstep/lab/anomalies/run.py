@@ -92,6 +92,7 @@ def find_anomalies(
     with scratch_table(using) as vacuum:
         for case in asked:
             watch(case)
+            # Dead rows of the last case would change where rows lie, and so which pages SERIALIZABLE locks.
             vacuum()
             cells.append(_explore_case(case, using=using, max_schedules=max_schedules, show=show))
     return AnomalyReport(
@@ -136,16 +137,16 @@ def scenario(case: AnomalyCase, *, using: str = DEFAULT_DB_ALIAS) -> Scenario:
         return Observation()
 
     def actor(name: str, program: Callable[[AccessPattern], Any]) -> Callable[[Observation], None]:
-        def act(history: Observation) -> None:
+        def act(observed: Observation) -> None:
             try:
-                history.seen[name] = pattern.run(program)
+                observed.seen[name] = pattern.run(program)
             except RolledBack:
                 return
 
         return act
 
-    def holds(history: Observation) -> bool:
-        if anomaly.shown_by(_with_end(history, pattern)):
+    def holds(observed: Observation) -> bool:
+        if anomaly.shown_by(_with_end(observed, pattern)):
             raise AssertionError(f"{anomaly.name}, {anomaly.title}: {anomaly.text}")
         return True
 
@@ -153,20 +154,20 @@ def scenario(case: AnomalyCase, *, using: str = DEFAULT_DB_ALIAS) -> Scenario:
         set_up=set_up,
         actors={name: actor(name, program) for name, program in zip(ascii_uppercase, anomaly.programs, strict=False)},
         invariant=holds,
-        observe=lambda history: _describe(_with_end(history, pattern)),
+        observe=lambda observed: _describe(_with_end(observed, pattern)),
     )
 
 
-def _with_end(history: Observation, pattern: AccessPattern) -> Observation:
-    """Return the history with the values at its end."""
-    history.end = dict(pattern.items.order_by("pk").values_list("pk", "value"))
-    return history
+def _with_end(observed: Observation, pattern: AccessPattern) -> Observation:
+    """Return the observation with the values at its end."""
+    observed.end = dict(pattern.items.order_by("pk").values_list("pk", "value"))
+    return observed
 
 
-def _describe(history: Observation) -> str:
+def _describe(observed: Observation) -> str:
     names = {1: "x", 2: "y"}
-    end = ", ".join(f"{names.get(pk, f'row {pk}')} = {value}" for pk, value in history.end.items())
-    saw = [f"{name} saw {seen}" for name, seen in sorted(history.seen.items()) if seen is not None]
+    end = ", ".join(f"{names.get(pk, f'row {pk}')} = {value}" for pk, value in observed.end.items())
+    saw = [f"{name} saw {seen}" for name, seen in sorted(observed.seen.items()) if seen is not None]
     return "; ".join([end, *saw])
 
 
@@ -205,6 +206,7 @@ def _reduction(case: AnomalyCase) -> Literal["none", "dpor"]:
 def _verdict(found: Exploration) -> tuple[Possibility, str]:
     """Return the verdict and the reason; an anomaly is not prevented if transactions failed for other reasons."""
     others = _raised(found) - _CONFLICTS
+    # A transaction that failed for a reason of its own was never exposed to the anomaly.
     if others:
         return "incomplete", f"Transactions failed with {', '.join(sorted(others))}"
     if found.verdict == "holds":

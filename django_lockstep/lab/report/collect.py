@@ -38,8 +38,10 @@ def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
     if connections[using].vendor != "postgresql":
         raise NotSupportedError(f"Database {using!r} is not PostgreSQL, so its waits cannot be reported.")
     with _read_only_cursor(using) as cursor:
+        # The limits first: they are for the queries that follow.
         (now,) = fetch(cursor, LIMITS)
         waiting, advisory = fetch(cursor, WAITING), fetch(cursor, ADVISORY)
+        # All sessions in one query, right after the locks: one by one they would be seen at different times.
         mentioned = [pid for row in waiting for pid in (row["session"], *row["blockers"])]
         sessions = Sessions(cursor, mentioned + [row["pid"] for row in advisory])
         tables = tables_of(cursor, (row["relation"] for row in waiting if row["relation"]), using=using)

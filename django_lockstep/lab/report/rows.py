@@ -42,6 +42,7 @@ class PrimaryKeys:
             return {"pk_unknown": "the server does not say which"}
         if (relation, place) in self._found:
             return {"pk": self._found[relation, place]}
+        # An UPDATE moves a row to another ctid.
         return {"pk_unknown": self._problems.get(relation, "it has just changed")}
 
     def _read(self, oid: int, table: LockedTable, places: Sequence[tuple[int, int]], *, using: str) -> None:
@@ -58,6 +59,7 @@ class PrimaryKeys:
 
 def _query_and_roll_back(sql: str, *, using: str) -> list[tuple[Any, ...]]:
     """Run the query in a savepoint and roll it back, so that its lock on the table is released at once."""
+    # A savepoint also keeps an error, such as a table that is locked, from aborting the whole report.
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         cursor.execute(sql)
         rows: list[tuple[Any, ...]] = cursor.fetchall()

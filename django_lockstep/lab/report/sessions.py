@@ -31,6 +31,7 @@ class Sessions:
     def blockers(self, row: ReportRow) -> tuple[Session, ...]:
         """Return the sessions that the waiter of this row waits for, each once."""
         pids = dict.fromkeys(row["blockers"])
+        # pg_blocking_pids() names a prepared transaction 0, so that it is found by what it holds.
         prepared = self._blocking(row["lock"], row["lock_mode"]) if 0 in pids else ()
         return (*(self.session(pid) for pid in pids if pid), *prepared)
 

@@ -111,6 +111,7 @@ def audit(accounts: Iterable[AuditedAccount], *, acknowledged: Mapping[Hashable,
     verdict = AuditVerdict(without_acknowledgements=acknowledged is None)
     for account in accounts:
         booked, surviving = _replay_entries(account, verdict)
+        # A worker that died may have committed what nobody knows of; then the entries alone say what to expect.
         expected = booked if acknowledged is None else acknowledged.get(account.account, Acknowledged())
         verdict.entries += booked.count
         verdict.overwritten += booked.count - surviving
@@ -136,6 +137,7 @@ def _compare_balance(account: AuditedAccount, expected: Decimal, verdict: AuditV
     difference = account.balance - expected
     verdict.money_lost += abs(difference)
     verdict.money_difference += difference
+    # The smaller one: a lost withdrawal hides in the balance that more was paid out, a lost deposit in the sum.
     beyond = -account.overdraft_limit - min(expected, account.balance)
     if beyond > 0:
         verdict.overdrawn_accounts += 1

@@ -75,7 +75,9 @@ class LoadTask:
         end = tally.started + int(self.seconds * 1e9) if self.seconds is not None else None
         left = self.operations if self.operations is not None else -1
         done: list[tuple[LoadOperation | None, int]] = []
+        # An operation that has begun in time counts, with its time: rates are by the last answer, not by the plan.
         while left and (end is None or tally.ended < end) and not channel.stopping:
+            # Drawn before the clock is read, so that the draw is not part of the latency.
             operation = client.next_operation()
             before = clock()
             succeeded = self._perform(operation, client=client, tally=tally)

@@ -155,6 +155,7 @@ def build_row(
 
     Each round has the workers' tallies in the same order, None for a worker that did not finish it.
     """
+    # Workers of one round share their time, rounds follow each other: rates are divided by the sum of the rounds.
     whole = _concatenate([_merge(each) for each in rounds])
     tallies = [_concatenate(mine) for mine in zip(*rounds, strict=True) if any(mine)]
     seconds = (whole.ended - whole.started) / 1e9
@@ -193,6 +194,7 @@ def _concatenate(tallies: Sequence[Tally | None]) -> Tally:
 
 def _build_latency(tally: Tally) -> Latency:
     marks = [tally.latencies.percentile(percent) for percent in (50, 95, 99)]
+    # The maximum is exact, percentiles are those of buckets.
     largest = tally.latencies.largest if marks[0] is not None else None
     p50, p95, p99, longest = (None if mark is None else mark / 1e6 for mark in (*marks, largest))
     return Latency(p50=p50, p95=p95, p99=p99, max=longest)

@@ -101,6 +101,7 @@ class Tally:
         """Count an error under `kind_of`, and keep the first message of each kind."""
         kind = kind_of(error)
         self.errors[kind] += 1
+        # The first line only: the others quote values of rows.
         self.examples.setdefault(kind, str(error).partition("\n")[0][:_LONGEST])
         self.failed_deadlocks += sqlstate_of(error) == _DEADLOCK
 
@@ -114,6 +115,7 @@ class Tally:
     def concatenate(cls, parts: Iterable[Tally]) -> Tally:
         """Return what was done in several rounds, the time between them left out; there must be one part at least."""
         parts = list(parts)
+        # The rounds of other strategies lie between these: only the time of its own rounds counts.
         started = parts[0].started
         return cls(started=started, ended=started + sum(part.ended - part.started for part in parts))._add(parts)
 

@@ -130,6 +130,7 @@ def run_trials(
         if pool.interrupt.requested:
             return
         trial.contender.open()
+    # Rounds of all trials in turn, not one trial after the other: a machine that is slow for a while is slow for all.
     rounds = max(trial.plan.rounds for trial in trials)
     for round_number in range(rounds):
         for trial in rotate(trials, round_number * len(trials) // rounds):
