@@ -120,7 +120,7 @@ class Strategy:
         with use_engine(self.engine):
             return self.change(self._key(pk), amount)
 
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Add a signed amount to one account; return it as written."""
         raise NotImplementedError
 

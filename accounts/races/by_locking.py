@@ -23,7 +23,7 @@ ONE_ACCOUNT: Mapping[str, Any] = {
 """The common parts of races in which each actor adds 10 to an account with 100."""
 
 
-def lock_then_read(pk: Any) -> None:
+def lock_then_read(pk: object) -> None:
     """Lock, then read, then write: correct."""
     with transaction.atomic():
         # The locking SELECT itself reads: whoever waits for it gets the row as the other one has committed it.
@@ -31,7 +31,7 @@ def lock_then_read(pk: Any) -> None:
         accounts(pk).update(balance=balance + 10)
 
 
-def lock_given_up_too_early(pk: Any) -> None:
+def lock_given_up_too_early(pk: object) -> None:
     """Write after the block that held the lock."""
     with transaction.atomic():
         balance = accounts(pk).select_for_update(no_key=True).get().balance
@@ -39,7 +39,7 @@ def lock_given_up_too_early(pk: Any) -> None:
     accounts(pk).update(balance=balance + 10)
 
 
-def lock_never_taken(pk: Any) -> None:
+def lock_never_taken(pk: object) -> None:
     """Make a query set that would lock, and never evaluate it."""
     with transaction.atomic():
         locked = accounts(pk).select_for_update(no_key=True)
@@ -48,7 +48,7 @@ def lock_never_taken(pk: Any) -> None:
         locked.update(balance=balance + 10)
 
 
-def read_then_lock(pk: Any) -> None:
+def read_then_lock(pk: object) -> None:
     """Lock a row after reading it, and write a value computed from the earlier read."""
     with transaction.atomic():
         balance = accounts(pk).get().balance
@@ -57,7 +57,7 @@ def read_then_lock(pk: Any) -> None:
         accounts(pk).update(balance=balance + 10)
 
 
-def refresh_with_lock(pk: Any) -> None:
+def refresh_with_lock(pk: object) -> None:
     """Read again with the lock: ``refresh_from_db`` takes the query set that locks."""
     account = accounts(pk).get()
     with transaction.atomic():
@@ -65,7 +65,7 @@ def refresh_with_lock(pk: Any) -> None:
         accounts(pk).update(balance=account.balance + 10)
 
 
-def refresh_without_lock(pk: Any) -> None:
+def refresh_without_lock(pk: object) -> None:
     """Read again without a lock, which only makes the window smaller."""
     account = accounts(pk).get()
     with transaction.atomic():
@@ -74,7 +74,7 @@ def refresh_without_lock(pk: Any) -> None:
         accounts(pk).update(balance=account.balance + 10)
 
 
-def write_on_commit(pk: Any) -> None:
+def write_on_commit(pk: object) -> None:
     """Write in a callback, which runs after COMMIT has released the lock."""
     with transaction.atomic():
         account = accounts(pk).select_for_update(no_key=True).get()
@@ -84,7 +84,7 @@ def write_on_commit(pk: Any) -> None:
 def lock_parent(*, no_key: bool) -> Callable[[Any], Any]:
     """Return an actor that locks the owner."""
 
-    def actor(pk: Any) -> None:
+    def actor(pk: object) -> None:
         with transaction.atomic():
             # FOR UPDATE conflicts with the FOR KEY SHARE by which the server checks a foreign key; FOR NO KEY UPDATE
             # does not (PostgreSQL documentation, table 13.3).

@@ -104,7 +104,7 @@ def unordered_transfer(source: int, target: int) -> Callable[[list[Any]], None]:
     return transfer
 
 
-def idempotent_deposit(pk: Any) -> None:
+def idempotent_deposit(pk: object) -> None:
     """Deposit with an idempotency key that the other actor also uses."""
     Account.deposit(pk, 10, idempotency_key="once")
 

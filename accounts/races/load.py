@@ -216,7 +216,7 @@ class LoadContender:
             entries=(AuditedEntry(*row[1:]) for row in entries),
         )
 
-    def _rows(self, keys: tuple[Any, ...]) -> Iterator[AbstractAccount]:
+    def _rows(self, keys: tuple[object, ...]) -> Iterator[AbstractAccount]:
         """Yield the accounts in the database's order of their keys, which is the entries' order too."""
         rows = self.fixture.model._base_manager.using(self.fixture.using)
         return rows.filter(pk__in=keys).order_by("pk").iterator(chunk_size=2000)

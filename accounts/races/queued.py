@@ -47,12 +47,12 @@ def _queue() -> Any:
     return account.pk
 
 
-def consume(pk: Any) -> None:
+def consume(pk: object) -> None:
     """Decide about one change."""
     apply_batch(QueuedChange, size=1)
 
 
-def deposit(pk: Any) -> None:
+def deposit(pk: object) -> None:
     """Deposit directly, without the queue."""
     Account.deposit(pk, 1)
 
@@ -70,10 +70,10 @@ def consume_in_disorder(pk: Any) -> None:
             QueuedChange.objects.filter(pk=change.pk).update(state="applied" if covered else "refused")
 
 
-def _nothing_was_refused(pk: Any) -> bool:
+def _nothing_was_refused(pk: object) -> bool:
     """Whether the deposit came before the withdrawal."""
     return not QueuedChange.objects.filter(state="refused").exists()
 
 
-def _booked(pk: Any) -> list[str]:
+def _booked(pk: object) -> list[str]:
     return [str(amount) for amount in Entry.objects.order_by("pk").values_list("amount", flat=True)]

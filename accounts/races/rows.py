@@ -64,6 +64,6 @@ def accounts(pk: Any) -> Any:
     return Account.objects.filter(pk=pk)
 
 
-def balances(made: Any) -> list[str]:
+def balances(made: object) -> list[str]:
     """Return the balances in the order of keys."""
     return [str(balance) for balance in Account.objects.order_by("pk").values_list("balance", flat=True)]

@@ -75,7 +75,7 @@ def _balance(pk: Any) -> Decimal:
 def gathering(amount: int) -> ActorFunction:
     """Return a withdrawal in a transaction, where the connection's own slot is not tried first."""
 
-    def withdraw(pk: Any) -> None:
+    def withdraw(pk: object) -> None:
         with transaction.atomic():
             SlottedAccount.withdraw(pk, amount)
 
@@ -87,7 +87,7 @@ def deposit(pk: Any) -> None:
     Slot.deposit(Slot.objects.get(account=pk, number=1).pk, 20)
 
 
-def resize(pk: Any) -> None:
+def resize(pk: object) -> None:
     """Split the balance between three slots."""
     SlottedAccount.resize(pk, size=3)
 

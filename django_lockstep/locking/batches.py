@@ -30,7 +30,7 @@ def update_many(model: type[models.Model], changes: list[GuardedWrite], *, using
     return [pk for pk, _, _ in wanted if pk not in won]
 
 
-def _plain(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(model: type[models.Model], values: Mapping[str, object]) -> dict[str, Any]:
     if computed := [name for name, value in values.items() if is_expression(value)]:
         raise ValueError(f"expressions cannot be written in a batch: {', '.join(computed)}")
     changes = python_values(model, {**auto_now_values(model), **values})

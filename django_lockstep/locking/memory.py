@@ -89,7 +89,7 @@ def adopt(instance: models.Model, current: models.Model) -> None:
     setattr(instance._state, _MEMORY, dict(remembered(current)))
 
 
-def apply_written(instance: models.Model, written: Mapping[str, Any], *, using: str | None = None) -> None:
+def apply_written(instance: models.Model, written: Mapping[str, object], *, using: str | None = None) -> None:
     """Put the values that were written into the row into the instance, by attribute name.
 
     With ``using`` (the database) a rollback takes them out again; without it, the instance was read in the same
@@ -134,7 +134,7 @@ def _is_assigned(instance: models.Model, field: models.Field[Any, Any]) -> bool:
     return field.attname not in memory or is_expression(value) or bool(memory[field.attname] != _still(value))
 
 
-def _still(value: Any) -> Any:
+def _still(value: object) -> Any:
     """Return a copy that later changes of the instance do not affect."""
     if isinstance(value, FieldFile):
         return value.name

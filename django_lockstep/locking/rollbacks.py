@@ -243,7 +243,7 @@ class SettledAttribute:
             return values[self._name]
         return self._descriptor.__get__(instance, owner)
 
-    def __set__(self, instance: Any, value: Any) -> None:
+    def __set__(self, instance: object, value: object) -> None:
         instance.__dict__[self._name] = value
 
 
@@ -255,7 +255,7 @@ class SettledDescriptor(SettledAttribute):
             settle(instance)
         return self._descriptor.__get__(instance, owner)
 
-    def __set__(self, instance: Any, value: Any) -> None:
+    def __set__(self, instance: object, value: object) -> None:
         self._descriptor.__set__(instance, value)
 
 

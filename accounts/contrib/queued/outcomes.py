@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models.functions import Now
 
+from accounts.contrib.queued.abstract import AbstractQueuedChange
 from accounts.contrib.queued.errors import ChangeFailed
 from accounts.contrib.queued.refusals import refusal_to_data
 from accounts.engine import compiled_by
@@ -21,7 +22,7 @@ COLUMNS = ("state", "balance_after", "version_after", "replayed", "refusal")
 
 
 @compiled_by("accounts.contrib.queued.compiled.write_outcomes")
-def write_outcomes(model: Any, outcomes: list[tuple[Any, QueuedOutcome]], *, using: str) -> None:
+def write_outcomes(model: type[AbstractQueuedChange], outcomes: list[tuple[Any, QueuedOutcome]], *, using: str) -> None:
     """Write the results of the changes with these keys; None means that an account does not exist."""
     rows = [(pk, *columns_of(model, outcome)) for pk, outcome in outcomes]
     for pk, *values in rows:
@@ -30,7 +31,7 @@ def write_outcomes(model: Any, outcomes: list[tuple[Any, QueuedOutcome]], *, usi
         model._base_manager.using(using).filter(pk=pk).update(**changes, decided_at=Now())
 
 
-def columns_of(model: type[Any], outcome: QueuedOutcome) -> tuple[Any, ...]:
+def columns_of(model: type[AbstractQueuedChange], outcome: QueuedOutcome) -> tuple[Any, ...]:
     """Return the values for `COLUMNS`; the refusal is JSON text."""
     if isinstance(outcome, AppliedChange):
         return model.State.APPLIED.value, outcome.balance_after, outcome.version_after, outcome.replayed, None

@@ -17,7 +17,7 @@ from django_lockstep.locking.compiled import Compiled, fetch, parameter
 __all__ = ["try_add"]
 
 
-def try_add(model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, using: str) -> Any:
+def try_add(model: type[Any], pk: object, amount: Decimal, *, key: str | None = None, using: str) -> Any:
     """Add to the slot in one statement; the account's size may be a few seconds old, which only changes the slot."""
     runner = runner_for(model._meta.get_field("slots").related_model, using)
     if runner is None:

@@ -17,7 +17,7 @@ from django_lockstep.locking.rows import lock_row
 __all__ = ["resize"]
 
 
-def resize(model: type[Any], pk: Any, *, size: int | None, overdraft_limit: Decimal | None, using: str) -> Any:
+def resize(model: type[Any], pk: object, *, size: int | None, overdraft_limit: Decimal | None, using: str) -> Any:
     """Lock the account and all its slots, then split balance and limit evenly between the slots that it keeps."""
     slot_model = model._meta.get_field("slots").related_model
     slots = slot_model._base_manager.using(using)

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from django.db import connections, models
 
+from accounts.abstract import AbstractBaseAccount
 from accounts.amounts import TOO_LARGE
 from accounts.engine.compiled.statements import ENTRY_PARAMETERS, Sign, Statements, WaitMode
 from accounts.engine.obstacles import has_entry_receivers, has_save_receivers, obstacles
@@ -24,7 +25,7 @@ from django_lockstep.locking.writes import auto_now_values
 
 __all__ = ["StatementRunner", "autocommit_runner", "queue_key", "runner_for"]
 
-A = TypeVar("A", bound=models.Model)
+A = TypeVar("A", bound=AbstractBaseAccount)
 
 
 class StatementRunner(Generic[A]):
@@ -51,7 +52,13 @@ class StatementRunner(Generic[A]):
         return self._account(self.statements.lock[wait], {"pk": pk, "queue": queue_key(self.model, pk)})
 
     def write(
-        self, account: Any, balance: Decimal, *, seen: int, entry: Mapping[str, Any], compare: bool = True
+        self,
+        account: AbstractBaseAccount,
+        balance: Decimal,
+        *,
+        seen: int,
+        entry: Mapping[str, object],
+        compare: bool = True,
     ) -> dict[str, Any]:
         """Write the balance and the next version, with an entry, where the row still has the version ``seen``.
 
@@ -95,11 +102,11 @@ class StatementRunner(Generic[A]):
         new = self.statements.entry()
         return {**_NO_VALUES, **{field.attname: field.pre_save(new, add=True) for field in self.statements.extras}}
 
-    def _account(self, compiled: Compiled, values: Mapping[str, Any]) -> A | None:
+    def _account(self, compiled: Compiled, values: Mapping[str, object]) -> A | None:
         rows = fetch(connections[self.using], compiled, values)
         return self.instance(rows[0]) if rows else None
 
-    def instance(self, row: Sequence[Any]) -> A:
+    def instance(self, row: Sequence[object]) -> A:
         """Build the account from a row that a statement returned."""
         if self._converters:
             row = list(row)

@@ -8,10 +8,11 @@ both.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import transaction
 
+from accounts.abstract import AbstractBaseAccount
 from accounts.contention import contention
 from accounts.engine.compiled.runner import StatementRunner, autocommit_runner
 from django_lockstep.errors import StaleVersionError
@@ -29,10 +30,32 @@ __all__ = [
     "serializable",
 ]
 
-Accounts = StatementRunner[Any]
+Accounts = StatementRunner[AbstractBaseAccount]
 
 
-def pessimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
+class BoundStrategy(Protocol):
+    """What a counterpart needs of its strategy."""
+
+    @property
+    def model(self) -> type[AbstractBaseAccount]:
+        """The accounts that it changes."""
+        ...
+
+    @property
+    def alias(self) -> str:
+        """The database."""
+        ...
+
+
+class KeyLockingStrategy(BoundStrategy, Protocol):
+    """A strategy that locks the account's key instead of its row."""
+
+    def lock_key(self, pk: object) -> None:
+        """Take the transaction's advisory lock."""
+        ...
+
+
+def pessimistic(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """BEGIN, SELECT FOR NO KEY UPDATE in the order of arrival, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -42,7 +65,7 @@ def pessimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
         return _write_balance(runner, runner.lock(pk, wait="queue"), amount)
 
 
-def pessimistic_nowait(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def pessimistic_nowait(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """BEGIN, SELECT FOR NO KEY UPDATE NOWAIT, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -50,7 +73,7 @@ def pessimistic_nowait(strategy: Any, pk: Any, amount: Decimal) -> Any:
         return _write_balance(runner, runner.lock(pk, wait="nowait"), amount)
 
 
-def optimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def optimistic(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """SELECT, UPDATE with the entry where the version is the same."""
     if (runner := _runner_of(strategy)) is None or (account := runner.read(pk)) is None:
         return NotImplemented
@@ -60,7 +83,7 @@ def optimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
     return account
 
 
-def adaptive(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def adaptive(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """As `optimistic` on a row without recent conflicts; otherwise lock, UPDATE and entry in one statement."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -78,7 +101,7 @@ def adaptive(strategy: Any, pk: Any, amount: Decimal) -> Any:
     return NotImplemented if changed is None else changed
 
 
-def conditional_update(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def conditional_update(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """UPDATE with the entry, behind an advisory lock that is granted in order of arrival."""
     runner = _runner_of(strategy)
     # The statement cannot conflict: after a wait the server computes with the newest balance.
@@ -86,7 +109,7 @@ def conditional_update(strategy: Any, pk: Any, amount: Decimal) -> Any:
     return NotImplemented if changed is None else changed
 
 
-def serializable(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def serializable(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """BEGIN, SET TRANSACTION, SELECT, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -94,7 +117,7 @@ def serializable(strategy: Any, pk: Any, amount: Decimal) -> Any:
         return _write_balance(runner, runner.read(pk), amount)
 
 
-def advisory(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def advisory(strategy: KeyLockingStrategy, pk: object, amount: Decimal) -> Any:
     """BEGIN, the strategy's advisory lock, SELECT, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -103,11 +126,11 @@ def advisory(strategy: Any, pk: Any, amount: Decimal) -> Any:
         return _write_balance(runner, runner.read(pk), amount)
 
 
-def _runner_of(strategy: Any) -> Accounts | None:
+def _runner_of(strategy: BoundStrategy) -> Accounts | None:
     return autocommit_runner(strategy.model, strategy.alias)
 
 
-def _write_balance(runner: Accounts, account: Any, amount: Decimal) -> Any:
+def _write_balance(runner: Accounts, account: AbstractBaseAccount | None, amount: Decimal) -> Any:
     """Write the balance computed from what was read, with its entry, without comparing versions."""
     if account is None:
         return NotImplemented
@@ -115,7 +138,7 @@ def _write_balance(runner: Accounts, account: Any, amount: Decimal) -> Any:
     return account
 
 
-def _write(runner: Accounts, account: Any, amount: Decimal, *, compare: bool = True) -> bool:
+def _write(runner: Accounts, account: AbstractBaseAccount, amount: Decimal, *, compare: bool = True) -> bool:
     """Write the balance computed from what was read, with its entry; see `StatementRunner.write`."""
     balance = account.balance_after(amount)
     written = runner.write(account, balance, seen=account.version, entry={"amount": amount}, compare=compare)
