@@ -142,9 +142,9 @@ class AbstractBaseAccount(VersionedModel):
         using: str,
         idempotency_key: str | None = None,
         transfer: uuid.UUID | None = None,
-    ) -> Any:
+    ) -> AbstractEntry:
         """Insert the entry of a change: the signed amount, and this instance's balance and version after it."""
-        return entries_of(type(self), using).create(
+        entry: AbstractEntry = entries_of(type(self), using).create(
             account_id=self.pk,
             amount=amount,
             balance_after=self.balance,
@@ -152,6 +152,7 @@ class AbstractBaseAccount(VersionedModel):
             idempotency_key=idempotency_key,
             transfer=transfer,
         )
+        return entry
 
     def accept_written(self, *, using: str, **written: object) -> None:
         """Copy into the instance what a guarded UPDATE wrote into its row; a rollback undoes it."""

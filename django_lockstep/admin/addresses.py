@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib.admin import ModelAdmin
 from django.contrib.admin.exceptions import DisallowedModelAdminToField
 from django.contrib.admin.options import TO_FIELD_VAR
 from django.contrib.admin.utils import unquote
+from django.db.models import Model
 from django.http import HttpRequest
 
 __all__ = ["find_by_url"]
 
 
-def find_by_url(admin: Any, request: HttpRequest, object_id: str) -> Any:
+def find_by_url(admin: ModelAdmin[Any], request: HttpRequest, object_id: str) -> Model | None:
     """Return the object of the URL, by its key or by the field of a related-object link; None without one.
 
     Raises ``DisallowedModelAdminToField``, as Django's views do, for a field that nothing refers to.

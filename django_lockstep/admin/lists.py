@@ -71,7 +71,7 @@ class ListMixin(_Base):
                 continue
         return self._save_rows(request, extra_context)
 
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Unpack tokens here as well: from Django 6.1 the change form may offer actions."""
         self._unpack(request)
         return super().changeform_view(request, *args, **kwargs)

@@ -118,7 +118,7 @@ class Seen:
         """Whether the instance has the version that was shown."""
         return self.version == version_of(instance)
 
-    def base_of(self, field: models.Field[Any, Any], *, now: Seen, theirs: object) -> Any:
+    def base_of(self, field: models.Field[Any, Any], *, now: Seen, theirs: object) -> object:
         """Return the field's value when the page was made; ``theirs`` is its value in the state of ``now``."""
         if field.name not in self.base:
             return UNKNOWN

@@ -37,7 +37,7 @@ class InvalidInput(str):
         return self is other
 
 
-def value_of(field: models.Field[Any, Any], instance: models.Model) -> Any:
+def value_of(field: models.Field[Any, Any], instance: models.Model) -> object:
     """Return a copy of the instance's value that later changes of the instance do not affect."""
     value = field.value_from_object(instance)
     if isinstance(value, FieldFile):
@@ -45,7 +45,7 @@ def value_of(field: models.Field[Any, Any], instance: models.Model) -> Any:
     return copy.deepcopy(value)
 
 
-def to_json_value(field: models.Field[Any, Any], instance: models.Model) -> Any:
+def to_json_value(field: models.Field[Any, Any], instance: models.Model) -> object:
     """Return the instance's value as JSON stores it."""
     value = field.value_from_object(instance)
     if value is None or isinstance(value, bool | int | str):
@@ -54,7 +54,7 @@ def to_json_value(field: models.Field[Any, Any], instance: models.Model) -> Any:
     return text if isinstance(text, str) else json.loads(json.dumps(text, default=str))
 
 
-def to_python_value(field: models.Field[Any, Any], stored: object) -> Any:
+def to_python_value(field: models.Field[Any, Any], stored: object) -> object:
     """Return the value that `to_json_value` stored; `UNKNOWN` if the field cannot parse it."""
     try:
         return field.to_python(stored)

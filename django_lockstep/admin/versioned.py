@@ -53,7 +53,7 @@ class ChangeFormMixin(_Base):
             return _without(fieldsets, FIELD, version_name(self.model))
         return _with_token(fieldsets, wanted=self.has_change_permission(request, obj))
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Model | None:
         """Return Django's object, and record its primary key or that it is missing."""
         found = super().get_object(request, object_id, from_field)
         collected = collected_of(request)
@@ -67,7 +67,7 @@ class ChangeFormMixin(_Base):
         object_id: str | None = None,
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
-    ) -> Any:
+    ) -> HttpResponse:
         """Save as Django does; after a concurrent change answer 409 with the conflict page, and save nothing.
 
         A change between the comparison and the write makes the write itself fail and roll back; the second attempt's

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import wraps
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from django import forms
 from django.contrib import admin, messages
@@ -39,7 +39,13 @@ _REFUSALS = (EditLocked, EditLockLost, DeadlockDetected)
 """Errors that a page shows as a message."""
 
 
-class EditLockAdminMixin:
+if TYPE_CHECKING:
+    _Base = admin.ModelAdmin[Any]
+else:
+    _Base = object
+
+
+class EditLockAdminMixin(_Base):
     """Edit locks for any model's admin; comes before ``ModelAdmin`` among the bases.
 
     Mode ``lock``: opening a change page checks out the record; other users see it read-only, with the holder and the
@@ -60,31 +66,31 @@ class EditLockAdminMixin:
     edit_lock_free_actions: ClassVar[tuple[str, ...]] = ()
     """Names of read-only actions, which may also be run on checked-out records."""
 
-    model: type[models.Model]
-    opts: Any
-    admin_site: Any
-
     @property
     def media(self) -> forms.Media:
         ours = forms.Media(css={"all": ["lockstep_editing/edit-lock.css"]}, js=["lockstep_editing/edit-lock.js"])
-        media: forms.Media = super().media + ours  # type: ignore[misc]
+        media: forms.Media = super().media + ours
         return media
 
     def get_urls(self) -> list[Any]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_edit_lock"
         view = self.admin_site.admin_view(self.edit_lock_view)
-        return [path("<path:object_id>/edit-lock/", view, name=name), *super().get_urls()]  # type: ignore[misc]
+        return [path("<path:object_id>/edit-lock/", view, name=name), *super().get_urls()]
 
     # The change page.
 
     def changeform_view(
-        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: object = None
-    ) -> Any:
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
         """Check out the record, then show or save the form."""
         instance = object_id and self.edit_lock_mode != "off" and find_by_url(self, request, object_id)
         if not instance or not self.has_change_permission(request, instance):
             with writing(request.user):
-                return super().changeform_view(request, object_id, form_url, extra_context)  # type: ignore[misc]
+                return super().changeform_view(request, object_id, form_url, extra_context)
         if "prefetch" in request.headers.get("Sec-Purpose", ""):
             # A prefetch must not check out; the browser requests the page again when the user opens it.
             return HttpResponse(status=503)
@@ -92,18 +98,18 @@ class EditLockAdminMixin:
         request.edit_session = session  # type: ignore[attr-defined]
         if "_take_over" in request.POST and not session.take_over():
             return HttpResponseRedirect(request.get_full_path())
-        view = super().changeform_view  # type: ignore[misc]
+        view = super().changeform_view
         if request.method == "POST":
             return self._save(session, lambda: view(request, object_id, form_url, extra_context))
         session.open()
         return session.add_banner(view(request, object_id, form_url, extra_context))
 
-    def _url(self, page: str, instance: Any) -> str:
+    def _url(self, page: str, instance: models.Model) -> str:
         """Return the URL of one of the record's pages, by its primary key."""
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}"
         return reverse(name, args=[quote(instance.pk)], current_app=self.admin_site.name)
 
-    def _save(self, session: EditSession, answer: Callable[[], Any]) -> Any:
+    def _save(self, session: EditSession, answer: Callable[[], HttpResponse]) -> HttpResponse:
         """Save in one transaction with the lock checks and the check-in."""
         using = router.db_for_write(self.model)
         with writing(session.request.user, token=session.writes_as):
@@ -125,30 +131,30 @@ class EditLockAdminMixin:
 
     def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         """Refuse while another user has the record, so that the page is read-only."""
-        allowed: bool = super().has_change_permission(request, obj)  # type: ignore[misc]
+        allowed: bool = super().has_change_permission(request, obj)
         return allowed and not (obj is not None and _read_only(request))
 
     def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
-        allowed: bool = super().has_delete_permission(request, obj)  # type: ignore[misc]
+        allowed: bool = super().has_delete_permission(request, obj)
         return allowed and not (obj is not None and _read_only(request))
 
     def get_form(
         self, request: HttpRequest, obj: models.Model | None = None, change: bool = False, **kwargs: object
     ) -> Any:
         """Let the form check the edit lock."""
-        form = super().get_form(request, obj, change=change, **kwargs)  # type: ignore[misc]
+        form = super().get_form(request, obj, change=change, **kwargs)
         return form if self.edit_lock_mode == "off" else lock_checked_form(form, edit_session_of(request))
 
     def get_formsets_with_inlines(self, request: HttpRequest, obj: models.Model | None = None) -> Iterator[Any]:
         """Let the inlines check the edit locks of their records."""
-        for formset, inline in super().get_formsets_with_inlines(request, obj):  # type: ignore[misc]
+        for formset, inline in super().get_formsets_with_inlines(request, obj):
             yield (formset if self.edit_lock_mode == "off" else lock_checked_formset(formset)), inline
 
     # The endpoint of the page's script.
 
     def edit_lock_view(self, request: HttpRequest, object_id: str) -> JsonResponse:
         """Extend a check-out while the user is active, or check in when the page is left."""
-        instance = self.get_object(request, unquote(object_id))  # type: ignore[attr-defined]
+        instance = self.get_object(request, unquote(object_id))
         operation = {"extend": extend, "check-in": check_in}.get(request.POST.get("action", ""))
         if instance is None or operation is None or request.method != "POST":
             return JsonResponse(
@@ -165,9 +171,11 @@ class EditLockAdminMixin:
 
     # Deleting, lists, actions.
 
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: object = None) -> Any:
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         instance = find_by_url(self, request, object_id)
-        view = super().delete_view  # type: ignore[misc]
+        view = super().delete_view
         if instance is None or self.edit_lock_mode == "off":
             return view(request, object_id, extra_context)
         return self._run_checked(
@@ -177,46 +185,51 @@ class EditLockAdminMixin:
             back=self._url("change", instance),
         )
 
-    def changelist_view(self, request: HttpRequest, extra_context: object = None) -> Any:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list; run ``list_editable`` saves and actions in one transaction."""
-        view = super().changelist_view  # type: ignore[misc]
+        view = super().changelist_view
         if request.method != "POST" or self.edit_lock_mode == "off":
             return view(request, extra_context)
         return self._run_checked(request, lambda: view(request, extra_context), back=request.get_full_path())
 
     def _run_checked(
-        self, request: HttpRequest, answer: Callable[[], Any], *, back: str, check: Callable[[], None] | None = None
-    ) -> Any:
+        self,
+        request: HttpRequest,
+        answer: Callable[[], HttpResponse],
+        *,
+        back: str,
+        check: Callable[[], None] | None = None,
+    ) -> HttpResponse:
         try:
             with transaction.atomic(using=router.db_for_write(self.model)), writing(request.user):
                 if check:
                     check()
                 return answer()
         except _REFUSALS as error:
-            self.message_user(request, str(error), messages.ERROR)  # type: ignore[attr-defined]
+            self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(back)
 
     def get_changelist_form(self, request: HttpRequest, **kwargs: object) -> Any:
         """Let each row of ``list_editable`` check the edit locks."""
-        form = super().get_changelist_form(request, **kwargs)  # type: ignore[misc]
+        form = super().get_changelist_form(request, **kwargs)
         return form if self.edit_lock_mode == "off" else lock_checked_form(form, None)
 
     def get_actions(self, request: HttpRequest, action_location: object = None) -> dict[str, Any]:
         """Check the selected records before each action, except ``edit_lock_free_actions``."""
         where = {} if action_location is None else {"action_location": action_location}  # new in Django 6.1
-        actions: dict[str, Any] = super().get_actions(request, **where)  # type: ignore[misc]
+        actions: dict[str, Any] = super().get_actions(request, **where)
         if self.edit_lock_mode == "off":
             return actions
         free = self.edit_lock_free_actions
         return {name: action if name in free else _with_check(action) for name, action in actions.items()}
 
     def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
-        columns = tuple(super().get_list_display(request))  # type: ignore[misc]
+        columns = tuple(super().get_list_display(request))
         return columns if self.edit_lock_mode == "off" else (*columns, "edit_lock_holder")
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """Read the locks of the page's records in one query."""
-        changelist = super().get_changelist_instance(request)  # type: ignore[misc]
+        changelist = super().get_changelist_instance(request)
         if self.edit_lock_mode != "off":
             # One query for the page instead of one for each row.
             found = holders_among(self.model, [row.pk for row in changelist.result_list])
@@ -262,7 +275,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the action's function with a write check of the selected records."""
 
     @wraps(function)
-    def checked(modeladmin: object, request: HttpRequest, queryset: Any) -> Any:
+    def checked(modeladmin: object, request: HttpRequest, queryset: models.QuerySet[Any]) -> Any:
         require_editable(queryset.model, list(queryset.values_list("pk", flat=True)))
         return function(modeladmin, request, queryset)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,7 +11,7 @@ from typing import Any
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import Model
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
@@ -144,7 +145,7 @@ class EditSession:
         with suppress(EditLockLost, EditingError):
             check_in(self.instance, self.request.user, token=self.token)
 
-    def finish_refusal(self, response: TemplateResponse) -> TemplateResponse:
+    def finish_refusal(self, response: HttpResponse) -> HttpResponse:
         """Set the status of a refused save, and check out again if the record has become free."""
         if self._refusal is not None:
             # Outside the transaction of the save, so that the new check-out lasts.
@@ -154,10 +155,9 @@ class EditSession:
             response.status_code = 409 if free and not isinstance(self._refusal, EditLocked) else 423
         return response
 
-    def add_banner(self, response: Any) -> Any:
+    def add_banner(self, response: HttpResponse) -> HttpResponse:
         """Add the banner to the change page, whatever template it uses."""
-        context = response.context_data or {} if isinstance(response, TemplateResponse) else {}
-        if "adminform" in context:
+        if isinstance(response, TemplateResponse) and "adminform" in (context := response.context_data or {}):
             page = response.resolve_template(response.template_name)
             context["edit_lock"] = {**self._context(context["adminform"]), "page": page}
             response.template_name = "admin/lockstep_editing/change_page.html"
@@ -190,7 +190,7 @@ def _seconds(duration: timedelta) -> str:
     return str(int(duration.total_seconds()))
 
 
-def _differences(adminform: object) -> Any:
+def _differences(adminform: object) -> Iterator[tuple[Any, Any]]:
     """Yield label and saved value of the fields whose typed value differs."""
     form: Any = getattr(adminform, "form", None)
     for name in form.changed_data if form else ():

@@ -134,7 +134,7 @@ def _is_assigned(instance: models.Model, field: models.Field[Any, Any]) -> bool:
     return field.attname not in memory or is_expression(value) or bool(memory[field.attname] != _still(value))
 
 
-def _still(value: object) -> Any:
+def _still(value: object) -> object:
     """Return a copy that later changes of the instance do not affect."""
     if isinstance(value, FieldFile):
         return value.name

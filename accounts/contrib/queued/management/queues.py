@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from typing import Any
 
 from django.apps import apps
 from django.core.management.base import CommandError
@@ -23,7 +22,7 @@ def add_queue_options(parser: ArgumentParser) -> None:
     parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
 
 
-def queue_model(label: str) -> Any:
+def queue_model(label: str) -> type[AbstractQueuedChange]:
     """Return the queue's model. Raises ``CommandError`` with exit code 2 for any other label."""
     try:
         model = apps.get_model(label)
