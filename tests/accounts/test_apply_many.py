@@ -62,11 +62,6 @@ def test_it_is_one_statement_for_every_length(engine: str) -> None:
     assert (texts == {1}) is (engine == "compiled")
 
 
-def test_an_empty_list_sends_no_statement(django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(0):
-        assert Account.apply_many([]) == []
-
-
 # Refused: nothing is written.
 
 
@@ -102,28 +97,6 @@ def test_unknown_accounts_are_named(unknown: int) -> None:
     with pytest.raises(Account.DoesNotExist, match=f"primary key {unknown}$"):
         Account.apply_many([(account.pk, 1), (unknown, 1)])
     assert booked() == []
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error", "rule"),
-    [
-        ((1, 0), InvalidAmount, "Change 1, of account 1: .* must not be zero"),
-        ((1, 0.5), InvalidAmount, "Change 1, .* decimal string"),
-        ((1, "-0.001"), InvalidAmount, "Change 1, .* 2 decimal places"),
-        ((1, -(10**17)), InvalidAmount, "Change 1, .* digits before the point"),
-        ((1, Decimal("-Infinity")), InvalidAmount, "Change 1, .* must be finite"),
-        ((1,), ValueError, "Change 1 must be a BalanceChange or a pair"),
-        ("12", ValueError, "Change 1 must be a BalanceChange or a pair"),
-        (BalanceChange(1, 1, idempotency_key=""), ValueError, "idempotency_key"),
-        (BalanceChange(1, 1, idempotency_key="k" * 256), ValueError, "idempotency_key"),
-        (BalanceChange(1, 1, transfer="no"), ValueError, "transfer"),  # type: ignore[arg-type]
-    ],
-)
-def test_bad_input_is_refused_before_any_sql(
-    wrong: Any, error: type[Exception], rule: str, django_assert_num_queries: Any
-) -> None:
-    with django_assert_num_queries(0), pytest.raises(error, match=rule):
-        Account.apply_many([(1, 1), wrong])
 
 
 # Idempotency keys and transfers.

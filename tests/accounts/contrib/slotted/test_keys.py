@@ -125,9 +125,3 @@ def test_a_withdrawal_from_several_slots_releases_the_slot_that_it_tried(
 
 def waiting_for_me(session: Session) -> bool:
     return bool(query("SELECT pg_backend_pid() = ANY(pg_blocking_pids(%s))", session.pid))
-
-
-@pytest.mark.parametrize("key", ["", "x" * 256, 7])
-def test_what_cannot_be_a_key_is_refused(key: Any) -> None:
-    with pytest.raises(ValueError, match="idempotency_key must be a string"):
-        SlottedAccount.deposit(1, 1, idempotency_key=key)
