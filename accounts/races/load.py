@@ -124,6 +124,7 @@ class AccountClient:
 
     def _transfer(self, amount: Decimal) -> LoadOperation:
         place, beyond = self._place(len(self._accounts)), self._place(len(self._accounts) - 1)
+        # Drawn from one fewer and moved past the source: evenly, and never the source itself.
         source, target = self._accounts[place], self._accounts[beyond + (beyond >= place)]
         return LoadOperation(
             perform=partial(self._strategy.transfer, source, target, amount),

@@ -211,6 +211,7 @@ def _measure(
 ) -> list[tuple[LoadRow, ...]]:
     """Measure all strategies at each point and return the rows by point, in the order of the strategies."""
     workers = max(point.plan.workers for point in points)
+    # A worker that thinks completes nothing either.
     stuck_after = STUCK_AFTER + max(point.plan.think_time for point in points)
     with _fixture(config, notes) as (fixture, worker_config):
         # Each point begins with another strategy, so that the place in the order does not matter.

@@ -42,6 +42,7 @@ class StoryActor:
         """Do it. Raises as `Strategy.deposit` and `Strategy.withdraw` do."""
         model = apps.get_model(self.model)
         strategy = STRATEGIES[self.strategy].bound(model=model, using=self.using, engine=self.engine)
+        # Looked up here, in the worker: what is pickled for it has names only.
         change: Callable[[Any, Decimal], AbstractAccount] = getattr(strategy, self.kind)
         return change(pk, self.amount)
 

@@ -38,12 +38,14 @@ class Comparison:
         """Whether saving would overwrite another user's change without this user's decision."""
         changed = [name for name, before in self.base.items() if self.theirs[name] != before]
         overwritten = [name for name in changed if self.mine[name] != self.theirs[name]]
+        # A deletion overwrites whatever changed, even where no field of the user's differs.
         if self.deletes and changed:
             overwritten.append(DELETE)
         return any(name not in decisions for name in overwritten)
 
     def rows(self, fields: list[models.Field[Any, Any]], *, label: Callable[[str], str]) -> tuple[FieldDifference, ...]:
         """Return the fields whose values differ between the sides."""
+        # The version does not matter here: only which values could be merged.
         merge = merge_fields(self.base, self.mine, self.theirs, version=0)
         rows = [self._row(field, label(field.name), merge.values) for field in fields if self._differs(field)]
         return (*rows, self._deletion()) if self.deletes else tuple(rows)

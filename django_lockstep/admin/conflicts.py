@@ -107,6 +107,8 @@ _ATTRIBUTE = "_lockstep_admin_collected"
 def collect(request: HttpRequest, **facts: Any) -> Collected:
     """Begin an attempt: conflicts of this request's forms are collected from now on."""
     collected = Collected(**facts)
+    # On the request: the forms that report conflicts are made deep inside of Django's admin, which passes nothing else
+    # through.
     setattr(request, _ATTRIBUTE, collected)
     return collected
 

@@ -85,6 +85,7 @@ class SeenForm(forms.ModelForm):  # type: ignore[type-arg]
             super().full_clean()
             return
         seen, now = self._posted, self._now
+        # Decisions are about the version that the conflict page showed; after one more change they are asked for again.
         if now and seen and seen.version == now.version:
             self._follow(self._decided)
         name = str(self.instance) if now else ""
@@ -207,6 +208,7 @@ def seen_form(
     without: Iterable[Any] = (),
 ) -> Any:
     """Return the form class based on `SeenForm`, for one request, less the declared fields in ``without``."""
+    # A new class for each request: the admin makes forms from classes, to which nothing else could be passed.
     bases = (form,) if issubclass(form, SeenForm) else (SeenForm, form)
     facts: dict[str, Any] = {"collected": collected, "is_row": is_row, "is_listed": is_listed}
     facts |= {name: None for name in without if name in form.declared_fields}

@@ -63,6 +63,7 @@ def conflict_page(
 
 def replay_inputs(data: QueryDict, conflicts: Iterable[Conflict]) -> Inputs:
     """Return all submitted inputs, with current tokens for the conflicting objects and without their decisions."""
+    # The page has a token of its own.
     left_out = {"csrfmiddlewaretoken"}
     for conflict in conflicts:
         left_out |= {conflict.html_name(FIELD), *(conflict.choice_name(row.name) for row in conflict.rows)}
@@ -135,6 +136,7 @@ def gone_page(request: HttpRequest, admin: ModelAdmin[Any], object_id: str) -> T
 def _typed(request: HttpRequest, admin: ModelAdmin[Any]) -> Inputs:
     """Return the typed values with the labels of their fields."""
     form = admin.get_form(request, None)(request.POST)
+    # Without the object there is no form that knows what was shown: labels come from an empty one.
     labels = {field.html_name: str(field.label) for field in form.visible_fields()}
     return [
         (labels.get(name, name), value)

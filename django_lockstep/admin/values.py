@@ -42,6 +42,7 @@ def value_of(field: models.Field[Any, Any], instance: models.Model) -> object:
     value = field.value_from_object(instance)
     if isinstance(value, FieldFile):
         return value.name or ""
+    # A form assigns to its instance while it is cleaned, also into lists and dictionaries.
     return copy.deepcopy(value)
 
 

@@ -50,6 +50,7 @@ def closure_of(target: Target, *, depth: int | None, using: str) -> Closure:
 
 
 def _sorted(targets: Iterable[Target]) -> tuple[Target, ...]:
+    # Sorted, so that a plan that is computed again can be compared with the first one.
     return tuple(sorted(targets, key=lambda one: one.name))
 
 
@@ -74,6 +75,7 @@ def own_records(model: type[models.Model], pks: Iterable[object], *, using: str)
 
 def _key_in(instance: models.Model, owner: type[models.Model]) -> Any:
     pk = instance.pk if owner is instance._meta.concrete_model else getattr(instance, owner._meta.pk.attname)
+    # A composite key of which a part is missing is that of a row that is not saved yet.
     return None if isinstance(pk, tuple) and None in pk else pk
 
 
@@ -118,6 +120,7 @@ class _Rows:
 
     def _key_of(self, remote: type[models.Model], field: Any, value: object) -> Any:
         """Return the primary key of the row that is referred to by another unique column; None without a row."""
+        # A foreign key with to_field: its value is not the primary key, by which records are locked.
         rows = remote._base_manager.using(self._using).filter(**{field.target_field.attname: value})
         return rows.values_list("pk", flat=True).first()
 

@@ -98,6 +98,7 @@ def holders_among(model: type[Model], pks: Iterable[object], *, using: str = DEF
     keys = [key_text(model, pk) for pk in pks]
     rows = EditLock.objects.using(using).filter(model=label_of(model), object_pk__in=["", *keys])
     rows = rows.filter(check_out__expires_at__gt=ClockTimestamp()).select_related("check_out__editor").order_by("-pk")
+    # A later one replaces an earlier one of the same record: sorted so that a lock replaces a presence.
     found = {lock.object_pk: lock for lock in sorted(rows, key=lambda lock: lock.status != Status.NORMAL)}
     return {key: found[one] for key in keys for one in ("", key) if one in found}
 
@@ -115,6 +116,7 @@ def locked_rows(
     condition = _overlap(targets, whole_tables=whole_tables)
     rows = _rows(condition | Q(check_out__digest=digest) if digest else condition, using=using)
     rows = rows.select_for_update(of=("check_out",), no_key=True) if _has_of(using) else rows.select_for_update()
+    # A check-out may have ended during the wait: the statement's snapshot still has its locks.
     return [lock for lock in rows if lock.check_out.ended_at is None]
 
 
@@ -126,6 +128,7 @@ def _has_of(using: str) -> bool:
 def end(check_outs: Iterable[CheckOut], *, how: str, using: str, by: object = None) -> None:
     """End these check-outs, whose rows the caller has locked, and delete their locks."""
     ids = [check_out.pk for check_out in check_outs]
+    # One UPDATE by keys: the rows are locked already, so that it waits for nobody.
     ended = CheckOut.objects.using(using).filter(pk__in=ids)
     ended.update(ended_at=ClockTimestamp(), ended_how=how, ended_by=by)
     # CheckOut rows stay as the log; only the locks are deleted.
@@ -233,6 +236,7 @@ def find_check_out(target: Target, editor: Any, *, token: str | None, using: str
     """
     require_user(editor)
     rows = CheckOut.objects.using(using).filter(model=target.table, object_pk=target.key).order_by("-pk")
+    # Locked before it is looked at: an extension, an end and a take-over of one check-out exclude each other.
     rows = rows.select_for_update(no_key=connections[using].features.has_select_for_no_key_update)
     if token is None:
         found = rows.filter(editor=editor, ended_at=None).first()

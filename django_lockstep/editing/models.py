@@ -85,6 +85,8 @@ class EditLock(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["model", "object_pk"],
+                # The last line of defence: even a writer without the advisory locks cannot make two holders of one
+                # record. Table against record, and shared against exclusive, only the INSERT of the locks compares.
                 condition=models.Q(shared=False) & ~models.Q(status="normal"),
                 name="lockstep_editing_one_holder",
             ),
@@ -92,6 +94,7 @@ class EditLock(models.Model):
                 condition=models.Q(shared=False) | models.Q(status="locked"), name="lockstep_editing_shared_is_locked"
             ),
         ]
+        # For every check of a write; the partial index of the constraint does not have presences and shared locks.
         indexes: ClassVar = [models.Index(fields=["model", "object_pk"], name="lockstep_editing_target")]
 
     def __str__(self) -> str:

@@ -135,6 +135,7 @@ def _current(plan: LockPlan) -> list[EditLock]:
 
 def _grant(plan: LockPlan, editor: Any, *, ttl: timedelta, note: str = "", require_token: bool = False) -> EditResult:
     """Take all of the plan or nothing. Needs a transaction and the plan's advisory locks."""
+    # An expired check-out still has its locks, and the INSERT below does not look at the clock.
     _current(plan)
     token = new_token()
     digest = digest_of(token)
@@ -215,6 +216,7 @@ def status_of(
     mine = rows.filter(digest=digest_of(token)).first() if token else None
     if mine is None or _unexpired(mine, plan.using).exists():
         return _build_result(plan, mine=mine, lock_result=mine is not None)
+    # A status that was lost is a result, not an error: whoever asks for a status has attempted nothing.
     return _build_result(plan, mine=None, lock_result=False).using(lost=str(lost_error(mine, using=plan.using)))
 
 

@@ -49,6 +49,7 @@ def plan_for(
     target = target_of(what)
     database = target.database(using)
     closure = closure_of(target, depth=depth if related == "references" else 0, using=database)
+    # With a list, the closure above has the record's own parts only; what is named is looked for separately.
     references: Iterable[Target] = closure.references
     if isinstance(related, list):
         references = _named(closure, target, names=related, using=database)

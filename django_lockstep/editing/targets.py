@@ -92,6 +92,7 @@ def _named(label: str) -> type[models.Model]:
 def _concrete(model: object) -> type[models.Model]:
     if not (isinstance(model, type) and issubclass(model, models.Model)):
         raise UnknownTable(f"{model!r} must be a model, an instance or a model's label")
+    # A lock on a name without a table would lock nothing, and nobody would notice.
     if model._meta.abstract or model._meta.swapped:
         kind = "abstract" if model._meta.abstract else f"swapped for {model._meta.swapped}"
         raise UnknownTable(f"{model._meta.label} is {kind}: it has no table")
@@ -116,6 +117,7 @@ def _python_key(model: type[models.Model], pk: Any) -> Any:
     parts = _parts(model)
     if not parts:
         return model._meta.pk.to_python(pk)
+    # A composite key is text in a URL and in stored locks: a JSON array.
     values = json.loads(pk) if isinstance(pk, str) else pk
     if len(values) != len(parts):
         raise ValueError(f"the primary key must have {len(parts)} parts, not {len(values)}")

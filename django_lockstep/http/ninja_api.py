@@ -51,6 +51,7 @@ class StrictParser(Parser):
         if request.content_type != "application/json":
             raise HttpError(415, f"The content type must be application/json, not {request.content_type!r}")
         try:
+            # Python's parser takes NaN and Infinity, which are not JSON.
             body = json.loads(request.body.decode(), parse_constant=_refuse_constant)
             for text in _texts(body):
                 _check_text(text)
@@ -91,6 +92,7 @@ class ProblemAPI(NinjaAPI):
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("parser", StrictParser())
+        # The schema names every operation and field, which not every visitor needs to know.
         options.setdefault("docs_decorator", self._for_users)
         super().__init__(**options)
         answer_with_problems(self)
@@ -102,6 +104,7 @@ class ProblemAPI(NinjaAPI):
         for pattern in patterns:
             if isinstance(pattern, URLPattern):
                 pattern.callback = _unknown if pattern.name == "api-root" else _with_head(pattern.callback)
+        # Last, so that it gets what no operation has matched: otherwise Django's HTML page would answer.
         return [*patterns, re_path("", _unknown)], app_name, namespace
 
     def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
@@ -136,6 +139,7 @@ def _result(answer: Any) -> Any:
     async def wait() -> Any:
         return await answer
 
+    # Authenticators may be coroutines, and the pages of the schema are plain views.
     return async_to_sync(wait)()
 
 

@@ -90,6 +90,7 @@ def etag(obj: models.Model) -> str:
     several (languages, formats), their tags must differ as well, or ``Vary`` must list the header. Raises
     ``ValueError`` for an object that was never saved or was read without its version.
     """
+    # The key as well: another object in the same version must not match.
     return f'"{quote(str(obj.pk), safe="")}.{seen_version(obj)}"'
 
 
@@ -109,6 +110,8 @@ def parse_tags(header: str) -> tuple[str, ...]:
 
 def same_strong(current: str, tags: tuple[str, ...]) -> bool:
     """Whether one of the tags equals this one, compared as for ``If-Match``: weak tags never match."""
+    # A weak tag says that two representations are as good as equal, which is not enough to overwrite one (RFC 9110,
+    # 13.1.1).
     return tags == ANY or current in tags
 
 

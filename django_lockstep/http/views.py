@@ -81,6 +81,7 @@ def _around_coroutine(
     async def call(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         exchange = _Exchange(request, lambda: lookup(request, *args, **kwargs))
         try:
+            # No savepoints here: Django does not allow ATOMIC_REQUESTS with async views.
             refused = await sync_to_async(exchange.before)()
             return refused if refused is not None else exchange.after(await view(request, *args, **kwargs))
         except _CONFLICTS as error:

@@ -97,7 +97,7 @@ class AddVersionGuard(RowTrigger):
     system check warns of it.
     """
 
-    suffix = GUARD_SUFFIX = "version_guard"
+    suffix = "version_guard"
     events = "BEFORE UPDATE"
 
     def condition(self, model: type[Model], schema_editor: BaseDatabaseSchemaEditor) -> str:
