@@ -98,8 +98,13 @@ def test_a_session_that_an_interrupt_left_open_does_not_keep_the_table(
 def test_an_interrupt_in_the_middle_of_its_own_command_does_not_keep_it_either(monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[Any] = []
     wrapper = type(connections["default"])
-    copy = wrapper.copy
-    monkeypatch.setattr(wrapper, "copy", lambda self, alias=None: copies.append(copy(self, alias)) or copies[-1])
+    original = wrapper.copy
+
+    def copy(self: Any, alias: str | None = None) -> Any:
+        copies.append(original(self, alias))
+        return copies[-1]
+
+    monkeypatch.setattr(wrapper, "copy", copy)
     with scratch_table("default"):
         copies[0].connection.pgconn.send_query(b"SELECT 1")  # its answer is never read
     assert not there()
