@@ -85,7 +85,7 @@ class AbstractBaseAccount(VersionedModel):
         return f"{self._meta.verbose_name} {self.pk}"
 
     @classmethod
-    def check(cls, **kwargs: Any) -> list[CheckMessage]:
+    def check(cls, **kwargs: object) -> list[CheckMessage]:
         """Add the checks of `accounts.checks` to Django's own."""
         return [*super().check(**kwargs), *account_checks(cls)]
 
@@ -153,7 +153,7 @@ class AbstractBaseAccount(VersionedModel):
             transfer=transfer,
         )
 
-    def accept_written(self, *, using: str, **written: Any) -> None:
+    def accept_written(self, *, using: str, **written: object) -> None:
         """Copy into the instance what a guarded UPDATE wrote into its row; a rollback undoes it."""
         apply_written(self, written, using=using)
 
@@ -191,7 +191,7 @@ class AbstractBaseAccount(VersionedModel):
         return True
 
 
-def entries_of(model: type[Any], using: str) -> models.QuerySet[Any]:
+def entries_of(model: type[AbstractBaseAccount], using: str) -> models.QuerySet[Any]:
     """Return the entries of the model's accounts, including those that their default manager hides."""
     rows: models.QuerySet[Any] = model.entry_model()._base_manager.using(using)
     return rows
@@ -216,13 +216,13 @@ def key_reused_error(account: object, key: str | None, *, amount: Decimal) -> Id
 class EntryQuerySet(models.QuerySet[Any]):
     """Entries can be read and created; every method that would change or delete them raises `EntryIsFinal`."""
 
-    def update(self, **values: Any) -> int:
+    def update(self, **values: object) -> int:
         raise EntryIsFinal("Entries are append-only: update() is refused")
 
     def delete(self) -> tuple[int, dict[str, int]]:
         raise EntryIsFinal("Entries are append-only: delete() is refused")
 
-    def bulk_update(self, objs: Iterable[Any], fields: Iterable[str], batch_size: int | None = None) -> int:
+    def bulk_update(self, objs: Iterable[object], fields: Iterable[str], batch_size: int | None = None) -> int:
         raise EntryIsFinal("Entries are append-only: bulk_update() is refused")
 
 
@@ -266,7 +266,7 @@ class AbstractEntry(ChecksTable):
     def __str__(self) -> str:
         return f"{self.amount:+} = {self.balance_after}"
 
-    def save(self, *args: Any, **kwargs: Any) -> None:
+    def save(self, *args: object, **kwargs: Any) -> None:
         """Insert the entry. Raises `EntryIsFinal` for one that was saved before."""
         if not self._state.adding:
             raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be saved again")
@@ -278,7 +278,7 @@ class AbstractEntry(ChecksTable):
         """Warn where the table on this database has no append-only trigger; see `accounts.checks`."""
         return check_append_only(cls, alias)
 
-    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+    def delete(self, *args: object, **kwargs: object) -> tuple[int, dict[str, int]]:
         raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be deleted")
 
     def counter_entry(self, pk: object) -> Self | None:

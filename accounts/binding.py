@@ -93,6 +93,7 @@ class Strategy:
     @property
     def model(self) -> type[AbstractAccount]:
         """The accounts that it changes."""
+        # Imported here: the module has `Account` only where the app is installed.
         if self.account_model is None:
             from accounts.models import Account
 
@@ -119,7 +120,7 @@ class Strategy:
         with use_engine(self.engine):
             return self.change(self._key(pk), amount)
 
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Add a signed amount to one account; return it as written."""
         raise NotImplementedError
 
@@ -149,6 +150,8 @@ class Strategy:
 
     def write_entry(self, account: AbstractAccount, amount: Decimal, *, balance: Decimal) -> AbstractAccount:
         """Insert the entry of a change whose UPDATE has increased version and count by one; return the account."""
+        # The UPDATE computed version and count in the database; the instance, and from it the entry, take the values
+        # that follow from what was read.
         account.balance, account.version, account.entry_count = balance, account.version + 1, account.entry_count + 1
         account.record(amount, using=self.alias)
         return account

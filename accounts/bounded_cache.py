@@ -32,6 +32,7 @@ class BoundedCache(Generic[K, V]):
                 self._values.popitem(last=False)
 
     def get(self, key: K, default: V) -> V:
+        # Without the lock: one lookup is atomic in CPython, and a value that is missed is computed again.
         return self._values.get(key, default)
 
     def clear(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
@@ -21,7 +19,7 @@ _MIDDLEWARE = "concurrency.middleware.ConcurrencyMiddleware"
 
 
 @register(Tags.templates)
-def check_conflict_page(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_conflict_page(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Warn where django-concurrency's middleware would answer conflicts with a template that does not exist."""
     if _MIDDLEWARE not in settings.MIDDLEWARE:
         return []

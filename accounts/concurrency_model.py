@@ -27,6 +27,7 @@ def save_with_django_concurrency(account: models.Model, *, using: str) -> None:
     """
     model = concurrency_model(type(account))
     attnames = [field.attname for field in model._meta.concrete_fields]
+    # As if it had been read by that model, with the version that the account was read with.
     row = model.from_db(using, attnames, [getattr(account, attname) for attname in attnames])
     row.save(using=using)
     apply_written(account, {attname: getattr(row, attname) for attname in attnames}, using=using)

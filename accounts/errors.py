@@ -28,7 +28,7 @@ class AccountError(Exception):
     index: int
     account: Any
 
-    def __init__(self, message: str, **data: Any) -> None:
+    def __init__(self, message: str, **data: object) -> None:
         super().__init__(message)
         vars(self).update(data)
 

@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)")
 class MoneyField(forms.DecimalField):
     """A decimal number written with digits and a decimal point; other notations are invalid."""
 
-    def to_python(self, value: Any) -> Any:
+    def to_python(self, value: object) -> Any:
         text = str(formats.sanitize_separators(value) if self.localize else value).strip()
         if value not in self.empty_values and not _PLAIN.fullmatch(text):
             raise ValidationError(self.error_messages["invalid"], code="invalid")

@@ -149,6 +149,8 @@ class AbstractAccount(AbstractBaseAccount):
             # The version when the instance was read, even if the attribute was assigned since.
             seen, balance, count, now = seen_version(self), self.balance_after(amount), self.entry_count, timezone.now()
             written = {"balance": balance, "version": seen + 1, "entry_count": count + 1, "updated_at": now}
+            # Check and write are one statement: between two of them another session could write. The row stays locked
+            # until COMMIT, so that the entry below is about this balance.
             if not self.own_row(using=using).filter(version=seen).update(**written):
                 return self.lost_to_another_writer(using=using)
             self.accept_written(**written, using=using)

@@ -15,9 +15,9 @@ from accounts.models import AbstractAccount
 
 __all__ = ["ChainBreak", "chain_breaks"]
 
-Kind = Literal["opening", "entry", "version", "balance", "count"]
+BreakKind = Literal["opening", "entry", "version", "balance", "count"]
 
-_SENTENCES: dict[Kind, str] = {
+_SENTENCES: dict[BreakKind, str] = {
     "opening": "first entry {entry} starts from {found}, expected the opening balance {expected}",
     "entry": "entry {entry} has {found}, expected {expected}",
     "version": "entry {entry} has version {found}, expected {expected}",
@@ -30,7 +30,7 @@ _SENTENCES: dict[Kind, str] = {
 class ChainBreak:
     """One inconsistency in an account's chain of entries."""
 
-    kind: Kind
+    kind: BreakKind
     """What is inconsistent.
 
     ``opening``: the balance before the first entry is not the account's opening balance; ``entry``: an entry's balance

@@ -43,9 +43,12 @@ class Naive(Strategy):
     guarantee = "None: the UPDATE does not depend on what was read."
     safe = False
 
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
         balance = account.balance_after(amount)
+        # A write between the SELECT above and this UPDATE is overwritten: that is the bug, where neither a lock nor the
+        # isolation level prevents it. The version is raised all the same, by F(), so that writers that compare it
+        # notice this one.
         self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.entry_columns)
         return self.write_entry(account, amount, balance=balance)
 
@@ -62,7 +65,7 @@ class NaiveAtomic(Naive):
     summary = "The same inside atomic(): all or nothing, but still unprotected, so it loses updates as well."
     guarantee = "Atomicity only: at READ COMMITTED other sessions may write between the SELECT and the UPDATE."
 
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Read, then overwrite, in one transaction."""
         with transaction.atomic(using=self.alias):
             return super().change(pk, amount)
@@ -82,7 +85,7 @@ class Pessimistic(Strategy):
     guarantee = "SELECT ... FOR NO KEY UPDATE: a row lock held until COMMIT, taken in primary-key order."
 
     @compiled_by("accounts.engine.compiled.strategies.pessimistic")
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Lock and read, then overwrite."""
         with transaction.atomic(using=self.alias):
             return self._locked_change(pk, amount)
@@ -93,7 +96,9 @@ class Pessimistic(Strategy):
             for pk, amount in sorted(amounts.items()):
                 self._locked_change(pk, amount)
 
-    def _locked_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def _locked_change(self, pk: object, amount: Decimal) -> AbstractAccount:
+        # The SELECT that locks must be the one that reads: after a wait it returns the row as the other session
+        # committed it, while a value read before the lock would be as old as in `naive`.
         account = self.accounts.select_for_update(no_key=self.no_key).get(pk=pk)
         balance = account.balance_after(amount)
         self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.entry_columns)
@@ -111,7 +116,7 @@ class PessimisticNowait(Strategy):
 
     @retried
     @compiled_by("accounts.engine.compiled.strategies.pessimistic_nowait")
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Lock and read without waiting, then overwrite."""
         with transaction.atomic(using=self.alias):
             return self._locked_change(pk, amount)
@@ -123,7 +128,8 @@ class PessimisticNowait(Strategy):
             for pk, amount in sorted(amounts.items()):
                 self._locked_change(pk, amount)
 
-    def _locked_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def _locked_change(self, pk: object, amount: Decimal) -> AbstractAccount:
+        # A refusal (55P03) aborts the transaction, so that `retried` must begin another one.
         account = self.accounts.select_for_update(no_key=self.no_key, nowait=True).get(pk=pk)
         balance = account.balance_after(amount)
         self.accounts.filter(pk=pk).update(balance=balance, version=F("version") + 1, **self.entry_columns)
@@ -139,7 +145,7 @@ class Optimistic(Strategy):
 
     @retried
     @compiled_by("accounts.engine.compiled.strategies.optimistic")
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Read, then write if unchanged."""
         with transaction.atomic(using=self.alias):
             return self._guarded_change(pk, amount)
@@ -151,9 +157,11 @@ class Optimistic(Strategy):
             for pk, amount in sorted(amounts.items()):
                 self._guarded_change(pk, amount)
 
-    def _guarded_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def _guarded_change(self, pk: object, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
         balance = account.balance_after(amount)
+        # The version is compared in the UPDATE itself. An UPDATE that waits for the row evaluates its WHERE again on
+        # the newest version (READ COMMITTED; PostgreSQL documentation, 13.2.1) and then matches nothing.
         unchanged = self.accounts.filter(pk=pk, version=account.version)
         if not unchanged.update(balance=balance, version=account.version + 1, **self.entry_columns):
             raise StaleVersionError(model=self.model, pk=pk, expected=account.version)
@@ -168,7 +176,7 @@ class Adaptive(Pessimistic):
     guarantee = "UPDATE ... WHERE version = the one read, or SELECT ... FOR NO KEY UPDATE: either alone is enough."
 
     @compiled_by("accounts.engine.compiled.strategies.adaptive")
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Write optimistically or lock, by the row's recent conflict rate; lock after a conflict."""
         row = (self.model, self.alias, pk)
         if contention.prefers_lock(row):
@@ -194,7 +202,7 @@ class DjangoConcurrency(Strategy):
     guarantee = "UPDATE ... WHERE version = the one read, sent by save() after a SELECT that the row is there."
 
     @retried
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         with transaction.atomic(using=self.alias):
             return self._save(pk, amount)
 
@@ -207,6 +215,7 @@ class DjangoConcurrency(Strategy):
 
     def _save(self, pk: object, amount: Decimal) -> AbstractAccount:
         account = self.accounts.get(pk=pk)
+        # That package raises the version in save(), which therefore must not be done here.
         account.balance, account.entry_count = account.balance_after(amount), account.entry_count + 1
         save_with_django_concurrency(account, using=self.alias)
         account.record(amount, using=self.alias)
@@ -223,7 +232,7 @@ class ConditionalUpdate(Strategy):
     # `retried` inside `compiled_by`, unlike above: the compiled statement has no conflicts, only the method may retry.
     @compiled_by("accounts.engine.compiled.strategies.conditional_update")
     @retried
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Update, then read the result."""
         with transaction.atomic(using=self.alias):
             return self._conditional_change(pk, amount)
@@ -235,13 +244,17 @@ class ConditionalUpdate(Strategy):
             for pk, amount in sorted(amounts.items()):
                 self._conditional_change(pk, amount)
 
-    def _conditional_change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def _conditional_change(self, pk: object, amount: Decimal) -> AbstractAccount:
+        # The rule belongs in the WHERE of the same UPDATE: a check before it would be about an older balance. Each sign
+        # has its own rule: the overdraft limit, or what the column can hold.
         if amount < 0:
             allowed = self.accounts.filter(pk=pk, balance__gte=-amount - F("overdraft_limit"))
         else:
             allowed = self.accounts.filter(pk=pk, balance__lt=TOO_LARGE - amount)
         changed = allowed.update(balance=F("balance") + amount, version=F("version") + 1, **self.entry_columns)
         account = self.accounts.get(pk=pk)
+        # The UPDATE says only that it changed nothing; why is found in what the SELECT returned, which may be newer
+        # than what the UPDATE saw.
         if not changed:
             account.balance_after(amount)  # raises what is not allowed
             raise StaleVersionError(
@@ -261,7 +274,7 @@ class Serializable(Naive):
 
     @retried
     @compiled_by("accounts.engine.compiled.strategies.serializable")
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Read, then overwrite, serializably."""
         with isolated_transaction(isolation_level="serializable", using=self.alias):
             return super().change(pk, amount)
@@ -269,6 +282,8 @@ class Serializable(Naive):
     @retried
     def move(self, amounts: Mapping[Any, Decimal]) -> None:
         """Change both in primary-key order, serializably."""
+        # Sorted below although nothing is locked here in advance: the UPDATEs take row locks at this level, too, and
+        # would deadlock in opposite orders.
         with isolated_transaction(isolation_level="serializable", using=self.alias):
             for pk, amount in sorted(amounts.items()):
                 super().change(pk, amount)
@@ -288,7 +303,7 @@ class Advisory(Naive):
     needs_all_writers = True
 
     @compiled_by("accounts.engine.compiled.strategies.advisory")
-    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Lock the key, then run the naive code."""
         with transaction.atomic(using=self.alias):
             self.lock_key(pk)
@@ -301,7 +316,7 @@ class Advisory(Naive):
                 self.lock_key(pk)
                 super().change(pk, amount)
 
-    def lock_key(self, pk: Any) -> None:
+    def lock_key(self, pk: object) -> None:
         """Take the transaction's advisory lock on the account. Raises ``NotSupportedError`` on other databases."""
         connection = connections[self.alias]
         if connection.vendor != "postgresql":

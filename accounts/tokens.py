@@ -6,10 +6,11 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable
-from datetime import timedelta
-from typing import Any, Self
+from datetime import datetime, timedelta
+from typing import Self
 
 from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import models, router, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -56,7 +57,7 @@ class ApiToken(models.Model):
 
     @classmethod
     def issue(
-        cls, user: Any, *, scopes: Iterable[str] = SCOPES, name: str = "", age: Duration | None = None
+        cls, user: AbstractBaseUser, *, scopes: Iterable[str] = SCOPES, name: str = "", age: Duration | None = None
     ) -> tuple[Self, str]:
         """Create a token; return its row and the token itself, which cannot be shown again.
 
@@ -111,15 +112,16 @@ class ApiToken(models.Model):
     def revoke(self) -> bool:
         """Make the token invalid from now on; return False if it was revoked already."""
         rows = type(self)._default_manager.using(router.db_for_write(type(self)))
+        # Guarded by the WHERE: of two that revoke at the same time one gets True, and the first time is kept.
         return bool(rows.filter(pk=self.pk, revoked_at=None).update(revoked_at=timezone.now()))
 
 
-def _digest(secret: str, user: Any) -> str:
+def _digest(secret: str, user: AbstractBaseUser) -> str:
     """Return the stored digest; it includes the password's hash, so that a new password invalidates the token."""
     return hashlib.sha256(f"{secret}\n{user.password}".encode()).hexdigest()
 
 
-def _expiry(age: Duration | None) -> Any:
+def _expiry(age: Duration | None) -> datetime | None:
     wanted = getattr(settings, "ACCOUNTS_API_TOKEN_AGE", LIFETIME) if age is None else age
     if wanted is None:
         return None

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from benchmarks.figures import Figures, Sample, combine
-from benchmarks.suite import Options, Say, Table
+from benchmarks.suite import FigureTable, Options, Say
 
 __all__ = ["OVERHEAD", "Cell", "Contender", "Contest", "Result", "time_bound"]
 
@@ -59,11 +59,11 @@ class Result:
     absent: Mapping[str, str]
     """The contenders without figures, with the reason."""
 
-    def table(self) -> Table:
+    def table(self) -> FigureTable:
         """Return the figures as a table, the fastest first."""
         ranked = sorted(self.figures.items(), key=lambda item: -item[1].rate)
         absent = tuple((name, why, *[None] * (len(_COLUMNS) - 2)) for name, why in self.absent.items())
-        return Table(
+        return FigureTable(
             title=str(self.cell), columns=_COLUMNS, rows=(*(_row(name, each) for name, each in ranked), *absent)
         )
 

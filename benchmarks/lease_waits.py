@@ -16,25 +16,25 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-Wait = Callable[[], Any]
+Waiter = Callable[[], Any]
 """Waits for the lease and returns its handle."""
 
 KEY, TTL = "the one", 60.0
 
 
-def queue() -> Wait:
+def queue() -> Waiter:
     """Return the package's own waiting."""
     from django_lockstep.leases.models import Lease
 
     return partial(Lease.objects.acquire, KEY, TTL, wait=60)
 
 
-def polling(longest: float) -> Wait:
+def polling(longest: float) -> Waiter:
     """Return polling with pauses of a tenth of the time waited, at most ``longest`` seconds."""
     return _again(lambda waited: time.sleep(random.uniform(0.5, 1.5) * min(longest, max(0.005, waited / 10))))  # noqa: S311
 
 
-def notified() -> Wait:
+def notified() -> Waiter:
     """Return attempts after each notification of a release, and polling for leases that expire."""
     from django.db import connection
 
@@ -49,7 +49,7 @@ def notified() -> Wait:
     return _again(pause)
 
 
-def _again(pause: Callable[[float], None]) -> Wait:
+def _again(pause: Callable[[float], None]) -> Waiter:
     from django_lockstep.leases.models import Lease
 
     def wait() -> Any:
@@ -61,7 +61,7 @@ def _again(pause: Callable[[float], None]) -> Wait:
     return wait
 
 
-WAYS: Mapping[str, Callable[[], Wait]] = {
+WAYS: Mapping[str, Callable[[], Waiter]] = {
     "queue": queue,
     "notify": notified,
     "polling, 0.05 s": partial(polling, 0.05),

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from benchmarks.suite import Options, Say, Section, Table, select_names
+from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 
 __all__ = ["CONTENDERS", "SUITE", "count", "measure"]
 
-Hold = Callable[[str], None]
+LeaseCycle = Callable[[str], None]
 """Acquires the lease of this key, waiting if need be, and releases it."""
 
 OURS, BARE = "django_lockstep.leases", "django_lockstep.leases, no session limit"
@@ -35,7 +35,7 @@ PAUSE = 0.005
 """Seconds between two attempts of contenders that poll."""
 
 
-def lease() -> Hold:
+def lease() -> LeaseCycle:
     """Return this package's lease."""
     from django_lockstep.leases.models import Lease
 
@@ -48,7 +48,7 @@ def lease() -> Hold:
     return hold
 
 
-def raw() -> Hold:
+def raw() -> LeaseCycle:
     """Return the same SQL on a bare psycopg connection."""
     from psycopg import ClientCursor
     from psycopg.sql import Identifier
@@ -86,7 +86,7 @@ def raw() -> Hold:
     return hold
 
 
-def mutex() -> Hold:
+def mutex() -> LeaseCycle:
     """Return django-db-mutex, polling because it does not wait."""
     from db_mutex.db_mutex import db_mutex
     from db_mutex.exceptions import DBMutexError
@@ -102,7 +102,7 @@ def mutex() -> Hold:
     return hold
 
 
-def advisory() -> Hold:
+def advisory() -> LeaseCycle:
     """Return a session's advisory lock."""
     session = _connect()
 
@@ -113,7 +113,7 @@ def advisory() -> Hold:
     return hold
 
 
-CONTENDERS: Mapping[str, Callable[[], Hold]] = {
+CONTENDERS: Mapping[str, Callable[[], LeaseCycle]] = {
     OURS: lease,
     BARE: lease,
     "raw psycopg, same SQL": raw,
@@ -193,10 +193,10 @@ def _missing(name: str) -> bool:
     return name == "django-db-mutex" and find_spec("db_mutex") is None
 
 
-def _table(title: str, rates: Mapping[str, Sequence[float]]) -> Table:
+def _table(title: str, rates: Mapping[str, Sequence[float]]) -> FigureTable:
     """Return the medians, and the median ratio of ours to each in the same round."""
     ours = rates[OURS]
-    return Table(
+    return FigureTable(
         title=title,
         columns=("contender", "pairs/s", "leases / it"),
         rows=tuple(

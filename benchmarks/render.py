@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suite import Section, Table, Value
+from benchmarks.suite import FigureTable, Section, Value
 
 __all__ = ["SCHEMA_VERSION", "as_json", "as_markdown", "as_text", "merge_parts"]
 
@@ -76,7 +76,7 @@ def _machine(machine: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in machine.items()) + "."
 
 
-def _markdown(table: Table) -> str:
+def _markdown(table: FigureTable) -> str:
     lines = [_row(table.columns), "|---" + "|---:" * (len(table.columns) - 1) + "|"]
     lines += [_row([_shown(value) for value in row]) for row in table.rows]
     return "\n\n".join([f"### {table.title}", "\n".join(lines), *table.notes])
@@ -86,7 +86,7 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _text(table: Table) -> str:
+def _text(table: FigureTable) -> str:
     rows = [table.columns, *([_shown(value) for value in row] for row in table.rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]

@@ -23,12 +23,12 @@ from accounts.races.load import AccountClient, AccountLoad, LoadContender
 from accounts.races.mix import Mix
 from accounts.strategies import STRATEGIES
 from benchmarks.figures import median_of
-from benchmarks.suite import Options, Say, Section, Table, select_names
+from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from benchmarks.workers import Metered, WorkersError, require_no_errors, worker_pool
 from django_lockstep.lab.simulator.channel import Task, WorkerChannel, idle
 from django_lockstep.lab.simulator.load_task import Client, Load, LoadTask
 from django_lockstep.lab.simulator.pool import WorkerPool
-from django_lockstep.lab.simulator.tally import Operation, Tally
+from django_lockstep.lab.simulator.tally import LoadOperation, Tally
 
 __all__ = ["NOTHING", "SUITE", "Inside", "InsideLoad", "around", "bare", "kept", "one_task"]
 
@@ -102,10 +102,10 @@ class Inside:
     ended: float | None = None
     """The thread's CPU time at the end of the last operation."""
 
-    def next_operation(self) -> Operation:
+    def next_operation(self) -> LoadOperation:
         """Return the next operation, which times itself."""
         operation = self.client.next_operation()
-        return Operation(perform=partial(self._perform, operation.perform), changes=operation.changes)
+        return LoadOperation(perform=partial(self._perform, operation.perform), changes=operation.changes)
 
     def _perform(self, perform: Callable[[], object]) -> object:
         begun = time.thread_time()
@@ -234,7 +234,7 @@ def _loads(names: Sequence[str], fixture: Fixture) -> Iterator[tuple[str, Load]]
 # The three parts.
 
 
-def _overhead(names: Sequence[str], options: Options, say: Say) -> Table:
+def _overhead(names: Sequence[str], options: Options, say: Say) -> FigureTable:
     """Measure every strategy in turns with one that does nothing, which shows the cost of measuring."""
     workers, samples = max(options.workers), dict[str, list[dict[str, float]]]()
     fixture = Fixture.make(Account, using=DEFAULT_DB_ALIAS, name=new_name())
@@ -251,7 +251,7 @@ def _overhead(names: Sequence[str], options: Options, say: Say) -> Table:
         samples[NOTHING] = [{"around": cost, "client": cost, "p50": 0.0} for cost in uncounted.costs]
     fixture.purge()
     rows = sorted(((name, *_medians(each)) for name, each in samples.items()), key=lambda row: row[2])
-    return Table(
+    return FigureTable(
         title=f"What is around an operation, {workers} workers",
         columns=("strategy", "around us/op", "client us/op", "p50 us", "around / client", "around / p50"),
         rows=tuple(
@@ -284,7 +284,7 @@ def _medians(samples: Sequence[Mapping[str, float]]) -> tuple[float, float, floa
     return mine, client, p50
 
 
-def _memory(say: Say) -> Table:
+def _memory(say: Say) -> FigureTable:
     rows = []
     with worker_pool(1) as pool:
         for accounts in (1, 1000):
@@ -292,10 +292,10 @@ def _memory(say: Say) -> Table:
                 (result,) = pool.run([Keeping(load=bare(NOTHING, range(accounts)), operations=operations)]).results
                 rows.append((f"{operations:,} operations on {accounts:,} accounts", *(part / 1024 for part in result)))
         say("simulator: memory done")
-    return Table(title="What a worker keeps", columns=("after", "kept KiB", "payload KiB"), rows=tuple(rows))
+    return FigureTable(title="What a worker keeps", columns=("after", "kept KiB", "payload KiB"), rows=tuple(rows))
 
 
-def _start(say: Say) -> Table:
+def _start(say: Say) -> FigureTable:
     rows = []
     for workers in _POOL_SIZES:
         begun = time.perf_counter()
@@ -304,7 +304,7 @@ def _start(say: Say) -> Table:
             used = median_of(_own_memory(worker.process.pid or 0) for worker in pool.workers)
         rows.append((f"{workers}", took, used))
         say(f"simulator: {workers} workers started in {took:.1f} s")
-    return Table(
+    return FigureTable(
         title="Workers until all are connected",
         columns=("workers", "seconds", "MiB each"),
         rows=tuple(rows),

@@ -15,7 +15,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Protocol
 
-__all__ = ["SUITES", "Options", "Say", "Section", "Suite", "Table", "Value", "load", "select_names"]
+__all__ = ["SUITES", "FigureTable", "Options", "Say", "Section", "Suite", "Value", "load", "select_names"]
 
 SUITES: Mapping[str, str] = MappingProxyType(
     {
@@ -69,7 +69,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class FigureTable:
     """Figures to print, in rows under headings."""
 
     title: str
@@ -90,7 +90,7 @@ class Section:
     """The suite's name."""
     summary: str
     """What was measured and how, in sentences."""
-    tables: tuple[Table, ...]
+    tables: tuple[FigureTable, ...]
     """The figures of ``data`` as tables."""
     data: Any
     """All figures, in plain values for JSON."""

@@ -40,6 +40,7 @@ class PagedFormSet(BaseInlineFormSet):  # type: ignore[type-arg]
     def page(self) -> Page[Any]:
         """The requested page, or the nearest one that exists."""
         if not hasattr(self, "_page"):
+            # Cached: the formset asks for its rows several times, and each page is two queries.
             self._page = Paginator(super().get_queryset(), self.size).get_page(self.number)
         return self._page
 
@@ -54,7 +55,7 @@ class LedgerInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
     show_change_link = True
     extra = 0
 
-    def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
+    def get_formset(self, request: HttpRequest, obj: models.Model | None = None, **kwargs: object) -> Any:
         formset = super().get_formset(request, obj, **kwargs)
         formset.number = request.GET.get(PAGE, "1")  # type: ignore[attr-defined]
         return formset
@@ -66,7 +67,7 @@ class BalanceFilter(admin.SimpleListFilter):
     title = _("balance")
     parameter_name = "sign"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Any]]:
         return [("gt", _("Above zero")), ("exact", _("Zero")), ("lt", _("Overdrawn"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -108,11 +109,11 @@ class AnyAccountAdmin(BookingMixin, VersionedModelAdmin):
         """Search by the field that the user model uses as its user name."""
         return (f"user__{get_user_model().USERNAME_FIELD}__startswith", "=pk")
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: models.Model | None = None) -> Any:
         """Allow a balance only when the account is opened."""
         fields = super().get_readonly_fields(request, obj)
         return fields if obj is None else (*fields, "balance")
 
-    def get_inlines(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_inlines(self, request: HttpRequest, obj: models.Model | None = None) -> Any:
         """Show no entries on the add page."""
         return super().get_inlines(request, obj) if obj is not None else ()

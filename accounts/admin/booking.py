@@ -150,8 +150,9 @@ class TransferForm(BookingForm):
     target: Any = forms.ModelChoiceField(None, label=_("To account number"), widget=forms.TextInput)
     field_order = ("target", "amount", "locking")
 
-    def __init__(self, *args: Any, account: AbstractAccount, **kwargs: Any) -> None:
+    def __init__(self, *args: object, account: AbstractAccount, **kwargs: object) -> None:
         super().__init__(*args, account=account, **kwargs)
+        # Set here, because the class serves every account model.
         self.fields["target"].queryset = type(account)._default_manager.all()  # type: ignore[attr-defined]
 
     def clean_target(self) -> AbstractAccount:

@@ -123,7 +123,7 @@ class BookingMixin(_Base):
         return self._booking_page(request, again, operation, status=409, before=form.account, error=error)
 
     def _booking_page(
-        self, request: HttpRequest, form: BookingForm, operation: str, *, status: int = 200, **context: Any
+        self, request: HttpRequest, form: BookingForm, operation: str, *, status: int = 200, **context: object
     ) -> HttpResponse:
         request.current_app = self.admin_site.name
         facts = {"opts": self.opts, "media": self.media + form.media, "form": form, "account": form.account}

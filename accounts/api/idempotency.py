@@ -55,6 +55,8 @@ def one_at_a_time(key: str | None, *, scope: str, using: str) -> Iterator[None]:
         if key is not None and connections[using].vendor == "postgresql":
             with connections[using].cursor() as cursor:
                 name = f"accounts.api:{scope}\n{key}"
+                # Tried, not awaited: the draft asks for 409 while the first request is in progress, and a client that
+                # retries early must not tie up another thread.
                 cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [name])
                 if not cursor.fetchone()[0]:
                     raise HttpError(409, "A request with this Idempotency-Key is in progress. Retry later.")

@@ -127,6 +127,7 @@ class AccountOperations:
 
     def _visible(self, request: HttpRequest, kind: str) -> QuerySet[Any]:
         """Return the accounts that the client may see, or may perform this operation on."""
+        # From the database that is written: on a replica the version to compare might be an older one.
         everyone: QuerySet[Any] = self.model._default_manager.using(self._alias).all()
         return everyone if self._is_staff_for(request, "view", kind) else everyone.filter(user=request.user)
 

@@ -20,7 +20,7 @@ _WHOLE = rf"[1-9][0-9]{{0,{MAX_DIGITS - PLACES - 1}}}"
 _CENTS = r"0\.(?:0[1-9]|[1-9][0-9]?)"
 Amount = Annotated[str, Field(pattern=rf"^(?:{_WHOLE}{_POINT}|{_CENTS})$", examples=["12.50"])]
 Limit = Annotated[str, Field(pattern=rf"^(?:0|{_WHOLE}){_POINT}$", examples=["50.00"])]
-Key = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")]
+KeyText = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")]
 
 
 class _In(Schema):
@@ -38,8 +38,8 @@ class ChangeIn(_In):
 class TransferIn(ChangeIn):
     """A transfer."""
 
-    source: Key
-    target: Key
+    source: KeyText
+    target: KeyText
 
 
 class AccountIn(_In):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.http import HttpRequest
 from ninja.errors import HttpError
 from ninja.security import HttpBearer
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["TokenUser", "has_scope", "make_token", "require_scope"]
 
 
-def make_token(user: Any, *, scopes: Iterable[str] = SCOPES, name: str = "", age: Duration | None = None) -> str:
+def make_token(
+    user: AbstractBaseUser, *, scopes: Iterable[str] = SCOPES, name: str = "", age: Duration | None = None
+) -> str:
     """Return a token with which a program acts as this user; see `accounts.tokens.ApiToken.issue`."""
     from accounts.models import ApiToken
 
@@ -43,6 +46,7 @@ class TokenUser(HttpBearer):
 
         found = ApiToken.find(token)
         if found is None:
+            # Only failures are counted, so that nobody can lock a program with a valid token out.
             FailedLogins(self._failures).count(request)
             return None
         found.record_use()

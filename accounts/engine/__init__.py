@@ -70,6 +70,7 @@ class CompiledEngine:
     """Calls the compiled counterpart, and the method where that returns ``NotImplemented``."""
 
     def run(self, method: EngineMethod[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        # NotImplemented instead of None: a method may return None.
         done = method.compiled(*args, **kwargs)
         return method.plain(*args, **kwargs) if done is NotImplemented else done
 
@@ -77,6 +78,7 @@ class CompiledEngine:
 ENGINES: Mapping[EngineName, Engine] = MappingProxyType({"compiled": CompiledEngine(), "plain": PlainEngine()})
 """The engines, by the values of ``ACCOUNTS_ENGINE``."""
 
+# A context variable, because requests of one process run in threads and coroutines at the same time.
 _chosen: ContextVar[EngineName | None] = ContextVar("accounts_engine", default=None)
 
 

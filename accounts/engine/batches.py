@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from django.db import models, router, transaction
 from django.db.models import F
 
-from accounts.abstract import entries_of, key_reused_error, validate_key
+from accounts.abstract import AbstractBaseAccount, entries_of, key_reused_error, validate_key
 from accounts.amounts import parse_signed_amount
 from accounts.engine import compiled_by
 from accounts.engine.obstacles import customizations, has_entry_receivers, has_save_receivers
@@ -63,7 +63,7 @@ def parse_changes(model: type[models.Model], changes: Iterable[BalanceChange | t
     return [_parse_change(index, given, to_python) for index, given in enumerate(changes)]
 
 
-def _parse_change(index: int, given: Any, to_python: Any) -> BalanceChange:
+def _parse_change(index: int, given: object, to_python: Any) -> BalanceChange:
     if not isinstance(given, tuple | list) or not 2 <= len(given) <= len(BalanceChange._fields):
         raise ValueError(f"Change {index} must be a BalanceChange or a pair of primary key and amount, not {given!r}")
     try:
@@ -115,7 +115,7 @@ def require_same_change(change: BalanceChange, *, amount: Decimal, transfer: obj
 
 
 def apply_many(
-    model: type[Any], changes: Iterable[BalanceChange | tuple[Any, ...]], *, using: str | None = None
+    model: type[AbstractBaseAccount], changes: Iterable[BalanceChange | tuple[Any, ...]], *, using: str | None = None
 ) -> list[AppliedChange]:
     given = parse_changes(model, changes)
     # Repeats within the list are separated first: the unique constraint would refuse the whole statement.
@@ -128,7 +128,9 @@ def apply_many(
 
 
 @compiled_by("accounts.engine.compiled.batches.apply_new")
-def _apply_new(model: type[Any], changes: dict[int, BalanceChange], *, using: str) -> dict[int, AppliedChange]:
+def _apply_new(
+    model: type[AbstractBaseAccount], changes: dict[int, BalanceChange], *, using: str
+) -> dict[int, AppliedChange]:
     """Lock the accounts, compute every result, then write: nothing is written if one change is refused."""
     # Primary-key order, as in every method that locks several rows: batches never deadlock with each other.
     pks = sorted({change.account for change in changes.values()})
@@ -158,7 +160,9 @@ class Projection:
     ``accounts`` are the locked rows by primary key; ``changes`` are all that `decide` will be called with.
     """
 
-    def __init__(self, accounts: Mapping[Any, Any], changes: Iterable[BalanceChange], *, using: str) -> None:
+    def __init__(
+        self, accounts: Mapping[Any, AbstractBaseAccount], changes: Iterable[BalanceChange], *, using: str
+    ) -> None:
         # Copies, because the caller still needs the balances and versions that were read.
         self._accounts = {pk: copy(account) for pk, account in accounts.items()}
         self._entries_by_key = _entries_by_key(accounts, changes, using)
@@ -178,10 +182,11 @@ class Projection:
             account.balance = account.balance_after(amount)
         except AccountError as error:
             return error.of_change(index, pk)
+        # Each change counts, also several of one account, as if they had been made one after the other.
         account.version += 1
         return AppliedChange(pk, amount, account.balance, account.version, None)
 
-    def was_sent_to(self, change: BalanceChange, target: Any) -> bool:
+    def was_sent_to(self, change: BalanceChange, target: object) -> bool:
         """Whether the earlier transfer with the change's key had this target."""
         return self._entries_by_key[change.account, change.idempotency_key].counter_entry(target) is not None
 
@@ -192,21 +197,22 @@ class Projection:
 
 
 def _entries_by_key(
-    accounts: Mapping[Any, Any], changes: Iterable[BalanceChange], using: str
+    accounts: Mapping[Any, AbstractBaseAccount], changes: Iterable[BalanceChange], using: str
 ) -> dict[tuple[Any, str | None], Any]:
     """Return the existing entries with one of the changes' idempotency keys, by account and key."""
     keys = {change.idempotency_key for change in changes if change.idempotency_key is not None}
     if not keys or not accounts:
         return {}
     model = type(next(iter(accounts.values())))
+    # Read under the accounts' locks: a key that is not found now cannot be used by another session before COMMIT.
     entries = entries_of(model, using).filter(account__pk__in=[*accounts], idempotency_key__in=keys)
     return {(entry.account_pk, entry.idempotency_key): entry for entry in entries.annotate(account_pk=F("account__pk"))}
 
 
-Decided = list[tuple[BalanceChange, AppliedChange]]
+AppliedPairs = list[tuple[BalanceChange, AppliedChange]]
 
 
-def _save_each(accounts: Mapping[Any, Any], decided: Decided, using: str) -> None:
+def _save_each(accounts: Mapping[Any, AbstractBaseAccount], decided: AppliedPairs, using: str) -> None:
     """Call ``save()`` and ``record()`` for each change, because the project overrides them or listens to signals."""
     for change, outcome in decided:
         account = accounts[change.account]
@@ -215,7 +221,7 @@ def _save_each(accounts: Mapping[Any, Any], decided: Decided, using: str) -> Non
         account.record(change.amount, using=using, idempotency_key=change.idempotency_key, transfer=change.transfer)
 
 
-def _write_together(accounts: Mapping[Any, Any], decided: Decided, using: str) -> None:
+def _write_together(accounts: Mapping[Any, AbstractBaseAccount], decided: AppliedPairs, using: str) -> None:
     """UPDATE each account once, in primary-key order, and INSERT all entries."""
     # The last outcome of each account has its final balance.
     for pk, outcome in sorted({outcome.account: outcome for _, outcome in decided}.items()):
@@ -225,7 +231,7 @@ def _write_together(accounts: Mapping[Any, Any], decided: Decided, using: str) -
         entries_of(type(next(iter(accounts.values()))), using).bulk_create(rows)
 
 
-def _update_account(account: Any, outcome: AppliedChange, using: str) -> None:
+def _update_account(account: AbstractBaseAccount, outcome: AppliedChange, using: str) -> None:
     model = type(account)
     # The row is locked, but databases without row locks (SQLite) need the version in the WHERE.
     rows = model._base_manager.using(using).filter(pk=account.pk, version=account.version)
@@ -249,7 +255,9 @@ def _build_entry(account: Any, change: BalanceChange, outcome: AppliedChange) ->
     return entry
 
 
-def _entry_keys(model: type[Any], new: Iterable[AppliedChange], using: str) -> dict[tuple[Any, int], Any]:
+def _entry_keys(
+    model: type[AbstractBaseAccount], new: Iterable[AppliedChange], using: str
+) -> dict[tuple[Any, int], Any]:
     """Return the new entries' keys, by account and version: not every database returns them from bulk_create()."""
     versions = {(outcome.account, outcome.version_after) for outcome in new}
     wanted = {"account__pk__in": {pk for pk, _ in versions}, "version_after__in": {version for _, version in versions}}

@@ -70,6 +70,7 @@ def _is_computed(field: Any) -> bool:
 
 
 def _is_unchanged(model: type[models.Model], method: str) -> bool:
+    # By the module that defines it, not by comparing with one base class: several of ours define the method.
     owner = next(each for each in model.__mro__ if method in vars(each))
     return _is_known(owner.__module__)
 

@@ -204,6 +204,7 @@ def _workload(options: dict[str, Any], *, smallest: int | None = None) -> Worklo
     accounts = 1 if options["accounts"] is None else positive_int(options["accounts"], name="--accounts")
     fewest = accounts if smallest is None else smallest
     mix = Mix.default(accounts=fewest) if options["mix"] is None else Mix.parse(options["mix"])
+    # Another one every time, but printed in the report: any run can be repeated.
     seed = random.SystemRandom().randrange(10**6) if options["seed"] is None else options["seed"]
     return Workload(accounts=accounts, mix=mix, seed=seed)
 

@@ -23,37 +23,41 @@ ONE_ACCOUNT: Mapping[str, Any] = {
 """The common parts of races in which each actor adds 10 to an account with 100."""
 
 
-def lock_then_read(pk: Any) -> None:
+def lock_then_read(pk: object) -> None:
     """Lock, then read, then write: correct."""
     with transaction.atomic():
+        # The locking SELECT itself reads: whoever waits for it gets the row as the other one has committed it.
         balance = accounts(pk).select_for_update(no_key=True).get().balance
         accounts(pk).update(balance=balance + 10)
 
 
-def lock_given_up_too_early(pk: Any) -> None:
+def lock_given_up_too_early(pk: object) -> None:
     """Write after the block that held the lock."""
     with transaction.atomic():
         balance = accounts(pk).select_for_update(no_key=True).get().balance
+    # COMMIT has released the lock: the other one may have locked and read the same balance by now.
     accounts(pk).update(balance=balance + 10)
 
 
-def lock_never_taken(pk: Any) -> None:
+def lock_never_taken(pk: object) -> None:
     """Make a query set that would lock, and never evaluate it."""
     with transaction.atomic():
         locked = accounts(pk).select_for_update(no_key=True)
         balance = accounts(pk).get().balance
+        # update() ignores the lock of its query set: it sends a plain UPDATE.
         locked.update(balance=balance + 10)
 
 
-def read_then_lock(pk: Any) -> None:
+def read_then_lock(pk: object) -> None:
     """Lock a row after reading it, and write a value computed from the earlier read."""
     with transaction.atomic():
         balance = accounts(pk).get().balance
+        # Waits for the other's COMMIT, and throws away what it could have read.
         accounts(pk).select_for_update(no_key=True).get()
         accounts(pk).update(balance=balance + 10)
 
 
-def refresh_with_lock(pk: Any) -> None:
+def refresh_with_lock(pk: object) -> None:
     """Read again with the lock: ``refresh_from_db`` takes the query set that locks."""
     account = accounts(pk).get()
     with transaction.atomic():
@@ -61,15 +65,16 @@ def refresh_with_lock(pk: Any) -> None:
         accounts(pk).update(balance=account.balance + 10)
 
 
-def refresh_without_lock(pk: Any) -> None:
+def refresh_without_lock(pk: object) -> None:
     """Read again without a lock, which only makes the window smaller."""
     account = accounts(pk).get()
     with transaction.atomic():
+        # The other one may read the same value here, before either writes.
         account.refresh_from_db()
         accounts(pk).update(balance=account.balance + 10)
 
 
-def write_on_commit(pk: Any) -> None:
+def write_on_commit(pk: object) -> None:
     """Write in a callback, which runs after COMMIT has released the lock."""
     with transaction.atomic():
         account = accounts(pk).select_for_update(no_key=True).get()
@@ -79,8 +84,10 @@ def write_on_commit(pk: Any) -> None:
 def lock_parent(*, no_key: bool) -> Callable[[Any], Any]:
     """Return an actor that locks the owner."""
 
-    def actor(pk: Any) -> None:
+    def actor(pk: object) -> None:
         with transaction.atomic():
+            # FOR UPDATE conflicts with the FOR KEY SHARE by which the server checks a foreign key; FOR NO KEY UPDATE
+            # does not (PostgreSQL documentation, table 13.3).
             users().select_for_update(no_key=no_key).get(pk=pk)
 
     return actor
@@ -97,6 +104,7 @@ def withdraw_if_covered(index: int, *, lock: bool) -> Callable[[list[Any]], None
 
     def withdraw(pks: list[Any]) -> None:
         with transaction.atomic():
+            # Ordered, so that both lock the two rows in the same order: one waits, and there is no deadlock.
             both = Account.objects.filter(pk__in=pks).order_by("pk")
             read = both.select_for_update(no_key=True) if lock else both
             if sum(account.balance for account in read) >= 200:
@@ -116,6 +124,8 @@ def claim(*, lock: bool) -> Callable[[list[Any]], None]:
     def work(pks: list[Any]) -> None:
         with transaction.atomic():
             waiting = Account.objects.filter(balance=100).order_by("pk")
+            # Without SKIP LOCKED the second worker would wait for the first one's COMMIT before it looks at the next
+            # task.
             task = (waiting.select_for_update(skip_locked=True) if lock else waiting).first()
             if task is not None:
                 accounts(task.pk).update(balance=50, overdraft_limit=F("overdraft_limit") + 1)

@@ -18,65 +18,70 @@ __all__ = ["races"]
 ADA = "ada"
 
 
-def add_with_f(pk: Any) -> None:
+def add_with_f(pk: object) -> None:
     """Let the database compute."""
+    # After a wait the server computes with the newest version of the row (PostgreSQL documentation, 13.2.1).
     accounts(pk).update(balance=F("balance") + 10)
 
 
-def check_then_subtract(pk: Any) -> None:
+def check_then_subtract(pk: object) -> None:
     """Check in Python, subtract with F(): the arithmetic is right, the check is old."""
     with transaction.atomic():
         if accounts(pk).get().balance >= 80:
+            # The limit is raised so that the CHECK constraint does not refuse the second one, and hide the race.
             accounts(pk).update(balance=F("balance") - 80, overdraft_limit=100)
 
 
-def subtract_where_covered(pk: Any) -> None:
+def subtract_where_covered(pk: object) -> None:
     """Check and subtract in one statement."""
     accounts(pk).filter(balance__gte=80).update(balance=F("balance") - 80)
 
 
-def read_then_save(pk: Any) -> None:
+def read_then_save(pk: object) -> None:
     """Read, then save only one field; save() adds the version and refuses a stale one."""
     account = accounts(pk).get()
     account.balance += 10
     account.save(update_fields=["balance"])
 
 
-def get_or_create_user(made: Any) -> None:
+def get_or_create_user(made: object) -> None:
     """Create the user unless it exists; the name is unique."""
     users().get_or_create(**user_named(ADA))
 
 
-def get_or_create_user_inside_a_transaction(made: Any) -> None:
+def get_or_create_user_inside_a_transaction(made: object) -> None:
     """Call get_or_create() inside a transaction: the failed INSERT is rolled back to a savepoint."""
     with transaction.atomic():
+        # The loser's INSERT waits for the winner's COMMIT and fails; get_or_create() then reads the winner's row, which
+        # READ COMMITTED shows it.
         user, _ = users().get_or_create(**user_named(ADA))
         Account.objects.create(user=user)
 
 
-def update_or_create_user(made: Any) -> None:
+def update_or_create_user(made: object) -> None:
     """Create the user, or lock and update it."""
     users().update_or_create(**user_named(ADA), defaults={"password": "!"})
 
 
-def check_then_create_user(made: Any) -> None:
+def check_then_create_user(made: object) -> None:
     """Check first, then insert: the second one gets an IntegrityError despite the check."""
     with transaction.atomic():
         if not users().filter(**user_named(ADA)).exists():
             users().create(**user_named(ADA))
 
 
-def get_or_create_account(pk: Any) -> None:
+def get_or_create_account(pk: object) -> None:
     """Make an account with a limit of 7 unless there is one; nothing makes that unique."""
+    # Both look and find nothing, and there is no row yet that one of them could lock.
     Account.objects.get_or_create(user=accounts(pk).get().user, overdraft_limit=7)
 
 
-def one_user(made: Any) -> bool:
+def one_user(made: object) -> bool:
     """Whether the user is there once."""
     return bool(users().filter(**user_named(ADA)).count() == 1)
 
 
-def one_account_with_the_limit(pk: Any) -> bool:
+def one_account_with_the_limit(pk: object) -> bool:
     """Whether the account was made once."""
     return Account.objects.filter(overdraft_limit=7).count() == 1
 

@@ -97,13 +97,14 @@ def unordered_transfer(source: int, target: int) -> Callable[[list[Any]], None]:
 
     def transfer(pks: list[Any]) -> None:
         with transaction.atomic():
+            # Each UPDATE locks its row until COMMIT: each transfer then holds what the other one needs next.
             accounts(pks[source]).update(balance=F("balance") - 10)
             accounts(pks[target]).update(balance=F("balance") + 10)
 
     return transfer
 
 
-def idempotent_deposit(pk: Any) -> None:
+def idempotent_deposit(pk: object) -> None:
     """Deposit with an idempotency key that the other actor also uses."""
     Account.deposit(pk, 10, idempotency_key="once")
 

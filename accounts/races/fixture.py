@@ -57,6 +57,7 @@ class Fixture:
         """Remove the accounts, their entries and the user. Raises `PurgeError` if the database refuses."""
         mine = self.model._base_manager.using(self.using).filter(user=self.user)
         try:
+            # In batches, each in its own transaction: while the trigger is off, all other writers of the table wait.
             while self._purge_entries(mine):
                 pass
             mine.delete()

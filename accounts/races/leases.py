@@ -79,6 +79,7 @@ def _old_holder(*, guarded: bool) -> Callable[[_Place], bool]:
 def _require(handle: LeaseHandle, *, guarded: bool) -> None:
     if guarded:
         handle.guard()
+    # True at this moment only: the successor may take the lease over and write before the old holder's UPDATE.
     elif not Lease.objects.filter(key=handle.key, token=handle.token).exists():
         raise LeaseLost(key=handle.key, token=handle.token)
 

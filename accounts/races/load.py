@@ -24,7 +24,7 @@ from accounts.races.mixtures import Mixture, strategies_of
 from accounts.strategies import Strategy
 from django_lockstep.errors import DeadlockDetected
 from django_lockstep.lab.simulator.audit import AuditedAccount, AuditedEntry
-from django_lockstep.lab.simulator.tally import Operation
+from django_lockstep.lab.simulator.tally import LoadOperation
 from django_lockstep.locking.retry import retrying
 
 __all__ = ["AccountLoad", "LoadContender"]
@@ -92,9 +92,9 @@ class AccountClient:
         self._kinds = (self._deposit, self._withdraw, self._transfer)
         *self._bounds, self._end = itertools.accumulate(load.mix.weights)
         self._strategy = strategy
-        self._drawn: list[Operation] = []
+        self._drawn: list[LoadOperation] = []
 
-    def next_operation(self) -> Operation:
+    def next_operation(self) -> LoadOperation:
         """Return the next operation: its kind by the weights, accounts and amount evenly."""
         if not self._drawn:
             # Many at once: between two calls of the database one draw would take five times as long, as it finds
@@ -102,7 +102,7 @@ class AccountClient:
             self._drawn = [self._operation() for _ in range(_AT_ONCE)]
         return self._drawn.pop()
 
-    def _operation(self) -> Operation:
+    def _operation(self) -> LoadOperation:
         # Not choices(), randint() and choice(), which take twice as long.
         kind = self._kinds[bisect.bisect(self._bounds, self._random() * self._end)]
         return kind(Decimal(SMALLEST + int(self._random() * (LARGEST - SMALLEST + 1))).scaleb(-2))
@@ -114,18 +114,18 @@ class AccountClient:
         else:
             self.conflicts += 1
 
-    def _deposit(self, amount: Decimal) -> Operation:
+    def _deposit(self, amount: Decimal) -> LoadOperation:
         account = self._accounts[self._place(len(self._accounts))]
-        return Operation(perform=partial(self._strategy.deposit, account, amount), changes=((account, amount),))
+        return LoadOperation(perform=partial(self._strategy.deposit, account, amount), changes=((account, amount),))
 
-    def _withdraw(self, amount: Decimal) -> Operation:
+    def _withdraw(self, amount: Decimal) -> LoadOperation:
         account = self._accounts[self._place(len(self._accounts))]
-        return Operation(perform=partial(self._strategy.withdraw, account, amount), changes=((account, -amount),))
+        return LoadOperation(perform=partial(self._strategy.withdraw, account, amount), changes=((account, -amount),))
 
-    def _transfer(self, amount: Decimal) -> Operation:
+    def _transfer(self, amount: Decimal) -> LoadOperation:
         place, beyond = self._place(len(self._accounts)), self._place(len(self._accounts) - 1)
         source, target = self._accounts[place], self._accounts[beyond + (beyond >= place)]
-        return Operation(
+        return LoadOperation(
             perform=partial(self._strategy.transfer, source, target, amount),
             changes=((source, -amount), (target, amount)),
         )
@@ -200,6 +200,8 @@ class LoadContender:
         key, group = next(groups, (None, iter(())))
         for account in self._rows(tuple(self.versions)):
             mine = account.pk == key
+            # Accounts and entries are two streams in the same order, merged here: a long run may have more entries than
+            # memory.
             yield self._audited_account(account, group if mine else iter(()))
             if mine:
                 key, group = next(groups, (None, iter(())))
@@ -214,7 +216,7 @@ class LoadContender:
             entries=(AuditedEntry(*row[1:]) for row in entries),
         )
 
-    def _rows(self, keys: tuple[Any, ...]) -> Iterator[AbstractAccount]:
+    def _rows(self, keys: tuple[object, ...]) -> Iterator[AbstractAccount]:
         """Yield the accounts in the database's order of their keys, which is the entries' order too."""
         rows = self.fixture.model._base_manager.using(self.fixture.using)
         return rows.filter(pk__in=keys).order_by("pk").iterator(chunk_size=2000)

@@ -29,6 +29,7 @@ class Mixture:
     @property
     def safe(self) -> bool:
         """Whether they are meant to lose no update of each other's."""
+        # An advisory lock keeps out only those who take it, so that such a strategy is safe alone and not in company.
         return all(part.safe and not part.needs_all_writers for part in self.parts)
 
     @property

@@ -5,7 +5,7 @@ Requires ``accounts.contrib.queued`` to be installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -15,11 +15,9 @@ from accounts.contrib.queued.models import QueuedChange
 from accounts.models import Account, Entry
 from accounts.races.rows import open_account
 from django_lockstep.lab.races import Race
-from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.scenario import ActorFunction, Scenario
 
 __all__ = ["races"]
-
-Actor = Callable[[Any], None]
 
 
 def races() -> Iterator[Race]:
@@ -37,7 +35,7 @@ def races() -> Iterator[Race]:
     )
 
 
-def _race(name: str, text: str, actors: Sequence[Actor], *, holds: bool) -> Race:
+def _race(name: str, text: str, actors: Sequence[ActorFunction], *, holds: bool) -> Race:
     scenario = Scenario(set_up=_queue, actors=list(actors), invariant=_nothing_was_refused, observe=_booked)
     return Race(name=f"queued:{name}", text=text, scenario=scenario, holds=holds)
 
@@ -49,12 +47,12 @@ def _queue() -> Any:
     return account.pk
 
 
-def consume(pk: Any) -> None:
+def consume(pk: object) -> None:
     """Decide about one change."""
     apply_batch(QueuedChange, size=1)
 
 
-def deposit(pk: Any) -> None:
+def deposit(pk: object) -> None:
     """Deposit directly, without the queue."""
     Account.deposit(pk, 1)
 
@@ -62,6 +60,7 @@ def deposit(pk: Any) -> None:
 def consume_in_disorder(pk: Any) -> None:
     """Decide about one change that no other session has locked, as consumers of independent tasks do."""
     with transaction.atomic():
+        # The second consumer skips the deposit that the first one has locked, and takes the withdrawal behind it.
         change = QueuedChange.objects.filter(state="pending").select_for_update(skip_locked=True).first()
         if change is not None:
             account = Account.objects.select_for_update(no_key=True).get(pk=pk)
@@ -71,10 +70,10 @@ def consume_in_disorder(pk: Any) -> None:
             QueuedChange.objects.filter(pk=change.pk).update(state="applied" if covered else "refused")
 
 
-def _nothing_was_refused(pk: Any) -> bool:
+def _nothing_was_refused(pk: object) -> bool:
     """Whether the deposit came before the withdrawal."""
     return not QueuedChange.objects.filter(state="refused").exists()
 
 
-def _booked(pk: Any) -> list[str]:
+def _booked(pk: object) -> list[str]:
     return [str(amount) for amount in Entry.objects.order_by("pk").values_list("amount", flat=True)]

@@ -6,22 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django_lockstep.lab.races import Race, repeat_roles
-from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.scenario import ActorFunction, Scenario
 
 __all__ = ["pair"]
-
-Step = Callable[[Any], Any]
 
 
 def pair(
     name: str,
     text: str,
     *,
-    actor: Step | Sequence[Step],
+    actor: ActorFunction | Sequence[ActorFunction],
     set_up: Callable[[], Any],
-    invariant: Step | None = None,
-    invariant_of: Callable[[int], Step] | None = None,
-    observe: Step | None = None,
+    invariant: ActorFunction | None = None,
+    invariant_of: Callable[[int], ActorFunction] | None = None,
+    observe: ActorFunction | None = None,
     **expected: Any,
 ) -> Race:
     """Return the race of one callable against itself, or of several in turn, with what is expected of it.

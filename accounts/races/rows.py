@@ -55,6 +55,7 @@ def one_account() -> Any:
 def two_accounts() -> list[Any]:
     """Open two accounts of one owner with a balance of 100 each."""
     owner = make_user()
+    # A limit that no race reaches: the CHECK constraint must not be what keeps a balance right.
     return [open_account(100, overdraft_limit=1000, user=owner).pk for _ in range(2)]
 
 
@@ -63,6 +64,6 @@ def accounts(pk: Any) -> Any:
     return Account.objects.filter(pk=pk)
 
 
-def balances(made: Any) -> list[str]:
+def balances(made: object) -> list[str]:
     """Return the balances in the order of keys."""
     return [str(balance) for balance in Account.objects.order_by("pk").values_list("balance", flat=True)]

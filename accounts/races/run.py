@@ -229,6 +229,7 @@ def _measure(
 
 def _sorted(config: RunConfig, rows: Sequence[LoadRow]) -> tuple[LoadRow, ...]:
     names = config.names
+    # They come in the order in which they ran, which differs from size to size.
     return tuple(sorted(rows, key=lambda row: (names.index(row.strategy), row.engine != config.engines[0])))
 
 

@@ -5,7 +5,7 @@ Requires ``accounts.contrib.slotted`` to be installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -15,11 +15,9 @@ from django.db.models import F, Sum
 
 from accounts.contrib.slotted.models import Slot, SlottedAccount
 from django_lockstep.lab.races import Race
-from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.scenario import ActorFunction, Scenario
 
 __all__ = ["races"]
-
-Actor = Callable[[Any], None]
 
 
 def races() -> Iterator[Race]:
@@ -54,7 +52,7 @@ def races() -> Iterator[Race]:
     )
 
 
-def _race(name: str, text: str, actors: list[Actor], ends: set[int], *, holds: bool) -> Race:
+def _race(name: str, text: str, actors: list[ActorFunction], ends: set[int], *, holds: bool) -> Race:
     scenario = Scenario(
         set_up=_open, actors=actors, invariant=lambda pk: _balance(pk) in ends, observe=lambda pk: str(_balance(pk))
     )
@@ -74,10 +72,10 @@ def _balance(pk: Any) -> Decimal:
     return SlottedAccount.objects.get(pk=pk).balance
 
 
-def gathering(amount: int) -> Actor:
+def gathering(amount: int) -> ActorFunction:
     """Return a withdrawal in a transaction, where the connection's own slot is not tried first."""
 
-    def withdraw(pk: Any) -> None:
+    def withdraw(pk: object) -> None:
         with transaction.atomic():
             SlottedAccount.withdraw(pk, amount)
 
@@ -89,16 +87,18 @@ def deposit(pk: Any) -> None:
     Slot.deposit(Slot.objects.get(account=pk, number=1).pk, 20)
 
 
-def resize(pk: Any) -> None:
+def resize(pk: object) -> None:
     """Split the balance between three slots."""
     SlottedAccount.resize(pk, size=3)
 
 
-def sum_then_write(amount: int, *, slot: int) -> Actor:
+def sum_then_write(amount: int, *, slot: int) -> ActorFunction:
     """Return a withdrawal as with sharded counters, which enforce no limit."""
 
     def withdraw(pk: Any) -> None:
         with transaction.atomic():
+            # No lock on what the decision rests on: two withdrawals from different slots do not even wait for each
+            # other.
             slots = Slot.objects.filter(account=pk)
             total = slots.aggregate(total=Sum("balance"))["total"]
             if total >= amount:

@@ -38,7 +38,7 @@ class StoryActor:
     amount: Decimal
     """Its amount."""
 
-    def __call__(self, pk: Any) -> AbstractAccount:
+    def __call__(self, pk: object) -> AbstractAccount:
         """Do it. Raises as `Strategy.deposit` and `Strategy.withdraw` do."""
         model = apps.get_model(self.model)
         strategy = STRATEGIES[self.strategy].bound(model=model, using=self.using, engine=self.engine)
@@ -77,7 +77,7 @@ class Story:
             failure=self.failure,
         )
 
-    def is_kept_by(self, accounts: Any, pk: Any) -> bool:
+    def is_kept_by(self, accounts: Any, pk: object) -> bool:
         """Whether as many changes of the account are booked as may pass, and its balance is what they add up to."""
         rows = list(accounts.filter(pk=pk).values_list("balance", "entries__amount"))  # asked after every schedule
         booked = [amount for _, amount in rows if amount is not None]
@@ -114,12 +114,12 @@ class StoryAccounts:
         (pk,) = self.fixture.open_accounts(1, balance=self.story.balance, overdraft_limit=self.story.overdraft_limit)
         return pk
 
-    def balance(self, pk: Any) -> Decimal:
+    def balance(self, pk: object) -> Decimal:
         """Return the account's balance."""
         balance: Decimal = self._rows().values_list("balance", flat=True).get(pk=pk)
         return balance
 
-    def is_kept(self, pk: Any) -> bool:
+    def is_kept(self, pk: object) -> bool:
         """Whether the story ended as it has to."""
         return self.story.is_kept_by(self._rows(), pk)
 

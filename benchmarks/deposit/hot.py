@@ -16,20 +16,20 @@ from django.db import connection
 from accounts.contrib.queued.consuming import drain
 from accounts.contrib.queued.models import QueuedChange
 from accounts.contrib.slotted.models import SLOTS, Slot, SlotEntry, SlottedAccount
-from benchmarks.deposit.methods import DepositMethod, WorkerState
+from benchmarks.deposit.methods import DepositMethod, DepositWorker
 from benchmarks.deposit.rows import AMOUNT, OPENING, reset_accounts
 
 __all__ = ["METHODS"]
 
 
 @contextmanager
-def slotted(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def slotted(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Call ``SlottedAccount.deposit``."""
     yield lambda account: SlottedAccount.deposit(account, AMOUNT)
 
 
 @contextmanager
-def queued(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def queued(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Call ``QueuedChange.deposit``; the first worker has a consumer beside it.
 
     Workers pause while too many changes are pending: the result is the rate that a consumer can sustain.

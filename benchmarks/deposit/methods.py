@@ -13,13 +13,13 @@ from typing import Any
 
 from accounts.models import Account, Entry
 from benchmarks.deposit.rows import reset_accounts
-from django_lockstep.lab.simulator.tally import Operation
+from django_lockstep.lab.simulator.tally import LoadOperation
 
-__all__ = ["DepositLoad", "DepositMethod", "WorkerState"]
+__all__ = ["DepositLoad", "DepositMethod", "DepositWorker"]
 
 
 @dataclass(slots=True, kw_only=True)
-class WorkerState:
+class DepositWorker:
     """The state of one worker."""
 
     worker: int
@@ -38,7 +38,7 @@ class DepositMethod:
 
     name: str
     """The name in reports."""
-    open: Callable[[WorkerState], AbstractContextManager[Callable[[Any], object]]]
+    open: Callable[[DepositWorker], AbstractContextManager[Callable[[Any], object]]]
     """Context manager of the function that deposits into an account, or a list of accounts, by number."""
     size: int = 1
     """Deposits in one call; if more than one, the call takes a list."""
@@ -73,7 +73,7 @@ class DepositLoad:
     def client(self, worker: int) -> Iterator[DepositClient]:
         """Yield this worker's client, connected and warmed up on an account that the check ignores."""
         method: DepositMethod = import_module(self.module).METHODS[self.method]
-        state = WorkerState(worker=worker, workers=self.workers, rows=self.rows)
+        state = DepositWorker(worker=worker, workers=self.workers, rows=self.rows)
         with method.open(state) as deposit:
             for _ in range(3):
                 deposit(self.rows + 1 if method.size == 1 else [self.rows + 1] * method.size)
@@ -85,7 +85,7 @@ class DepositLoad:
 class DepositClient:
     """One worker's deposits."""
 
-    state: WorkerState
+    state: DepositWorker
     deposit: Callable[[Any], object]
     size: int
     draws: random.Random
@@ -101,10 +101,10 @@ class DepositClient:
     def conflicts(self, value: int) -> None:
         self.state.retries = value
 
-    def next_operation(self) -> Operation:
+    def next_operation(self) -> LoadOperation:
         """Return the next deposit, or batch of them."""
         if self.size == 1:
             what: Any = 1 + int(self.draws.random() * self.state.rows)
         else:
             what = [1 + int(self.draws.random() * self.state.rows) for _ in range(self.size)]
-        return Operation(perform=partial(self.deposit, what), changes=())
+        return LoadOperation(perform=partial(self.deposit, what), changes=())

@@ -15,7 +15,7 @@ from django.db import models, transaction
 from django.db.models.functions import Now
 
 from accounts.models import Account, Entry
-from benchmarks.deposit.methods import DepositMethod, WorkerState
+from benchmarks.deposit.methods import DepositMethod, DepositWorker
 from benchmarks.deposit.rows import AMOUNT
 
 __all__ = ["METHODS", "missing"]
@@ -92,7 +92,7 @@ def _changed(account: PlainAccount) -> PlainAccount:
 
 
 @contextmanager
-def plain(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def plain(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Lock with select_for_update(), save(), create the entry: as the well-known article has it.
 
     H. Benita, "How to Manage Concurrency in Django Models", 2017.
@@ -106,7 +106,7 @@ def plain(state: WorkerState) -> Iterator[Callable[[Any], object]]:
     yield deposit
 
 
-def concurrency(pause: Callable[[int], float]) -> Callable[[WorkerState], Any]:
+def concurrency(pause: Callable[[int], float]) -> Callable[[DepositWorker], Any]:
     """Return the method of django-concurrency's save(); ``pause`` returns the seconds before each retry."""
 
     def attempt(account_id: int) -> object:
@@ -118,7 +118,7 @@ def concurrency(pause: Callable[[int], float]) -> Callable[[WorkerState], Any]:
         return account
 
     @contextmanager
-    def way(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+    def way(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
         def deposit(account_id: int) -> object:
             for number in count():
                 try:
@@ -144,7 +144,7 @@ def backoff(number: int) -> float:
 
 
 @contextmanager
-def advisory(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def advisory(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Take pglock's advisory lock for the transaction, then read, save() and create the entry."""
     import pglock
 

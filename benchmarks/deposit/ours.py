@@ -9,7 +9,7 @@ from typing import Any
 
 from accounts.models import Account
 from accounts.strategies import STRATEGIES
-from benchmarks.deposit.methods import DepositMethod, WorkerState
+from benchmarks.deposit.methods import DepositMethod, DepositWorker
 from benchmarks.deposit.pgbench import BATCH_SIZE
 from benchmarks.deposit.rows import AMOUNT
 from django_lockstep.locking.retry import retrying
@@ -18,7 +18,7 @@ __all__ = ["METHODS"]
 
 
 @contextmanager
-def pessimistic(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def pessimistic(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Call ``Account.deposit``."""
     yield partial(_called, Account.deposit)
 
@@ -28,7 +28,7 @@ def _called(method: Callable[[Any, Any], object], account: int) -> object:
 
 
 @contextmanager
-def optimistic(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def optimistic(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Read the account and call ``try_deposit``, until it returns True."""
 
     def deposit(account: int) -> object:
@@ -40,7 +40,7 @@ def optimistic(state: WorkerState) -> Iterator[Callable[[Any], object]]:
 
 
 @contextmanager
-def optimistic_in_hand(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def optimistic_in_hand(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Call ``try_deposit`` on an instance that the worker keeps, of an account that only it writes: no conflicts."""
     mine = range(state.worker + 1, state.rows + 1, state.workers)
     accounts = Account.objects.in_bulk([*mine, state.rows + 1])
@@ -58,7 +58,7 @@ def optimistic_in_hand(state: WorkerState) -> Iterator[Callable[[Any], object]]:
 
 
 @contextmanager
-def batch(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def batch(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Call ``Account.apply_many`` with a list of accounts."""
     yield _apply_many
 
@@ -67,11 +67,11 @@ def _apply_many(accounts: list[int]) -> object:
     return Account.apply_many([(account, AMOUNT) for account in accounts])
 
 
-def strategy(name: str) -> Callable[[WorkerState], Any]:
+def strategy(name: str) -> Callable[[DepositWorker], Any]:
     """Return the method that calls the strategy of this name, and counts its retries."""
 
     @contextmanager
-    def way(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+    def way(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
         def note(**_: object) -> None:
             state.retries += 1
 

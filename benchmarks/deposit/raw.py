@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from django.db import connection
 
-from benchmarks.deposit.methods import DepositMethod, WorkerState
+from benchmarks.deposit.methods import DepositMethod, DepositWorker
 from benchmarks.deposit.pgbench import BATCH_SIZE
 from benchmarks.deposit.rows import AMOUNT
 from benchmarks.deposit.sql import BATCH, ENTRY, LOCK, ONE_STATEMENT, UPDATE, WRITE, fill_template
@@ -34,11 +34,11 @@ def own_connection() -> Iterator[psycopg.Connection[Any]]:
         yield own
 
 
-def one_statement(template: str, parameter: str = "account") -> Callable[[WorkerState], Any]:
+def one_statement(template: str, parameter: str = "account") -> Callable[[DepositWorker], Any]:
     """Return the method that sends this one statement, prepared, on psycopg's connection."""
 
     @contextmanager
-    def way(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+    def way(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
         sql = _sql(template)
         with own_connection() as own, own.cursor() as cursor:
 
@@ -52,7 +52,7 @@ def one_statement(template: str, parameter: str = "account") -> Callable[[Worker
 
 
 @contextmanager
-def lock_then_write(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def lock_then_write(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Lock, read, write and book in a transaction, all statements prepared."""
     lock, write, entry = map(_sql, (LOCK, WRITE, ENTRY))
     with own_connection() as own, own.cursor() as cursor:
@@ -70,7 +70,7 @@ def lock_then_write(state: WorkerState) -> Iterator[Callable[[Any], object]]:
 
 
 @contextmanager
-def below_django(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def below_django(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Send the one statement, prepared, by a cursor of psycopg's that shares Django's connection."""
     sql = _sql(ONE_STATEMENT)
     connection.ensure_connection()
@@ -91,7 +91,7 @@ def below_django(state: WorkerState) -> Iterator[Callable[[Any], object]]:
 
 
 @contextmanager
-def django_cursor(state: WorkerState) -> Iterator[Callable[[Any], object]]:
+def django_cursor(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Send the one statement by Django's cursor: not prepared, with parameters interpolated by the client."""
     sql = _sql(ONE_STATEMENT)
 

@@ -18,7 +18,7 @@ from benchmarks.explore.measure import (
     time_sequential,
 )
 from benchmarks.explore.with_frontrun import explore_with_frontrun, missing
-from benchmarks.suite import Options, Say, Section, Table, select_names
+from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 
 __all__ = ["SUITE"]
 
@@ -132,8 +132,8 @@ def _sound(two: dict[str, Any], three: dict[str, Any], repeated: dict[str, Any] 
     return expected and steady and all(each["expected"] for each in three.values())
 
 
-def _two_table(two: dict[str, Any]) -> Table:
-    return Table(
+def _two_table(two: dict[str, Any]) -> FigureTable:
+    return FigureTable(
         title="Two actors",
         columns=(
             *("race", "verdict", "as expected", "reduced: schedules", "seconds", "schedules/s"),
@@ -155,8 +155,8 @@ def _two_table(two: dict[str, Any]) -> Table:
     )
 
 
-def _three_table(three: dict[str, Any], options: Options) -> Table:
-    return Table(
+def _three_table(three: dict[str, Any], options: Options) -> FigureTable:
+    return FigureTable(
         title="Three actors, reduced",
         columns=("race", "verdict", "schedules", "seconds", "schedules/s", "distinct ends"),
         rows=tuple(
@@ -170,8 +170,8 @@ def _three_table(three: dict[str, Any], options: Options) -> Table:
     )
 
 
-def _beside_table(beside: dict[str, Any], options: Options) -> Table:
-    return Table(
+def _beside_table(beside: dict[str, Any], options: Options) -> FigureTable:
+    return FigureTable(
         title="Beside frontrun",
         columns=("race", "truth", "lab", "schedules", "seconds", "frontrun", "schedules", "seconds", "finished"),
         rows=tuple(
@@ -197,11 +197,11 @@ def _foreign_cells(each: dict[str, Any]) -> tuple[str | float | None, ...]:
     return (theirs["verdict"], theirs["schedules"], theirs["seconds"], "yes" if theirs["exhausted"] else "no")
 
 
-def _repeat_table(repeated: dict[str, Any] | None) -> Table:
+def _repeat_table(repeated: dict[str, Any] | None) -> FigureTable:
     if repeated is None:
-        return Table(title="Repetitions", columns=(), rows=())
+        return FigureTable(title="Repetitions", columns=(), rows=())
     left = ", ".join(f"{number} {name}" for name, number in repeated["left_behind"].items())
-    return Table(
+    return FigureTable(
         title="Repetitions of the ready-made set",
         columns=("races", "repetitions", "asked for", "schedules", "races that differed", "left behind"),
         rows=(

@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.db import connection
@@ -15,10 +15,10 @@ from django.db import connection
 from accounts.models import Account, Entry
 from accounts.races.ready_made import Race
 from django_lockstep.lab.explorer import Exploration, explore
+from django_lockstep.lab.explorer.strategy import Reduction
 
 __all__ = ["Measurement", "Repetition", "count_leftovers", "count_present", "ends", "measure_race", "time_sequential"]
 
-Reduction = Literal["dpor", "none"]
 
 _PATIENCE = 5.0
 """Seconds after which remaining sessions, locks and rows count as left behind."""

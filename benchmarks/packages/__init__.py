@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.database import database_url
-from benchmarks.suite import Options, Say, Section, Table, select_names
+from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 
 __all__ = ["SUITE"]
 
@@ -76,9 +76,9 @@ def _without_verdict(found: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in {"verdict", "reason"}}
 
 
-def _table(found: Sequence[dict[str, Any]], verdicts: Counter[str], missing: Sequence[str]) -> Table:
+def _table(found: Sequence[dict[str, Any]], verdicts: Counter[str], missing: Sequence[str]) -> FigureTable:
     counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(verdicts.items()))
-    return Table(
+    return FigureTable(
         title="Other packages' code",
         columns=("case", "schedules", "seconds", "schedules/s"),
         rows=tuple(

@@ -10,11 +10,11 @@ from typing import Any
 
 import django
 
-__all__ = ["Found"]
+__all__ = ["CaseResult"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CaseResult:
     """The result of one case."""
 
     name: str
@@ -31,11 +31,11 @@ class Found:
     """Statements of the failing run; 0 if there is none."""
 
 
-def _explored(case: Any, *, timeout: float) -> Found:
+def _explored(case: Any, *, timeout: float) -> CaseResult:
     from django_lockstep.lab.explorer import explore
 
     found = explore(case.build(), timeout=timeout, database_is_mine=True)
-    return Found(
+    return CaseResult(
         name=case.name,
         verdict=found.verdict,
         reason=found.reason,

@@ -52,7 +52,7 @@ class Comparison:
         base, theirs = self.base[field.name], self.theirs[field.name]
         return bool(self.mine[field.name] != theirs or base != theirs)
 
-    def _row(self, field: models.Field[Any, Any], label: str, merged: Mapping[str, Any]) -> FieldDifference:
+    def _row(self, field: models.Field[Any, Any], label: str, merged: Mapping[str, object]) -> FieldDifference:
         name, choice = field.name, None
         if name in merged:
             choice = THEIRS if merged[name] == self.theirs[name] else MINE

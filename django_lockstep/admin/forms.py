@@ -26,7 +26,7 @@ class SeenInput(forms.HiddenInput):
     decisions: Mapping[str, str] = MappingProxyType({})
     """By name in the form's data: whose value to save."""
 
-    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> Any:
+    def render(self, name: str, value: object, attrs: Any = None, renderer: Any = None) -> Any:
         html = super().render(name, value, attrs, renderer)
         for field, decision in self.decisions.items():
             html += forms.HiddenInput().render(CHOICE + field, decision)
@@ -43,10 +43,10 @@ class SeenField(forms.CharField):
     def __init__(self) -> None:
         super().__init__(required=False, label="")
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
+    def has_changed(self, initial: object, data: object) -> bool:
         return False
 
-    def bound_data(self, data: Any, initial: Any) -> Any:
+    def bound_data(self, data: object, initial: object) -> Any:
         """Return the token to show when the form is shown again."""
         return self.replacement or data
 

@@ -76,7 +76,7 @@ class ListMixin(_Base):
         self._unpack(request)
         return super().changeform_view(request, *args, **kwargs)
 
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+    def save_model(self, request: HttpRequest, obj: models.Model, form: object, change: bool) -> None:
         """Save, and record the saved rows of a list."""
         super().save_model(request, obj, form, change)
         collected = collected_of(request)
@@ -185,7 +185,7 @@ def _is_key(model: type[models.Model], text: str) -> bool:
     return True
 
 
-def _locked(visible: models.QuerySet[Any], pks: Iterable[Any], *, using: str) -> list[models.Model]:
+def _locked(visible: models.QuerySet[Any], pks: Iterable[object], *, using: str) -> list[models.Model]:
     """Lock the visible rows FOR NO KEY UPDATE, and return those still visible after the wait."""
     model = visible.model
     # By key through the base manager: a query set with joins cannot always be locked, or repeats rows.

@@ -25,7 +25,7 @@ __all__ = ["conflict_page", "gone_page", "outdated_page", "replay_inputs", "repl
 Inputs = list[tuple[str, str]]
 
 
-def respond(request: HttpRequest, admin: ModelAdmin[Any], name: str, **context: Any) -> TemplateResponse:
+def respond(request: HttpRequest, admin: ModelAdmin[Any], name: str, **context: object) -> TemplateResponse:
     """Return an admin page with status 409, from the template of this name.
 
     A project's own ``admin/<app>/<model>/<name>.html`` or ``admin/<app>/<name>.html`` takes precedence, as with
@@ -148,7 +148,7 @@ _NOT_TYPED = re.compile(rf"^csrfmiddlewaretoken$|^{CHOICE}|_FORMS$|-{FIELD}$")
 
 
 def outdated_page(
-    request: HttpRequest, admin: ModelAdmin[Any], objects: Iterable[Outdated], **context: Any
+    request: HttpRequest, admin: ModelAdmin[Any], objects: Iterable[Outdated], **context: object
 ) -> TemplateResponse:
     """List the objects that changed since they were selected; no changes were made."""
     described = [_describe(it, admin) for it in objects]

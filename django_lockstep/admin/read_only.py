@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from django.db.models import Model
 from django.http import HttpRequest
 
 __all__ = ["Final", "ReadOnly"]
@@ -12,15 +11,15 @@ __all__ = ["Final", "ReadOnly"]
 class Final:
     """For a ``ModelAdmin`` or an inline, before it among the bases: forms neither change nor delete rows."""
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
 
 class ReadOnly(Final):
     """Like `Final`, and forms add no rows either; the view permission still applies."""
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False

@@ -118,7 +118,7 @@ class Seen:
         """Whether the instance has the version that was shown."""
         return self.version == version_of(instance)
 
-    def base_of(self, field: models.Field[Any, Any], *, now: Seen, theirs: Any) -> Any:
+    def base_of(self, field: models.Field[Any, Any], *, now: Seen, theirs: object) -> Any:
         """Return the field's value when the page was made; ``theirs`` is its value in the state of ``now``."""
         if field.name not in self.base:
             return UNKNOWN
@@ -132,7 +132,7 @@ class Seen:
         return datetime.fromisoformat(self.at)
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     """Return a digest that cannot be computed from a guessed value without the secret key."""
     return salted_hmac(_SALT, json.dumps(value, sort_keys=True), algorithm="sha256").hexdigest()[:12]
 

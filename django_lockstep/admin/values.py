@@ -54,7 +54,7 @@ def to_json_value(field: models.Field[Any, Any], instance: models.Model) -> Any:
     return text if isinstance(text, str) else json.loads(json.dumps(text, default=str))
 
 
-def to_python_value(field: models.Field[Any, Any], stored: Any) -> Any:
+def to_python_value(field: models.Field[Any, Any], stored: object) -> Any:
     """Return the value that `to_json_value` stored; `UNKNOWN` if the field cannot parse it."""
     try:
         return field.to_python(stored)
@@ -62,7 +62,7 @@ def to_python_value(field: models.Field[Any, Any], stored: Any) -> Any:
         return UNKNOWN
 
 
-def display_value(field: models.Field[Any, Any], value: Any) -> str:
+def display_value(field: models.Field[Any, Any], value: object) -> str:
     """Return the value as the admin shows it; for a foreign key the related object's name."""
     if value is UNKNOWN or isinstance(value, InvalidInput):
         return str(value)

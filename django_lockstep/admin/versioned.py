@@ -8,6 +8,7 @@ from django.contrib import admin
 from django.contrib.admin.options import InlineModelAdmin
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 
 from django_lockstep.admin.conflicts import collect, collected_of
@@ -34,7 +35,7 @@ else:
 class ChangeFormMixin(_Base):
     """The change form and its inlines: compared with the shown versions when they are saved."""
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+    def get_form(self, request: HttpRequest, obj: Model | None = None, change: bool = False, **kwargs: Any) -> Any:
         """Return Django's form; for an existing object with the token, compared when it is saved."""
         if obj is not None:
             # Django drops declared fields that are read-only from the class's own form, but not from a given one.
@@ -42,10 +43,10 @@ class ChangeFormMixin(_Base):
             kwargs["form"] = seen_form(kwargs.get("form", self.form), collected_of(request), without=shown)
         return super().get_form(request, obj, change=change, **kwargs)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
         return _with(super().get_readonly_fields(request, obj), version_name(self.model))
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
         """Return Django's fieldsets with the token as a hidden field of the last one."""
         fieldsets = super().get_fieldsets(request, obj)
         if obj is None:
@@ -109,7 +110,7 @@ class VersionedModelAdmin(ListMixin, DeletionMixin, ChangeFormMixin, admin.Model
     class Media:
         js = ("lockstep/seen.js",)
 
-    def check(self, **kwargs: Any) -> list[CheckMessage]:
+    def check(self, **kwargs: object) -> list[CheckMessage]:
         """Add a check that the app with the templates and the script is installed."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
         found: list[CheckMessage] = super().check(**kwargs)
@@ -119,7 +120,7 @@ class VersionedModelAdmin(ListMixin, DeletionMixin, ChangeFormMixin, admin.Model
 class VersionedInlineMixin(_Inline):
     """The same for inlines: rows of a `VersionedModel` in the form of a `VersionedModelAdmin`."""
 
-    def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
+    def get_formset(self, request: HttpRequest, obj: Model | None = None, **kwargs: Any) -> Any:
         """Return Django's formset with forms that have tokens.
 
         Raises ``ImproperlyConfigured`` if rows are saved in an admin that would not compare them.
@@ -129,14 +130,14 @@ class VersionedInlineMixin(_Inline):
         kwargs["form"] = seen_form(kwargs.get("form", self.form), collected_of(request), is_row=True)
         return super().get_formset(request, obj, **kwargs)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
         return _with(super().get_readonly_fields(request, obj), version_name(self.model))
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
         """Return Django's fieldsets with the token as a hidden field of the last one."""
         return _with_token(super().get_fieldsets(request, obj), wanted=self._may_change(request, obj))
 
-    def _may_change(self, request: HttpRequest, obj: Any) -> bool:
+    def _may_change(self, request: HttpRequest, obj: Model | None) -> bool:
         """Whether the rows are shown as forms; Django shows them as text if the parent is view-only."""
         parent: Any = self.admin_site._registry.get(self.parent_model)
         may = parent is None or obj is None or parent.has_change_permission(request, obj)
@@ -168,7 +169,7 @@ def _without(fieldsets: Any, *left_out: str) -> list[tuple[Any, dict[str, Any]]]
     return [(name, {**options, "fields": kept(options["fields"])}) for name, options in fieldsets]
 
 
-def _with_token(fieldsets: Any, *, wanted: bool) -> list[tuple[Any, dict[str, Any]]]:
+def _with_token(fieldsets: object, *, wanted: bool) -> list[tuple[Any, dict[str, Any]]]:
     """Return the fieldsets with the token's field in the last one only, or not at all."""
     result = _without(fieldsets, FIELD)
     if wanted and result:

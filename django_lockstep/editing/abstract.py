@@ -26,7 +26,7 @@ class EditLockedModel(models.Model):
     class Meta:
         abstract = True
 
-    def save(self, *args: Any, **kwargs: Any) -> None:
+    def save(self, *args: object, **kwargs: Any) -> None:
         """Write the instance unless another user has checked it out.
 
         Raises `EditLocked`, or `EditLockLost` where the writer's own check-out has ended; nothing is written then, and
@@ -38,7 +38,7 @@ class EditLockedModel(models.Model):
             super().save(*args, **kwargs)
 
     @classmethod
-    def check(cls, **kwargs: Any) -> list[CheckMessage]:
+    def check(cls, **kwargs: object) -> list[CheckMessage]:
         """Add a check that the app with the tables of locks is installed."""
         return [
             *super().check(**kwargs),
@@ -47,7 +47,7 @@ class EditLockedModel(models.Model):
             ),
         ]
 
-    def update_if_unchanged(self, **values: Any) -> bool:
+    def update_if_unchanged(self, **values: object) -> bool:
         """Write the values if the row is unchanged; refused as `save` is. For models that are versioned too."""
         from django_lockstep.editing.write_checks import checked_write
 

@@ -49,7 +49,7 @@ from django_lockstep.http.problems import Problem
 
 __all__ = ["api", "failed", "router"]
 
-Answer = Status[Any] | HttpResponse
+EditAnswer = Status[Any] | HttpResponse
 
 
 class SignedToken(HttpBearer):
@@ -145,7 +145,7 @@ def _require_visible(
         )
 
 
-def _answer(result: EditResult) -> Answer:
+def _answer(result: EditResult) -> EditAnswer:
     data = result.as_json()
     if result.lock_result:
         return Status(200, data)
@@ -166,7 +166,7 @@ def list_tables(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 @router.get(_TABLE, response=_RESPONSES)
-def table_status(request: HttpRequest, name: str) -> Answer:
+def table_status(request: HttpRequest, name: str) -> EditAnswer:
     """Return the status of a table."""
     return Status(200, status_of(_table(request, name)).as_json())
 
@@ -186,14 +186,14 @@ def _statuses(records: Iterable[Target]) -> Iterator[dict[str, Any]]:
 def _add_routes(name: str, operation: Callable[..., EditResult], schema: type[Schema], *, summary: str) -> None:
     """Add the operation's routes for tables and for records."""
 
-    def answer(request: HttpRequest, target: Target, options: Any) -> Answer:
+    def answer(request: HttpRequest, target: Target, options: Any) -> EditAnswer:
         _require_allowed(request, target, options)
         return _answer(operation(target, request.user, **options.dict()))
 
-    def for_table(request: HttpRequest, name: str, options: Any) -> Answer:
+    def for_table(request: HttpRequest, name: str, options: Any) -> EditAnswer:
         return answer(request, _table(request, name, change=True), options)
 
-    def for_record(request: HttpRequest, name: str, pk: str, options: Any) -> Answer:
+    def for_record(request: HttpRequest, name: str, pk: str, options: Any) -> EditAnswer:
         return answer(request, _record(request, name, pk, change=True), options)
 
     for kind, path, view in (("table", _TABLE, for_table), ("record", _RECORD, for_record)):
@@ -215,13 +215,13 @@ _add_routes("take-over", take_over, CheckOutIn, summary="Take over")
 
 # After the operations: a key may contain slashes, so this path also matches theirs.
 @router.get(_RECORD, response=_RESPONSES)
-def record_status(request: HttpRequest, name: str, pk: str) -> Answer:
+def record_status(request: HttpRequest, name: str, pk: str) -> EditAnswer:
     """Return the status of a record."""
     return Status(200, status_of(_record(request, name, pk)).as_json())
 
 
 @router.post("/transition", response=_RESPONSES)
-def make_transition(request: HttpRequest, wanted: TransitionIn) -> Answer:
+def make_transition(request: HttpRequest, wanted: TransitionIn) -> EditAnswer:
     """Change the status of a table and of its references, if all have the expected status."""
     table = _table(request, wanted.table, change=True)
     target = table if wanted.record is None else _record_of(table, wanted.record)

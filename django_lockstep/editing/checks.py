@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.apps import apps
 from django.conf import settings
@@ -20,7 +19,7 @@ _AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
 
 @register(Tags.models)
-def check_order_of_bases(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_order_of_bases(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Report models whose other bases save before `EditLockedModel` checks."""
     return [
         checks.Error(
@@ -42,7 +41,9 @@ def _saving_before(model: type[models.Model]) -> Sequence[type]:
 
 
 @register(Tags.database)
-def check_databases(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+def check_databases(
+    app_configs: object, databases: Sequence[str] | None = None, **kwargs: object
+) -> list[CheckMessage]:
     """Warn of databases without advisory locks between writes and check-outs."""
     return [
         checks.Warning(
@@ -58,7 +59,7 @@ def check_databases(app_configs: Any, databases: Sequence[str] | None = None, **
 
 
 @register(Tags.security)
-def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_middleware(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Report the middleware if it comes before authentication."""
     order = list(settings.MIDDLEWARE)
     if _MIDDLEWARE not in order or _AUTHENTICATION in order[: order.index(_MIDDLEWARE)]:
@@ -73,7 +74,7 @@ def check_middleware(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 @register
-def check_durations(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_durations(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Report settings that are not a duration, or not a depth."""
     from django_lockstep.editing import conf
 

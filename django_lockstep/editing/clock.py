@@ -16,7 +16,7 @@ class ClockTimestamp(Func):
     template = "clock_timestamp()"
     output_field = DateTimeField()
 
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_sqlite(self, compiler: Any, connection: Any, **context: object) -> Any:
         """Return SQLite's time, which is that of the statement."""
         return Now().as_sqlite(compiler, connection, **context)
 

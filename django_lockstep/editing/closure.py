@@ -59,7 +59,7 @@ def own_targets(instance: models.Model) -> list[Target]:
     return [Target(owner, _key_in(instance, owner)) for owner in (model, *model._meta.get_parent_list())]
 
 
-def own_records(model: type[models.Model], pks: Iterable[Any], *, using: str) -> list[Target]:
+def own_records(model: type[models.Model], pks: Iterable[object], *, using: str) -> list[Target]:
     """Return `own_targets` of the records with these primary keys, with at most one query.
 
     A record without a row has only the part in the model's own table. Raises `UnknownRecord` for what cannot be a
@@ -116,11 +116,11 @@ class _Rows:
             self._read[target] = target.model._base_manager.using(self._using).filter(pk=target.pk).first()
         return self._read[target]
 
-    def _key_of(self, remote: type[models.Model], field: Any, value: Any) -> Any:
+    def _key_of(self, remote: type[models.Model], field: Any, value: object) -> Any:
         """Return the primary key of the row that is referred to by another unique column; None without a row."""
         rows = remote._base_manager.using(self._using).filter(**{field.target_field.attname: value})
         return rows.values_list("pk", flat=True).first()
 
 
-def _is_reference(field: Any) -> bool:
+def _is_reference(field: object) -> bool:
     return isinstance(field, models.ForeignKey) and not field.remote_field.parent_link

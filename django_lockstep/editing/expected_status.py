@@ -19,7 +19,7 @@ from django_lockstep.editing.targets import Target
 __all__ = ["transition"]
 
 
-def transition(target: Target, references: list[Target], *, wanted: TransitionIn, editor: Any) -> EditResult:
+def transition(target: Target, references: list[Target], *, wanted: TransitionIn, editor: object) -> EditResult:
     """Check the target out (``normal`` to ``editing``) or in (``editing`` to ``normal``), with the references.
 
     If a status is not the expected one, nothing changes and ``lock_result`` is False. Raises `InvalidTransition` for
@@ -47,7 +47,7 @@ def _require(references: list[Target], changes: list[tuple[str, str]], *, allowe
 
 
 def _check_out(
-    target: Target, references: list[Target], *, expected: dict[Target, str], wanted: TransitionIn, editor: Any
+    target: Target, references: list[Target], *, expected: dict[Target, str], wanted: TransitionIn, editor: object
 ) -> EditResult:
     database = target.database()
     options: Any = {"related": references, "shared_references": wanted.shared_references, "using": database}
@@ -61,7 +61,7 @@ def _check_out(
         )
 
 
-def _check_in(target: Target, references: list[Target], *, token: str | None, editor: Any) -> EditResult:
+def _check_in(target: Target, references: list[Target], *, token: str | None, editor: object) -> EditResult:
     database = target.database()
     with atomic_for(target, database):
         held = plan_of(target, find_check_out(target, editor, token=token, using=database), using=database)

@@ -90,7 +90,7 @@ def checked_out(table: Target | None = None, *, using: str = DEFAULT_DB_ALIAS) -
     return [parse_target(model, key) for model, key in rows.values_list("model", "object_pk")]
 
 
-def holders_among(model: type[Model], pks: Iterable[Any], *, using: str = DEFAULT_DB_ALIAS) -> dict[str, EditLock]:
+def holders_among(model: type[Model], pks: Iterable[object], *, using: str = DEFAULT_DB_ALIAS) -> dict[str, EditLock]:
     """Return the lock of each of these records or of their table, by primary key as text.
 
     A presence is returned only for records without another lock.
@@ -123,7 +123,7 @@ def _has_of(using: str) -> bool:
     return bool(features.has_select_for_update_of and features.has_select_for_no_key_update)
 
 
-def end(check_outs: Iterable[CheckOut], *, how: str, using: str, by: Any = None) -> None:
+def end(check_outs: Iterable[CheckOut], *, how: str, using: str, by: object = None) -> None:
     """End these check-outs, whose rows the caller has locked, and delete their locks."""
     ids = [check_out.pk for check_out in check_outs]
     ended = CheckOut.objects.using(using).filter(pk__in=ids)
@@ -220,7 +220,7 @@ def status_in(locks: Iterable[EditLock], target: Target) -> str:
     return next((status for status in (Status.EDITING, Status.LOCKED) if status in found), Status.NORMAL).value
 
 
-def require_user(editor: Any) -> None:
+def require_user(editor: object) -> None:
     """Raise `NotTheEditor` unless the editor is a saved user."""
     if getattr(editor, "pk", None) is None:
         raise NotTheEditor(f"editor must be a saved user, not {editor!r}")

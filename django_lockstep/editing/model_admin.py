@@ -25,7 +25,7 @@ from django_lockstep.editing.forms import lock_checked_form, lock_checked_formse
 from django_lockstep.editing.holds import holders_among
 from django_lockstep.editing.models import Status
 from django_lockstep.editing.operations import check_in, extend
-from django_lockstep.editing.sessions import EditSession, Options, edit_session_of
+from django_lockstep.editing.sessions import EditLockOptions, EditSession, edit_session_of
 from django_lockstep.editing.targets import key_text
 from django_lockstep.editing.write_checks import require_editable
 from django_lockstep.editing.writers import TOKEN_FIELD, writing
@@ -78,7 +78,7 @@ class EditLockAdminMixin:
     # The change page.
 
     def changeform_view(
-        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: object = None
     ) -> Any:
         """Check out the record, then show or save the form."""
         instance = object_id and self.edit_lock_mode != "off" and find_by_url(self, request, object_id)
@@ -88,7 +88,7 @@ class EditLockAdminMixin:
         if "prefetch" in request.headers.get("Sec-Purpose", ""):
             # A prefetch must not check out; the browser requests the page again when the user opens it.
             return HttpResponse(status=503)
-        session = EditSession(request, instance, options=Options.of(self), url=self._url("edit_lock", instance))
+        session = EditSession(request, instance, options=EditLockOptions.of(self), url=self._url("edit_lock", instance))
         request.edit_session = session  # type: ignore[attr-defined]
         if "_take_over" in request.POST and not session.take_over():
             return HttpResponseRedirect(request.get_full_path())
@@ -123,21 +123,23 @@ class EditLockAdminMixin:
                     response = answer()
         return session.add_banner(session.finish_refusal(response))
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         """Refuse while another user has the record, so that the page is read-only."""
         allowed: bool = super().has_change_permission(request, obj)  # type: ignore[misc]
         return allowed and not (obj is not None and _read_only(request))
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         allowed: bool = super().has_delete_permission(request, obj)  # type: ignore[misc]
         return allowed and not (obj is not None and _read_only(request))
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+    def get_form(
+        self, request: HttpRequest, obj: models.Model | None = None, change: bool = False, **kwargs: object
+    ) -> Any:
         """Let the form check the edit lock."""
         form = super().get_form(request, obj, change=change, **kwargs)  # type: ignore[misc]
         return form if self.edit_lock_mode == "off" else lock_checked_form(form, edit_session_of(request))
 
-    def get_formsets_with_inlines(self, request: HttpRequest, obj: Any = None) -> Iterator[Any]:
+    def get_formsets_with_inlines(self, request: HttpRequest, obj: models.Model | None = None) -> Iterator[Any]:
         """Let the inlines check the edit locks of their records."""
         for formset, inline in super().get_formsets_with_inlines(request, obj):  # type: ignore[misc]
             yield (formset if self.edit_lock_mode == "off" else lock_checked_formset(formset)), inline
@@ -163,7 +165,7 @@ class EditLockAdminMixin:
 
     # Deleting, lists, actions.
 
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: object = None) -> Any:
         instance = find_by_url(self, request, object_id)
         view = super().delete_view  # type: ignore[misc]
         if instance is None or self.edit_lock_mode == "off":
@@ -175,7 +177,7 @@ class EditLockAdminMixin:
             back=self._url("change", instance),
         )
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+    def changelist_view(self, request: HttpRequest, extra_context: object = None) -> Any:
         """Show the list; run ``list_editable`` saves and actions in one transaction."""
         view = super().changelist_view  # type: ignore[misc]
         if request.method != "POST" or self.edit_lock_mode == "off":
@@ -194,12 +196,12 @@ class EditLockAdminMixin:
             self.message_user(request, str(error), messages.ERROR)  # type: ignore[attr-defined]
             return HttpResponseRedirect(back)
 
-    def get_changelist_form(self, request: HttpRequest, **kwargs: Any) -> Any:
+    def get_changelist_form(self, request: HttpRequest, **kwargs: object) -> Any:
         """Let each row of ``list_editable`` check the edit locks."""
         form = super().get_changelist_form(request, **kwargs)  # type: ignore[misc]
         return form if self.edit_lock_mode == "off" else lock_checked_form(form, None)
 
-    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+    def get_actions(self, request: HttpRequest, action_location: object = None) -> dict[str, Any]:
         """Check the selected records before each action, except ``edit_lock_free_actions``."""
         where = {} if action_location is None else {"action_location": action_location}  # new in Django 6.1
         actions: dict[str, Any] = super().get_actions(request, **where)  # type: ignore[misc]
@@ -223,7 +225,7 @@ class EditLockAdminMixin:
         return changelist
 
     @admin.display(description=gettext_lazy("checked out by"))
-    def edit_lock_holder(self, obj: Any) -> str:
+    def edit_lock_holder(self, obj: models.Model) -> str:
         """Show a lock and the holder; for a presence, the name alone."""
         lock = getattr(obj, "_edit_lock", None)
         if lock is None:
@@ -260,7 +262,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the action's function with a write check of the selected records."""
 
     @wraps(function)
-    def checked(modeladmin: Any, request: HttpRequest, queryset: Any) -> Any:
+    def checked(modeladmin: object, request: HttpRequest, queryset: Any) -> Any:
         require_editable(queryset.model, list(queryset.values_list("pk", flat=True)))
         return function(modeladmin, request, queryset)
 

@@ -57,8 +57,8 @@ def atomic_for(target: Target, using: str) -> Iterator[None]:
 
 
 def check_out(
-    what: Any,
-    editor: Any,
+    what: object,
+    editor: object,
     *,
     ttl: Duration | None = None,
     related: Related = "references",
@@ -92,7 +92,7 @@ def check_out(
 
 
 def take_over(
-    what: Any,
+    what: object,
     by: Any,
     *,
     ttl: Duration | None = None,
@@ -158,7 +158,7 @@ def _grant(plan: LockPlan, editor: Any, *, ttl: timedelta, note: str = "", requi
     return _build_result(plan, mine=mine if granted else None, lock_result=granted, token=token if granted else None)
 
 
-def check_in(what: Any, editor: Any, *, token: str | None = None, using: str | None = None) -> EditResult:
+def check_in(what: object, editor: object, *, token: str | None = None, using: str | None = None) -> EditResult:
     """End a check-out and release all its locks.
 
     Without a token, the editor's latest of this table or record. The result has the statuses afterwards: references
@@ -176,7 +176,7 @@ def check_in(what: Any, editor: Any, *, token: str | None = None, using: str | N
 
 
 def extend(
-    what: Any, editor: Any, *, token: str | None = None, ttl: Duration | None = None, using: str | None = None
+    what: object, editor: object, *, token: str | None = None, ttl: Duration | None = None, using: str | None = None
 ) -> EditResult:
     """Let a check-out last for ``ttl`` from now (a timedelta or seconds; default: ``LOCKSTEP_EDIT_TTL``).
 
@@ -196,7 +196,7 @@ def _unexpired(check_out: CheckOut, using: str) -> Any:
 
 
 def status_of(
-    what: Any,
+    what: object,
     *,
     token: str | None = None,
     related: Related = "references",
@@ -218,7 +218,7 @@ def status_of(
     return _build_result(plan, mine=None, lock_result=False).using(lost=str(lost_error(mine, using=plan.using)))
 
 
-def announce(what: Any, editor: Any, *, ttl: Duration | None = None, using: str | None = None) -> EditResult:
+def announce(what: object, editor: object, *, ttl: Duration | None = None, using: str | None = None) -> EditResult:
     """Announce a user's presence to others without locking anything.
 
     Expires, is extended and checked in like a check-out. The result's ``present`` lists the others. Raises as

@@ -34,7 +34,7 @@ class LockPlan:
 
 
 def plan_for(
-    what: Any,
+    what: object,
     *,
     related: Related = "references",
     depth: int | None = 1,

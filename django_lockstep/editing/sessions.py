@@ -9,6 +9,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
+from django.db.models import Model
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
@@ -22,11 +23,11 @@ from django_lockstep.editing.write_checks import require_editable
 from django_lockstep.editing.writers import TOKEN_FIELD
 from django_lockstep.locking.durations import Duration
 
-__all__ = ["EditSession", "Options", "edit_session_of"]
+__all__ = ["EditLockOptions", "EditSession", "edit_session_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class EditLockOptions:
     """The edit-lock options of a model's admin."""
 
     presence: bool
@@ -34,7 +35,7 @@ class Options:
     ttl: Duration | None
 
     @classmethod
-    def of(cls, model_admin: Any) -> Options:
+    def of(cls, model_admin: Any) -> EditLockOptions:
         """Read the options from the class attributes of the mixin."""
         lock_options = {
             name: getattr(model_admin, f"edit_lock_{name}") for name in ("related", "depth", "shared_references")
@@ -52,7 +53,7 @@ def edit_session_of(request: HttpRequest) -> EditSession | None:
 class EditSession:
     """One user on one change page, whose script calls ``url``."""
 
-    def __init__(self, request: HttpRequest, instance: Any, *, options: Options, url: str) -> None:
+    def __init__(self, request: HttpRequest, instance: Model, *, options: EditLockOptions, url: str) -> None:
         self.request = request
         self.instance = instance
         self.token = request.POST.get(TOKEN_FIELD, "")
@@ -162,7 +163,7 @@ class EditSession:
             response.template_name = "admin/lockstep_editing/change_page.html"
         return response
 
-    def _context(self, adminform: Any) -> dict[str, Any]:
+    def _context(self, adminform: object) -> dict[str, Any]:
         result = self._result or status_of(self.instance, token=self.token, **self._options.lock_options)
         return {
             "result": result,
@@ -189,7 +190,7 @@ def _seconds(duration: timedelta) -> str:
     return str(int(duration.total_seconds()))
 
 
-def _differences(adminform: Any) -> Any:
+def _differences(adminform: object) -> Any:
     """Yield label and saved value of the fields whose typed value differs."""
     form: Any = getattr(adminform, "form", None)
     for name in form.changed_data if form else ():

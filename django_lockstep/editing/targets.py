@@ -47,7 +47,7 @@ class Target:
         return using or router.db_for_write(self.model)
 
 
-def target_of(what: Any) -> Target:
+def target_of(what: object) -> Target:
     """Return the target for a model, a saved instance, a model's label or a target.
 
     Raises `UnknownTable` for anything but a concrete model of this project, `UnknownRecord` for an instance without a
@@ -60,7 +60,7 @@ def target_of(what: Any) -> Target:
     return Target(_concrete(_named(what) if isinstance(what, str) else what))
 
 
-def record(model: type[models.Model], pk: Any) -> Target:
+def record(model: type[models.Model], pk: object) -> Target:
     """Return the target for the record with this primary key, which may be given as text.
 
     Raises `UnknownRecord` for what cannot be a primary key of the model.
@@ -89,7 +89,7 @@ def _named(label: str) -> type[models.Model]:
         ) from error
 
 
-def _concrete(model: Any) -> type[models.Model]:
+def _concrete(model: object) -> type[models.Model]:
     if not (isinstance(model, type) and issubclass(model, models.Model)):
         raise UnknownTable(f"{model!r} must be a model, an instance or a model's label")
     if model._meta.abstract or model._meta.swapped:
@@ -122,7 +122,7 @@ def _python_key(model: type[models.Model], pk: Any) -> Any:
     return tuple(field.to_python(value) for field, value in zip(parts, values, strict=True))
 
 
-def key_text(model: type[models.Model], pk: Any) -> str:
+def key_text(model: type[models.Model], pk: object) -> str:
     """Return the primary key as text, the same as PostgreSQL's cast to text; a composite one as a JSON array.
 
     Raises `UnknownRecord` for keys of bytes, which have no such text form.

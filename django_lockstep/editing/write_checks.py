@@ -28,7 +28,7 @@ TOKEN_SETTING = "lockstep.edit_token"  # noqa: S105 - a name, no secret
 """PostgreSQL parameter, local to a transaction: tokens, separated by blanks, that `AddEditGuard` accepts."""
 
 
-def require_editable(what: Any, pks: Iterable[Any] | None = None, *, using: str | None = None) -> None:
+def require_editable(what: object, pks: Iterable[Any] | None = None, *, using: str | None = None) -> None:
     """Raise if another user has checked out the rows to be written, and prevent it until the transaction ends.
 
     ``what`` is an instance, or a model whose records ``pks`` are to be written (None: its whole table). `writing` names

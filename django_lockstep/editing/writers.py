@@ -46,7 +46,7 @@ def current_writer() -> Writer | None:
 
 
 @contextmanager
-def writing(editor: Any, *, token: str = "") -> Iterator[None]:
+def writing(editor: object, *, token: str = "") -> Iterator[None]:
     """Name the writer for the block, in this thread or task.
 
     With a token only that check-out counts, while it lasts: the same user's other tabs are treated as other users.

@@ -57,7 +57,7 @@ def require_if_match(lookup: Lookup) -> Callable[[V], V]:
             return cast("V", _around_coroutine(view, lookup))
 
         @wraps(view)
-        def call(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        def call(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
             exchange = _Exchange(request, lambda: lookup(request, *args, **kwargs))
             try:
                 refused = exchange.before()
@@ -78,7 +78,7 @@ def _around_coroutine(
     view: Callable[..., Awaitable[HttpResponseBase]], lookup: Lookup
 ) -> Callable[..., Awaitable[HttpResponseBase]]:
     @wraps(view)
-    async def call(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    async def call(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         exchange = _Exchange(request, lambda: lookup(request, *args, **kwargs))
         try:
             refused = await sync_to_async(exchange.before)()

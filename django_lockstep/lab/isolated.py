@@ -48,6 +48,7 @@ def run_isolated(request: RaceRequest) -> RaceReport:
     Raises `ExplorerError` as `explore` does, and if the process does not end in time; ``RuntimeError`` with the
     traceback for any other error of the race.
     """
+    # A new interpreter, not a fork: a web process has threads and open connections, which must not be shared.
     command = [sys.executable, "-c", _MAIN]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)}
     given = pickle.dumps((request, _database_names()))
@@ -79,6 +80,7 @@ def main() -> None:
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # output of the race must not mix with the answer
         request, names = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by the process that started this one
+        # Under a test runner the names differ from those of the settings, which the new process has read.
         for alias, name in names.items():
             connections[alias].settings_dict["NAME"] = name
         pickle.dump(_answer(request), answers)

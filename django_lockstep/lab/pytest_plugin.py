@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from django_lockstep.lab.explorer import Exploration, Response, Run
+    from django_lockstep.lab.scenario import ActorFunction, Invariant
 
 __all__ = ["RaceFixture", "race"]
 
-Step = Callable[[Any], Any]
-Invariant = Callable[..., bool | None]
 _Found = TypeVar("_Found")
 
 _PROPERTIES = ("race_verdict", "race_schedules", "race_outcomes", "race_seconds")
@@ -117,7 +116,7 @@ class RaceFixture:
 
     def __call__(
         self,
-        *actors: Step | Mapping[str, Step],
+        *actors: ActorFunction | Mapping[str, ActorFunction],
         set_up: Callable[[], Any],
         invariant: Invariant | None = None,
         observe: Callable[[Any], Any] | None = None,
@@ -146,7 +145,7 @@ class RaceFixture:
     def replay(
         self,
         schedule: str,
-        *actors: Step | Mapping[str, Step],
+        *actors: ActorFunction | Mapping[str, ActorFunction],
         set_up: Callable[[], Any],
         invariant: Invariant | None = None,
         observe: Callable[[Any], Any] | None = None,
@@ -201,7 +200,9 @@ class RaceFixture:
         return path
 
 
-def _name_actors(actors: Sequence[Step | Mapping[str, Step]]) -> Mapping[str, Step] | Sequence[Step]:
+def _name_actors(
+    actors: Sequence[ActorFunction | Mapping[str, ActorFunction]],
+) -> Mapping[str, ActorFunction] | Sequence[ActorFunction]:
     """Return the actors by the names of their functions if these differ; a mapping as it is."""
     if len(actors) == 1 and isinstance(actors[0], Mapping):
         return actors[0]
@@ -244,6 +245,7 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
         pytest.fail(
             "A race needs committed data: mark the test with @pytest.mark.django_db(transaction=True)", pytrace=False
         )
+    # Not a parameter of the fixture, so that the messages above come before errors of a fixture that is missing.
     request.getfixturevalue("transactional_db")
     request.getfixturevalue("_race_sessions")
     option = request.config.getoption

@@ -42,6 +42,8 @@ class Race:
         """Whether the exploration has the expected result; a directed one need not meet every deadlock and wait."""
         waits = self.waits is None or self.waits == exploration.waits.keys()
         deadlocks = bool(exploration.deadlocks) == self.deadlocks
+        # A directed search runs few schedules: it may miss a deadlock or a wait, but must not find one that is not
+        # expected.
         if exploration.directed:
             waits = self.waits is None or self.waits >= exploration.waits.keys()
             deadlocks = self.deadlocks or not exploration.deadlocks

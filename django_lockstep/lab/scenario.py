@@ -11,11 +11,15 @@ from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["Scenario"]
+__all__ = ["ActorFunction", "Invariant", "Scenario"]
 
-
-Step = Callable[[Any], Any]
+ActorFunction = Callable[[Any], Any]
+"""Takes what the set-up returned; what it returns or raises is the actor's result."""
 Invariant = Callable[..., bool | None]
+"""Takes what the set-up returned, or that, the results and the errors.
+
+It is broken if this raises ``AssertionError`` or returns a false value other than None.
+"""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -31,7 +35,7 @@ class Scenario:
 
     set_up: Callable[[], Any]
     """Creates the rows of one run, committed; its result is passed to the actors, ``invariant`` and ``observe``."""
-    actors: Mapping[str, Step]
+    actors: Mapping[str, ActorFunction]
     """What runs at the same time, by name."""
     invariant: Invariant | None
     """Whether the final state is right: False and AssertionError mean no, anything true and None yes.
@@ -45,7 +49,7 @@ class Scenario:
         self,
         *,
         set_up: Callable[[], Any],
-        actors: Mapping[str, Step] | Sequence[Step],
+        actors: Mapping[str, ActorFunction] | Sequence[ActorFunction],
         invariant: Invariant | None = None,
         observe: Callable[[Any], Any] | None = None,
     ) -> None:

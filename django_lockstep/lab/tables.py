@@ -21,6 +21,7 @@ _PIPED = 80
 
 def width(*, terminal: bool) -> int:
     """Return the number of columns to use: the terminal's, up to a readable maximum."""
+    # In a pipe or a file always the same width, so that two outputs can be compared.
     return min(shutil.get_terminal_size((_PIPED, 24)).columns, _WIDEST) if terminal else _PIPED
 
 

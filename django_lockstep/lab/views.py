@@ -133,6 +133,7 @@ def _exclusive_run() -> Iterator[None]:
     if connection.vendor != "postgresql":
         raise RunRefused(f"Races need PostgreSQL; this database is {connection.vendor}.", status=409)
     with connection.cursor() as cursor:
+        # Tried, not awaited: a request that waits would keep a thread of the server busy for as long as the race runs.
         cursor.execute(_LOCK)
         (taken,) = cursor.fetchone()
         if not taken:

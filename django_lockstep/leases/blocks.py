@@ -65,7 +65,7 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         owner: str | None = None,
         wait: Duration = 0,
         at_least: Duration | None = None,
-        data: Any = KEPT,
+        data: object = KEPT,
         only_if_exists: bool = False,
         heartbeat: bool = False,
         on_lost: Callback | None = None,
@@ -164,7 +164,7 @@ def exclusive(key: str, ttl: Duration, *, skip: bool = False, **options: Unpack[
 
 
 def _block(
-    signature: inspect.Signature, key: str, ttl: Duration, options: LeaseOptions, *args: Any, **kwargs: Any
+    signature: inspect.Signature, key: str, ttl: Duration, options: LeaseOptions, *args: object, **kwargs: object
 ) -> lease:
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
@@ -16,7 +15,7 @@ __all__ = ["check_guards", "check_storage"]
 
 
 @register(Tags.models)
-def check_guards(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_guards(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Warn of a database without lease guards."""
     alias = router.db_for_write(lease_model())
     connection = connections[alias]
@@ -35,7 +34,7 @@ def check_guards(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 @register(Tags.database)
-def check_storage(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+def check_storage(app_configs: object, databases: Sequence[str] | None = None, **kwargs: object) -> list[CheckMessage]:
     """Check that each table of leases has its sequence and its functions."""
     model = lease_model()
     table = model._meta.db_table

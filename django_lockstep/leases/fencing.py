@@ -28,7 +28,7 @@ M = TypeVar("M", bound=models.Model)
 class FencedQuerySet(models.QuerySet[M]):
     """Rows of a `FencedModel`."""
 
-    def update_if_token(self, pk: object, token: int, **values: Any) -> bool:
+    def update_if_token(self, pk: object, token: int, **values: object) -> bool:
         """Write the values and the token in one UPDATE unless a higher token wrote the row; return whether it wrote.
 
         A row in several tables is written in one transaction, the token's table first. A missing row returns False too.
@@ -46,7 +46,7 @@ class FencedQuerySet(models.QuerySet[M]):
                 self.model._base_manager.using(self.db).filter(pk=pk).update(**others)
         return bool(written)
 
-    async def aupdate_if_token(self, pk: object, token: int, **values: Any) -> bool:
+    async def aupdate_if_token(self, pk: object, token: int, **values: object) -> bool:
         return await sync_to_async(self.update_if_token)(pk, token, **values)
 
 
@@ -97,7 +97,7 @@ class FencedModel(models.Model):
             self._require_fresh(seen, using)
             return super().delete(using=using, keep_parents=keep_parents)
 
-    def update_if_token(self, token: int, **values: Any) -> bool:
+    def update_if_token(self, token: int, **values: object) -> bool:
         """Write the values and the token, to the instance too, unless a higher token wrote the row."""
         using = self._writer()
         if not FencedQuerySet(type(self), using=using).update_if_token(self.pk, token, **values):
@@ -106,7 +106,7 @@ class FencedModel(models.Model):
         self.refresh_from_db(using=using, fields=[*values, "fencing_token"])
         return True
 
-    async def aupdate_if_token(self, token: int, **values: Any) -> bool:
+    async def aupdate_if_token(self, token: int, **values: object) -> bool:
         return await sync_to_async(self.update_if_token)(token, **values)
 
     def _seen_token(self) -> int:

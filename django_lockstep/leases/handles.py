@@ -76,7 +76,7 @@ class LeaseHandle:
         """The lease's data, from this holder or an earlier one; every access returns a new copy."""
         return json.loads(self._data)
 
-    def note(self, data: Any) -> None:
+    def note(self, data: object) -> None:
         """Replace the lease's data, which others and later holders can read, by any JSON value.
 
         Raises as `refresh` does, ``TypeError`` and ``ValueError`` before any SQL for other data.
@@ -261,7 +261,7 @@ class LeaseHandle:
     async def arefresh(self, ttl: Duration | None = None, *, at_least: Duration | None = None) -> None:
         await sync_to_async(self.refresh)(ttl, at_least=at_least)
 
-    async def anote(self, data: Any) -> None:
+    async def anote(self, data: object) -> None:
         await sync_to_async(self.note)(data)
 
     async def aensure(self, least: Duration) -> None:

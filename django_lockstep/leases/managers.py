@@ -32,10 +32,10 @@ class UnderGuard(Func):
     output_field = models.BooleanField()
     arity = 1
 
-    def as_sql(self, compiler: Any, connection: Any, *args: Any, **context: Any) -> Any:
+    def as_sql(self, compiler: Any, connection: object, *args: object, **context: object) -> Any:
         return compiler.compile(Value(False))
 
-    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_postgresql(self, compiler: Any, connection: Any, **context: object) -> Any:
         return super().as_sql(compiler, connection, template=UNDER_GUARD.format(key="%(expressions)s"))
 
 
@@ -102,7 +102,7 @@ class LeaseManager(_Manager[Any]):
         owner: str | None = None,
         wait: Duration = 0,
         at_least: Duration | None = None,
-        data: Any = KEPT,
+        data: object = KEPT,
         only_if_exists: bool = False,
     ) -> LeaseHandle | None:
         """Take the lease for ``ttl``; return None if it is still held after ``wait``.
@@ -149,7 +149,7 @@ class LeaseManager(_Manager[Any]):
         owner: str | None = None,
         wait: Duration = 0,
         at_least: Duration | None = None,
-        data: Any = KEPT,
+        data: object = KEPT,
         only_if_exists: bool = False,
     ) -> LeaseHandle | None:
         """Do as `acquire`, from async code; waits by polling, behind the callers in the queue."""

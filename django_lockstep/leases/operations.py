@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import truncate_name
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
@@ -150,19 +150,21 @@ class _ForTable(Operation):
         """Change nothing: functions and sequences are not part of a model's state."""
 
     def database_forwards(
-        self, app_label: str, schema_editor: Any, from_state: ProjectState, to_state: ProjectState
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
         self._execute(self._forwards, app_label, schema_editor, to_state)
 
     def database_backwards(
-        self, app_label: str, schema_editor: Any, from_state: ProjectState, to_state: ProjectState
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
         self._execute(self._backwards, app_label, schema_editor, from_state)
 
     _forwards: tuple[str, ...]
     _backwards: tuple[str, ...]
 
-    def _execute(self, statements: tuple[str, ...], app_label: str, schema_editor: Any, state: ProjectState) -> None:
+    def _execute(
+        self, statements: tuple[str, ...], app_label: str, schema_editor: BaseDatabaseSchemaEditor, state: ProjectState
+    ) -> None:
         model = state.apps.get_model(app_label, self.model_name)
         connection = schema_editor.connection
         if self.allow_migrate_model(connection.alias, model) and connection.vendor == "postgresql":

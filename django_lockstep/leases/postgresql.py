@@ -244,7 +244,7 @@ def _bound(connection: BaseDatabaseWrapper, sql: str, facts: Mapping[str, Any] |
     return sql, facts
 
 
-def _parse_json(data: Any) -> Any:
+def _parse_json(data: object) -> Any:
     """Return the data as Python values; Django's cursors return JSON as text, those of compiled statements do not."""
     return json.loads(data) if isinstance(data, str) else data
 

@@ -57,7 +57,7 @@ A strict order for leases held for less time than that would form a convoy.
 TURN = 30.0
 """Seconds after which a waiter queues again: a waiting statement keeps its snapshot, which holds back VACUUM."""
 
-Answer = Grant | Holder | None
+LeaseAnswer = Grant | Holder | None
 
 
 class Store(Protocol):
@@ -173,7 +173,7 @@ def _refuse_inside_transaction(connection: BaseDatabaseWrapper) -> None:
         )
 
 
-def acquire(using: str, claim: Claim, *, wait: float) -> Answer:
+def acquire(using: str, claim: Claim, *, wait: float) -> LeaseAnswer:
     """Return the grant, or the holder after ``wait`` seconds (None: others are queueing for it).
 
     On PostgreSQL waiters get the lease in the order in which they asked, and no newcomer gets it once the first of them
@@ -191,7 +191,7 @@ def acquire(using: str, claim: Claim, *, wait: float) -> Answer:
     return answer
 
 
-def _retry_until(using: str, operation: Callable[[Store], Answer], *, until: float) -> Answer:
+def _retry_until(using: str, operation: Callable[[Store], LeaseAnswer], *, until: float) -> LeaseAnswer:
     """Run the operation, and retry it with pauses while the database cannot be reached, the last time at ``until``."""
     for number, pause in enumerate(pauses(until)):
         try:
@@ -205,12 +205,12 @@ def _retry_until(using: str, operation: Callable[[Store], Answer], *, until: flo
     return on_own_connection(using, operation)
 
 
-def attempt(using: str, claim: Claim, *, yields_to_queue: bool = False) -> Answer:
+def attempt(using: str, claim: Claim, *, yields_to_queue: bool = False) -> LeaseAnswer:
     """Try once; ``yields_to_queue`` leaves the lease to a waiter that has claimed its turn."""
     return on_own_connection(using, lambda store: _attempt(store, claim, yields_to_queue=yields_to_queue))
 
 
-def attempt_or_lost(using: str, claim: Claim) -> Answer:
+def attempt_or_lost(using: str, claim: Claim) -> LeaseAnswer:
     """Try once, yielding to the queue; None also where the database cannot be reached."""
     try:
         return attempt(using, claim, yields_to_queue=True)
@@ -228,7 +228,7 @@ def pauses(until: float) -> Iterator[float]:
         yield min(pause * random.uniform(0.5, 1.0), until - now)  # noqa: S311 - jitter is no secret
 
 
-def _attempt(store: Store, claim: Claim, *, yields_to_queue: bool) -> Answer:
+def _attempt(store: Store, claim: Claim, *, yields_to_queue: bool) -> LeaseAnswer:
     asked = time.monotonic()
     answer = store.attempt(claim, timeout=timeout_of(claim.ttl), yields_to_queue=yields_to_queue)
     if claim.is_unique and isinstance(answer, Holder) and answer.owner == claim.owner and not answer.released:
@@ -238,7 +238,7 @@ def _attempt(store: Store, claim: Claim, *, yields_to_queue: bool) -> Answer:
     return answer
 
 
-def _turn(store: Store, using: str, claim: Claim, *, until: float) -> Answer:
+def _turn(store: Store, using: str, claim: Claim, *, until: float) -> LeaseAnswer:
     """Queue for the lease and take it as soon as it is free; return its holder where it stays taken."""
     # In the transaction of a TestCase an advisory queue lock would outlive the wait, so the caller polls.
     if not store.has_queue or connections[using].in_atomic_block:
@@ -254,7 +254,7 @@ def _turn(store: Store, using: str, claim: Claim, *, until: float) -> Answer:
     return _attempt(store, claim, yields_to_queue=True)
 
 
-def _poll(store: Store, claim: Claim, *, until: float, claims_after: float = math.inf) -> Answer:
+def _poll(store: Store, claim: Claim, *, until: float, claims_after: float = math.inf) -> LeaseAnswer:
     begun = time.monotonic()
     answer = _attempt(store, claim, yields_to_queue=False)
     for pause in pauses(until):

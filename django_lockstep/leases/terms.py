@@ -92,7 +92,7 @@ def claim(
     *,
     owner: str | None = None,
     at_least: Duration | None = None,
-    data: Any = KEPT,
+    data: object = KEPT,
     only_if_exists: bool = False,
 ) -> Claim:
     """Return the claim; raise ``TypeError`` or ``ValueError`` that names the value and the rule."""
@@ -134,7 +134,7 @@ def _is_storable(text: str) -> bool:
     return "\0" not in text and (text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
 
 
-def valid_json(data: Any) -> str:
+def valid_json(data: object) -> str:
     """Return the data as JSON; raise ``TypeError`` or ``ValueError`` for what JSON or the database cannot hold."""
     if data is None:
         return "null"

@@ -6,8 +6,6 @@ transaction and end with it; heartbeats are not started there.
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db.models.functions import Now
 
 from django_lockstep.leases.handles import LeaseHandle
@@ -25,7 +23,7 @@ def expire(key: str) -> None:
     Lease.objects.filter(key=key).update(expires_at=Now())
 
 
-def steal(key: str, ttl: float = 60, *, owner: str = "another holder", data: Any = KEPT) -> LeaseHandle:
+def steal(key: str, ttl: float = 60, *, owner: str = "another holder", data: object = KEPT) -> LeaseHandle:
     """Take the lease from its holder, as if it had expired; return the new holder's handle.
 
     Raises ``RuntimeError`` where another session guards the lease.

@@ -11,13 +11,13 @@ from django_lockstep.locking.fields import parents_of, version_field
 from django_lockstep.locking.memory import is_expression
 from django_lockstep.locking.writes import auto_now_values, column, place_type, python_values, write_if
 
-__all__ = ["Change", "update_many"]
+__all__ = ["GuardedWrite", "update_many"]
 
-Change = tuple[Any, int, Mapping[str, Any]]
+GuardedWrite = tuple[Any, int, Mapping[str, Any]]
 """Primary key, seen version, and the values to write."""
 
 
-def update_many(model: type[models.Model], changes: list[Change], *, using: str) -> list[Any]:
+def update_many(model: type[models.Model], changes: list[GuardedWrite], *, using: str) -> list[Any]:
     """Write each change whose row still has its version; return the keys of the others, in the order given."""
     wanted = [(model._meta.pk.to_python(pk), version, _plain(model, values)) for pk, version, values in changes]
     if len({pk for pk, _, _ in wanted}) != len(wanted):
@@ -30,7 +30,7 @@ def update_many(model: type[models.Model], changes: list[Change], *, using: str)
     return [pk for pk, _, _ in wanted if pk not in won]
 
 
-def _plain(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(model: type[models.Model], values: Mapping[str, object]) -> dict[str, Any]:
     if computed := [name for name, value in values.items() if is_expression(value)]:
         raise ValueError(f"expressions cannot be written in a batch: {', '.join(computed)}")
     changes = python_values(model, {**auto_now_values(model), **values})

@@ -49,7 +49,7 @@ class ChecksTable(models.Model):
 
 
 @register(Tags.models)
-def check_databases(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_databases(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Warn of databases that ignore row locks or have no version guards."""
     # Databases without an engine are placeholders that Django creates for a project without databases.
     used = [connection for connection in connections.all() if connection.settings_dict["ENGINE"] != _NO_ENGINE]
@@ -85,7 +85,7 @@ def _no_guards(alias: str, vendor: str) -> CheckMessage:
 
 
 @register(Tags.database)
-def check_tables(app_configs: Any, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+def check_tables(app_configs: object, databases: Sequence[str] | None = None, **kwargs: object) -> list[CheckMessage]:
     """Ask every installed model that derives from `ChecksTable` what its table lacks.
 
     Not from ``Model.check()``, which Django 6.1 calls with every database, whether or not one was asked for.
@@ -160,7 +160,7 @@ def missing_trigger(
 
 
 @register(Tags.urls)
-def check_retries_in_views(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_retries_in_views(app_configs: object, **kwargs: object) -> list[CheckMessage]:
     """Warn of views that are retried inside the transaction that ATOMIC_REQUESTS opens around them.
 
     Finds decorated view functions and handler methods of view classes.
@@ -194,7 +194,7 @@ def _retried(view: Any) -> Iterable[str]:
             yield f"{view.__module__}.{view.__qualname__}.{method}"
 
 
-def _retried_in_request(view: Any, name: str) -> CheckMessage:
+def _retried_in_request(view: object, name: str) -> CheckMessage:
     return checks.Warning(
         f"{name} is decorated with retry_on_conflict, but ATOMIC_REQUESTS opens a transaction around it: every call "
         "raises TransactionManagementError.",

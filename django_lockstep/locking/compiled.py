@@ -53,7 +53,7 @@ class Parameter(models.Value):
         self.name = name
         self.adapt = _adapter(output_field)
 
-    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
+    def as_sql(self, compiler: object, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
         return "%s", [self]
 
 
@@ -63,7 +63,7 @@ def _adapter(field: models.Field[Any, Any]) -> Callable[[Any, BaseDatabaseWrappe
         return lambda value, _: value
     prepare, is_integer = field.get_db_prep_save, type(field) in _INTEGER_FIELDS
 
-    def adapt(value: Any, connection: BaseDatabaseWrapper) -> Any:
+    def adapt(value: object, connection: BaseDatabaseWrapper) -> Any:
         prepared = value if is_integer and type(value) is int else prepare(value, connection)
         # psycopg's type for an int is the smallest that holds it, and each type would be another prepared statement.
         return Int8(prepared) if type(prepared) is int else prepared
@@ -95,7 +95,7 @@ class Compiled:
     places: tuple[Any, ...]
     """In order: a `Parameter`, or a constant value."""
 
-    def bind(self, connection: BaseDatabaseWrapper, values: Mapping[str, Any]) -> list[Any]:
+    def bind(self, connection: BaseDatabaseWrapper, values: Mapping[str, object]) -> list[Any]:
         """Return the parameters to send. Raises ``KeyError`` for a value that is missing."""
         return [
             place.adapt(values[place.name], connection) if isinstance(place, Parameter) else place
@@ -129,7 +129,7 @@ def fill_template(template: str, **parts: Compiled | str) -> Compiled:
     return whole
 
 
-def array_literal(values: Iterable[Any]) -> str:
+def array_literal(values: Iterable[object]) -> str:
     """Return the values as a PostgreSQL array literal: half the work of having psycopg adapt each value."""
     return "{" + ",".join([str(value) if type(value) in _NEVER_QUOTED else _quoted(value) for value in values]) + "}"
 
@@ -137,7 +137,7 @@ def array_literal(values: Iterable[Any]) -> str:
 _NEVER_QUOTED = (int, Decimal, UUID)
 
 
-def _quoted(value: Any) -> str:
+def _quoted(value: object) -> str:
     if value is None:
         return "NULL"
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -150,7 +150,7 @@ def compile_select(rows: models.QuerySet[Any], *columns: str) -> Compiled:
     return Compiled(sql, tuple(params))
 
 
-def compile_update(rows: models.QuerySet[Any], values: Mapping[str, Any]) -> Compiled:
+def compile_update(rows: models.QuerySet[Any], values: Mapping[str, object]) -> Compiled:
     """Return what ``rows.update(**values)`` would send."""
     query: Any = rows.query.chain(UpdateQuery)
     query.add_update_values(dict(values))
@@ -169,7 +169,7 @@ class PreparingCursor(psycopg.Cursor[Any]):
 
     timezone: tzinfo | None = None
 
-    def execute(self, query: Any, params: Any = None, **options: Any) -> PreparingCursor:
+    def execute(self, query: Any, params: Any = None, **options: object) -> PreparingCursor:
         """Prepare the statement on its first execution, where the connection allows it."""
         # prepare=True skips psycopg's count of executions before it prepares; prepare_threshold=None still disables it.
         return super().execute(query, params, prepare=True)
@@ -183,12 +183,12 @@ class _Logged(CursorDebugWrapper):
     """Logs statements with their parameters filled in, as Django does for its own cursors."""
 
     def debug_sql(
-        self, sql: Any = None, params: Any = None, use_last_executed_query: bool = False, many: bool = False
+        self, sql: object = None, params: Any = None, use_last_executed_query: bool = False, many: bool = False
     ) -> AbstractContextManager[None]:
         return super().debug_sql(self.db.ops.compose_sql(sql, params), params, many=many)
 
 
-def fetch(connection: BaseDatabaseWrapper, compiled: Compiled, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def fetch(connection: BaseDatabaseWrapper, compiled: Compiled, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
     """Send a statement that returns rows, and return them.
 
     psycopg prepares the statement on its first execution if ``OPTIONS["prepare_threshold"]`` of the database is a
@@ -200,12 +200,12 @@ def fetch(connection: BaseDatabaseWrapper, compiled: Compiled, values: Mapping[s
         return cursor.fetchall()
 
 
-def write(connection: BaseDatabaseWrapper, compiled: Compiled, values: Mapping[str, Any]) -> int:
+def write(connection: BaseDatabaseWrapper, compiled: Compiled, values: Mapping[str, object]) -> int:
     """Send a statement that returns no rows, as `fetch` does; return how many rows it wrote."""
     return _executed(connection, compiled, values).rowcount
 
 
-def _executed(connection: BaseDatabaseWrapper, compiled: Compiled, values: Mapping[str, Any]) -> PreparingCursor:
+def _executed(connection: BaseDatabaseWrapper, compiled: Compiled, values: Mapping[str, object]) -> PreparingCursor:
     # What Django's connection.cursor() does before it hands out a cursor, which is bypassed here.
     connection.close_if_health_check_failed()
     connection.ensure_connection()

@@ -44,15 +44,15 @@ class Microseconds(models.Func):
 
     output_field: models.BigIntegerField[int, int] = models.BigIntegerField()
 
-    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_postgresql(self, compiler: object, connection: object, **context: object) -> Any:
         """Use clock_timestamp(): now() stands still within a transaction, where a row may be deleted and made again."""
         return "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint", []
 
-    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_mysql(self, compiler: object, connection: object, **context: object) -> Any:
         """Ask for six decimals; MySQL's NOW() has none by default."""
         return "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)", []
 
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_sqlite(self, compiler: object, connection: object, **context: object) -> Any:
         """Add a random number to the second: SQLite's clock has milliseconds, too coarse for two rows in a row."""
         return "(CAST((julianday('now') - 2440587.5) * 86400 AS INTEGER) * 1000000 + (random() & 1048575))", []
 
@@ -84,7 +84,7 @@ class VersionField(_Counter):
 
     non_db_attrs = (*models.Field.non_db_attrs, "uncounted")
 
-    def __init__(self, *args: Any, start: Start | None = None, uncounted: Iterable[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: object, start: Start | None = None, uncounted: Iterable[str] = (), **kwargs: Any) -> None:
         wrong = {name for name, value in kwargs.items() if name in _FIXED and value != _FIXED[name]}
         wrong |= kwargs.keys() - _OPTIONS - _FIXED.keys()
         if wrong or args:
@@ -137,11 +137,11 @@ class SignedVersionField(IntegerField):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "required": True, "initial": None})
 
-    def prepare_value(self, value: Any) -> Any:
+    def prepare_value(self, value: object) -> Any:
         """Return the signed value; a value that was sent is shown again unchanged."""
         return _signer().sign(str(value)) if value and isinstance(value, int) else value or ""
 
-    def to_python(self, value: Any) -> int:
+    def to_python(self, value: object) -> int:
         """Return the version; 0 where the form has none, as in a form for a new object."""
         if value in {None, ""}:
             return 0

@@ -16,7 +16,14 @@ from django.db.models.expressions import BaseExpression, Combinable
 from django.db.models.fields.files import FieldFile, FileField
 
 from django_lockstep.locking.fields import attnames_of, uncounted_fields, version_field
-from django_lockstep.locking.rollbacks import Outcome, current_outcome, last_write, note, settle, settle_on_access
+from django_lockstep.locking.rollbacks import (
+    TransactionOutcome,
+    current_outcome,
+    last_write,
+    note,
+    settle,
+    settle_on_access,
+)
 
 __all__ = [
     "adopt",
@@ -82,7 +89,7 @@ def adopt(instance: models.Model, current: models.Model) -> None:
     setattr(instance._state, _MEMORY, dict(remembered(current)))
 
 
-def apply_written(instance: models.Model, written: Mapping[str, Any], *, using: str | None = None) -> None:
+def apply_written(instance: models.Model, written: Mapping[str, object], *, using: str | None = None) -> None:
     """Put the values that were written into the row into the instance, by attribute name.
 
     With ``using`` (the database) a rollback takes them out again; without it, the instance was read in the same
@@ -127,7 +134,7 @@ def _is_assigned(instance: models.Model, field: models.Field[Any, Any]) -> bool:
     return field.attname not in memory or is_expression(value) or bool(memory[field.attname] != _still(value))
 
 
-def _still(value: Any) -> Any:
+def _still(value: object) -> Any:
     """Return a copy that later changes of the instance do not affect."""
     if isinstance(value, FieldFile):
         return value.name
@@ -139,7 +146,7 @@ class _Write:
     """The state of an instance before a write inside a transaction, or before several with the same outcome."""
 
     earlier: _Write | None
-    outcome: Outcome
+    outcome: TransactionOutcome
     version: int
     adding: bool
     memory: dict[str, Any]

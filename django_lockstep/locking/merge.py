@@ -38,7 +38,9 @@ class Merge:
         return not self.conflicts
 
 
-def merge_fields(base: Mapping[str, Any], mine: Mapping[str, Any], theirs: Mapping[str, Any], *, version: int) -> Merge:
+def merge_fields(
+    base: Mapping[str, object], mine: Mapping[str, object], theirs: Mapping[str, object], *, version: int
+) -> Merge:
     """Merge field by field, over the fields of ``base``.
 
     A field that is missing on one side counts as unchanged there. This is the three-way merge of version control, by

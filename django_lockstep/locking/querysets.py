@@ -12,7 +12,7 @@ from django.db import IntegrityError, connections, models, transaction
 from django.db.models import F
 
 from django_lockstep.errors import translated_errors
-from django_lockstep.locking.batches import Change, update_many
+from django_lockstep.locking.batches import GuardedWrite, update_many
 from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.fields import uncounted_fields, version_field
 from django_lockstep.locking.rows import lock_rows
@@ -82,7 +82,7 @@ class VersionedQuerySet(models.QuerySet[M]):
         rows = lock_rows(self, pks if several else [pks], no_key=no_key, **options)
         return rows if several else next(iter(rows), None)
 
-    def update(self, **values: Any) -> int:
+    def update(self, **values: object) -> int:
         """Update the rows; as Django's.
 
         On PostgreSQL the model's version guard raises the versions; on other databases this method does.
@@ -111,7 +111,7 @@ class VersionedQuerySet(models.QuerySet[M]):
         counted = set(names) - {field.name for field in uncounted_fields(self.model)}
         return bool(counted) and connections[self._alias].vendor != "postgresql"
 
-    def update_if_unchanged(self, pk: object, version: int, **values: Any) -> int | None:
+    def update_if_unchanged(self, pk: object, version: int, **values: object) -> int | None:
         """Write the values if the row still has this version; return the new one, or None for a conflict.
 
         A deleted row is a conflict too. One guarded UPDATE; nothing is written on None, and the transaction, if there
@@ -122,7 +122,7 @@ class VersionedQuerySet(models.QuerySet[M]):
             written = write_if(self.model, pk, changes, seen=_version(version), using=self._alias)
         return _version(version) + 1 if written else None
 
-    def put_if_unchanged(self, pk: object, seen_version: int, **values: Any) -> int | None:
+    def put_if_unchanged(self, pk: object, seen_version: int, **values: object) -> int | None:
         """Create the row (``seen_version`` 0), or write it if it still has the seen version.
 
         Returns the new version, or None for a conflict: the row was created, changed or deleted in the meantime (a
@@ -143,7 +143,7 @@ class VersionedQuerySet(models.QuerySet[M]):
             return None
         return int(getattr(made, version_field(self.model).attname))
 
-    def update_many_if_unchanged(self, changes: Iterable[Change]) -> list[Any]:
+    def update_many_if_unchanged(self, changes: Iterable[GuardedWrite]) -> list[Any]:
         """Write many rows, each if it still has its version; return the keys of those not written, in the order given.
 
         Each change is ``(pk, version, values)``. On PostgreSQL all of it is one statement, which locks the rows in
@@ -153,10 +153,10 @@ class VersionedQuerySet(models.QuerySet[M]):
         with translated_errors(model=self.model):
             return update_many(self.model, list(changes), using=self._alias)
 
-    async def aupdate_if_unchanged(self, pk: object, version: int, **values: Any) -> int | None:
+    async def aupdate_if_unchanged(self, pk: object, version: int, **values: object) -> int | None:
         return await sync_to_async(self.update_if_unchanged)(pk, version, **values)
 
-    async def aput_if_unchanged(self, pk: object, seen_version: int, **values: Any) -> int | None:
+    async def aput_if_unchanged(self, pk: object, seen_version: int, **values: object) -> int | None:
         return await sync_to_async(self.put_if_unchanged)(pk, seen_version, **values)
 
     @property
@@ -180,7 +180,7 @@ class _UpsertCounter:
         self._pattern = re.compile(r"{0} = (?:EXCLUDED\.{0}|VALUES?\({0}\)|new\.{0})".format(re.escape(column)))
         self._raised = f"{column} = {quote(model._meta.db_table)}.{column} + 1"
 
-    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+    def __call__(self, execute: Any, sql: str, params: object, many: bool, context: object) -> Any:
         return execute(self._pattern.sub(lambda _: self._raised, sql), params, many, context)
 
 

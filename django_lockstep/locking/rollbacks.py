@@ -2,9 +2,9 @@
 
 Django has a hook for commits, ``on_commit``, and none for rollbacks. Its list of callbacks shows them nevertheless: a
 rollback, of the transaction or of a savepoint, replaces the list by one without the callbacks that were registered
-since. So each write inside a transaction registers a callback (`Outcome`), and the next use of the instance looks at
-it: still in the list (pending), called (committed), or neither (rolled back). The same list shows savepoints that are
-made and rolled back by hand, and ``rollback()`` where autocommit is off.
+since. So each write inside a transaction registers a callback (`TransactionOutcome`), and the next use of the instance
+looks at it: still in the list (pending), called (committed), or neither (rolled back). The same list shows savepoints
+that are made and rolled back by hand, and ``rollback()`` where autocommit is off.
 
 The instance is checked before each of its writes, and when an attribute is read that a rollback may have undone
 (`SettledAttribute`). While the list is the same object, the check is a comparison of two references.
@@ -21,7 +21,15 @@ from typing import Any, Protocol
 from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-__all__ = ["Outcome", "SettledAttribute", "current_outcome", "last_write", "note", "settle", "settle_on_access"]
+__all__ = [
+    "SettledAttribute",
+    "TransactionOutcome",
+    "current_outcome",
+    "last_write",
+    "note",
+    "settle",
+    "settle_on_access",
+]
 
 _LAST_WRITE = "_versioned_last_write"
 _COMMITTED = "run_commit_hooks_on_set_autocommit_on"
@@ -36,7 +44,7 @@ class WriteStatus(enum.Enum):
     ROLLED_BACK = enum.auto()
 
 
-class Outcome:
+class TransactionOutcome:
     """The outcome of all writes between the same two savepoints of a transaction: an ``on_commit`` callback.
 
     It does not refer to instances, so a long transaction keeps none alive. A copy of an instance shares its outcomes.
@@ -69,17 +77,17 @@ class _ConnectionLog:
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection = weakref.ref(connection)
-        self._outcomes: dict[int, Outcome] = {}
+        self._outcomes: dict[int, TransactionOutcome] = {}
         self._commit_flag: _CommitFlag | None = None
         self._follow(connection.run_on_commit)
 
-    def current(self, connection: BaseDatabaseWrapper) -> Outcome:
+    def current(self, connection: BaseDatabaseWrapper) -> TransactionOutcome:
         """Return the outcome for a write at this moment: the same for all writes between the same savepoints."""
         self.update()
         made = connection.savepoint_state
         outcome = self._outcomes.get(made)
         if outcome is None or outcome.status is not WriteStatus.PENDING:  # tests call callbacks before a commit
-            outcome = self._outcomes[made] = Outcome(self)
+            outcome = self._outcomes[made] = TransactionOutcome(self)
             # Append directly: on_commit() knows neither savepoints made by hand nor transactions without atomic().
             callbacks: list[Any] = connection.run_on_commit
             callbacks.append((_Savepoints(connection), outcome, False))
@@ -105,7 +113,7 @@ class _ConnectionLog:
 
     def _compare(self, callbacks: list[Any]) -> None:
         committed = not self._callbacks or self._callbacks[0] is not self._first
-        kept = {callback for _, callback, *_ in callbacks if isinstance(callback, Outcome)}
+        kept = {callback for _, callback, *_ in callbacks if isinstance(callback, TransactionOutcome)}
         for outcome in self._outcomes.values():
             if outcome not in kept and outcome._status is WriteStatus.PENDING:
                 outcome.decide(WriteStatus.COMMITTED if committed else WriteStatus.ROLLED_BACK)
@@ -159,7 +167,7 @@ class _CommitFlag(int):
 _logs: weakref.WeakKeyDictionary[BaseDatabaseWrapper, _ConnectionLog] = weakref.WeakKeyDictionary()
 
 
-def current_outcome(using: str) -> Outcome | None:
+def current_outcome(using: str) -> TransactionOutcome | None:
     """Return the outcome of a write made now; None outside a transaction."""
     connection = connections[using]
     if not connection.in_atomic_block and connection.get_autocommit():
@@ -178,7 +186,7 @@ class Write(Protocol):
         """The earlier write that was still pending when this one was made."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TransactionOutcome:
         """Whether it was committed."""
 
     def take_back(self, instance: models.Model) -> None:
@@ -235,7 +243,7 @@ class SettledAttribute:
             return values[self._name]
         return self._descriptor.__get__(instance, owner)
 
-    def __set__(self, instance: Any, value: Any) -> None:
+    def __set__(self, instance: object, value: object) -> None:
         instance.__dict__[self._name] = value
 
 
@@ -247,7 +255,7 @@ class SettledDescriptor(SettledAttribute):
             settle(instance)
         return self._descriptor.__get__(instance, owner)
 
-    def __set__(self, instance: Any, value: Any) -> None:
+    def __set__(self, instance: object, value: object) -> None:
         self._descriptor.__set__(instance, value)
 
 

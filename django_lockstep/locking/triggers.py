@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.utils import truncate_name
@@ -43,7 +43,7 @@ class RowTrigger(Operation):
         """Change nothing: triggers are not part of a model's state."""
 
     def database_forwards(
-        self, app_label: str, schema_editor: Any, from_state: ProjectState, to_state: ProjectState
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
         if model := self._model_to_change(app_label, schema_editor, to_state):
             table, name = self._names(model, schema_editor)
@@ -60,7 +60,7 @@ class RowTrigger(Operation):
             )
 
     def database_backwards(
-        self, app_label: str, schema_editor: Any, from_state: ProjectState, to_state: ProjectState
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
         if model := self._model_to_change(app_label, schema_editor, from_state):
             table, name = self._names(model, schema_editor)

@@ -60,7 +60,7 @@ class VersionedModel(ChecksTable):
 
     def save(
         self,
-        *args: Any,
+        *args: object,
         force_insert: bool | tuple[ModelBase, ...] = False,
         force_update: bool = False,
         using: str | None = None,
@@ -97,11 +97,11 @@ class VersionedModel(ChecksTable):
         elif names != []:
             self._save_known(names, using=using, force_write=force_write)
 
-    async def asave(self, *args: Any, **options: Any) -> None:
+    async def asave(self, *args: object, **options: Any) -> None:
         await sync_to_async(self.save)(*args, **options)
 
     @classmethod
-    def check(cls, **kwargs: Any) -> list[CheckMessage]:
+    def check(cls, **kwargs: object) -> list[CheckMessage]:
         """Add the checks of `django_lockstep.locking.checks` to Django's own."""
         return [*super().check(**kwargs), *check_versioned(cls)]
 
@@ -160,7 +160,7 @@ class VersionedModel(ChecksTable):
             self._check_row(using, action="delete")
             return super().delete(using=using, keep_parents=keep_parents)
 
-    def update_if_unchanged(self, **values: Any) -> bool:
+    def update_if_unchanged(self, **values: object) -> bool:
         """Write the values if the row still has this instance's version, in one guarded UPDATE.
 
         Returns True on success; the instance then holds the new values and the next version. Returns False where the
@@ -177,7 +177,7 @@ class VersionedModel(ChecksTable):
         model, changes = type(self), python_values(type(self), values)
         return self._write_guarded(lambda seen, using: write_if(model, self.pk, changes, seen=seen, using=using))
 
-    async def aupdate_if_unchanged(self, **values: Any) -> bool:
+    async def aupdate_if_unchanged(self, **values: object) -> bool:
         return await sync_to_async(self.update_if_unchanged)(**values)
 
     def _write_guarded(self, write: Callable[[int, str], dict[str, Any]]) -> bool:
@@ -286,7 +286,7 @@ class VersionedModel(ChecksTable):
         self,
         base_qs: models.QuerySet[Any],
         using: str | None,
-        pk_val: Any,
+        pk_val: object,
         values: Collection[tuple[models.Field[Any, Any], Any, Any]],
         update_fields: Iterable[str] | None,
         forced_update: bool,
@@ -327,7 +327,7 @@ class VersionedModel(ChecksTable):
             raise _NoRowMatched
         return updated
 
-    def _do_insert(self, manager: Any, using: Any, fields: Any, returning_fields: Any, raw: bool) -> Any:
+    def _do_insert(self, manager: object, using: object, fields: Any, returning_fields: object, raw: bool) -> Any:
         """Insert as Django does; a fixture's row gets a new first version where versions start from the clock."""
         version = version_field(type(self))
         if raw and version.start == "clock" and version in fields:
@@ -357,7 +357,7 @@ class VersionedModel(ChecksTable):
         return StaleVersionError(model=type(self), pk=self.pk, expected=seen, found=found, target=self, action=action)
 
 
-def _named(instance: models.Model, args: tuple[Any, ...], **options: Any) -> dict[str, Any]:
+def _named(instance: models.Model, args: tuple[object, ...], **options: object) -> dict[str, Any]:
     """Return the options of ``save()`` by name. Django accepts them by position until 6.0, with a warning."""
     parse = getattr(instance, "_parse_save_params", None)
     if parse is None:

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.command import main
 from benchmarks.render import as_json, as_markdown, as_text, merge_parts
-from benchmarks.suite import SUITES, Options, Section, Table, load, select_names
+from benchmarks.suite import SUITES, FigureTable, Options, Section, load, select_names
 
-TABLE = Table(
+TABLE = FigureTable(
     title="1 worker", columns=("contender", "ops/s", "ratio"), rows=(("a|b", 12345.6, 0.25), ("c", None, None))
 )
 MACHINE = {"cpus": 2}

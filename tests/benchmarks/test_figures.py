@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from benchmarks.figures import Sample, build_sample, combine, median_of, ratio
-from django_lockstep.lab.simulator.tally import Operation, Tally
+from django_lockstep.lab.simulator.tally import LoadOperation, Tally
 
 SAMPLE = Sample(
     operations=100,
@@ -30,7 +30,7 @@ def tally(*, done: int, started: int, ended: int, took: int) -> Tally:
     """One worker that did so much from one nanosecond to another."""
     worker = Tally(started=started, ended=ended)
     for _ in range(done):
-        worker.succeed(Operation(perform=int, changes=((1, Decimal(1)),)))
+        worker.succeed(LoadOperation(perform=int, changes=((1, Decimal(1)),)))
         worker.latencies.record(took)
     return worker
 

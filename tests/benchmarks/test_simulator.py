@@ -47,9 +47,9 @@ def test_operations_are_counted_as_without_the_clock_inside() -> None:
 def test_an_error_inside_is_raised_to_the_counter() -> None:
     class Failing:
         def next_operation(self) -> Any:
-            from django_lockstep.lab.simulator.tally import Operation
+            from django_lockstep.lab.simulator.tally import LoadOperation
 
-            return Operation(perform=self.fail, changes=((1, Decimal(1)),))
+            return LoadOperation(perform=self.fail, changes=((1, Decimal(1)),))
 
         def fail(self) -> None:
             raise ZeroDivisionError

@@ -177,6 +177,7 @@ class AbstractQueuedChange(models.Model):
         account, target = self.account_id, self.target_id  # type: ignore[attr-defined]
         if target is None:
             return [BalanceChange(account, self.amount, self.idempotency_key)]
+        # A new identifier each time is harmless: a transfer that was applied before is found by its key.
         transfer = uuid.uuid4()
         leaves = BalanceChange(account, -self.amount, self.idempotency_key, transfer)
         return [leaves, BalanceChange(target, self.amount, None, transfer)]

@@ -8,7 +8,8 @@ from typing import Any
 from django.db import connections, models
 from django.db.models.signals import post_save, pre_save
 
-from accounts.contrib.queued.outcomes import COLUMNS, Outcome, columns_of
+from accounts.contrib.queued.abstract import AbstractQueuedChange
+from accounts.contrib.queued.outcomes import COLUMNS, QueuedOutcome, columns_of
 from django_lockstep.locking.compiled import (
     Compiled,
     array_literal,
@@ -41,9 +42,9 @@ UPDATE {table} SET {assignments}, {decided_at} = statement_timestamp()
 FROM unnest({arrays}) AS given ({names}) WHERE {table}.{id} = given.pk"""
 
 
-def append(change: Any, *, using: str) -> Any:
+def append(change: AbstractQueuedChange, *, using: str) -> Any:
     """`accounts.contrib.queued.appending.append` in one INSERT, which also checks that the accounts exist."""
-    model: Any = type(change)
+    model = type(change)
     # The INSERT would skip an overridden save() and the receivers of signals.
     changed = _overrides_saving(model) or any(signal.has_listeners(model) for signal in _SIGNALS)
     return change if not changed and is_psycopg(using) and _inserted(change, using) else NotImplemented
@@ -54,9 +55,9 @@ def _overrides_saving(model: type[models.Model]) -> bool:
     return any(getattr(model, step) is not getattr(models.Model, step) for step in _SAVED_BY)
 
 
-def _inserted(change: Any, using: str) -> bool:
+def _inserted(change: AbstractQueuedChange, using: str) -> bool:
     """Insert the change in one statement; return False, with nothing written, where the plain function must decide."""
-    model: Any = type(change)
+    model = type(change)
     values = _values(change)
     if any(map(is_expression, values.values())):
         return False
@@ -67,7 +68,7 @@ def _inserted(change: Any, using: str) -> bool:
     return bool(rows)
 
 
-def _values(change: Any) -> dict[str, Any]:
+def _values(change: AbstractQueuedChange) -> dict[str, Any]:
     """Return the values that ``save()`` would write, by field, without NULL and without database defaults."""
     fields = [field for field in change._meta.concrete_fields if not field.generated]
     values = {field: field.pre_save(change, add=True) for field in fields}
@@ -95,7 +96,7 @@ def _insert(model: Any, using: str, names: tuple[str, ...]) -> Compiled:
     return Compiled(statement, tuple(parameter(model, name) for name in (*names, *mentioned)))
 
 
-def write_outcomes(model: Any, outcomes: list[tuple[Any, Outcome]], *, using: str) -> Any:
+def write_outcomes(model: type[AbstractQueuedChange], outcomes: list[tuple[Any, QueuedOutcome]], *, using: str) -> Any:
     """`accounts.contrib.queued.outcomes.write_outcomes` in one UPDATE for all changes."""
     if not outcomes or not is_psycopg(using):
         return NotImplemented

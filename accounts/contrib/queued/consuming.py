@@ -13,10 +13,12 @@ from typing import Any
 
 from django.db import Error, connections, models, router, transaction
 
+from accounts.contrib.queued.abstract import AbstractQueuedChange
 from accounts.contrib.queued.deciding import REFUSALS, decide, decide_in_halves
 from accounts.contrib.queued.errors import ChangeFailed, is_transient
 from accounts.contrib.queued.outcomes import write_outcomes
 from accounts.contrib.queued.waiting import notify_decided
+from accounts.models import AbstractAccount
 from django_lockstep.errors import ConcurrencyError, translated_errors
 
 __all__ = ["apply_batch", "drain", "run"]
@@ -27,7 +29,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 """Seconds to wait after a transient error; doubled with each one that follows."""
 
 
-def apply_batch(model: type[Any], *, size: int = 500, wait: bool = False, using: str | None = None) -> int:
+def apply_batch(
+    model: type[AbstractQueuedChange], *, size: int = 500, wait: bool = False, using: str | None = None
+) -> int:
     """Decide about at most ``size`` changes in one transaction; return the number of decided changes.
 
     The accounts are locked ``FOR NO KEY UPDATE`` in primary-key order; without ``wait``, accounts that another session
@@ -49,7 +53,7 @@ def apply_batch(model: type[Any], *, size: int = 500, wait: bool = False, using:
         return _apply(model, size, wait=wait, in_halves=True, using=using)
 
 
-def _apply(model: type[Any], size: int, *, wait: bool, in_halves: bool, using: str) -> int:
+def _apply(model: type[AbstractQueuedChange], size: int, *, wait: bool, in_halves: bool, using: str) -> int:
     with transaction.atomic(using=using):
         # Accounts before changes: a consumer that has an account has all its pending changes, in their order.
         accounts, gone = _lock_accounts(model, size, wait=wait, using=using)
@@ -64,7 +68,7 @@ def _apply(model: type[Any], size: int, *, wait: bool, in_halves: bool, using: s
     return len(rows)
 
 
-def drain(model: type[Any], *, size: int = 500, using: str | None = None) -> int:
+def drain(model: type[AbstractQueuedChange], *, size: int = 500, using: str | None = None) -> int:
     """Decide about all changes in the queue, waiting for locked accounts; return the number of decided changes."""
     done = 0
     # Unlocked accounts first; wait only when nothing else is left.
@@ -74,7 +78,13 @@ def drain(model: type[Any], *, size: int = 500, using: str | None = None) -> int
 
 
 def run(
-    model: type[Any], stop: Event, *, size: int = 500, linger: float = 0.0, poll: float = 0.05, using: str | None = None
+    model: type[AbstractQueuedChange],
+    stop: Event,
+    *,
+    size: int = 500,
+    linger: float = 0.0,
+    poll: float = 0.05,
+    using: str | None = None,
 ) -> int:
     """Apply batches until ``stop`` is set; return the number of decided changes.
 
@@ -107,20 +117,25 @@ def run(
     return done
 
 
-def _pending(model: type[Any], using: str) -> models.QuerySet[Any]:
+def _pending(model: type[AbstractQueuedChange], using: str) -> models.QuerySet[Any]:
     rows: models.QuerySet[Any] = model._base_manager.using(using)
     return rows.filter(state=model.State.PENDING).order_by("pk")
 
 
-def _lock_accounts(model: type[Any], size: int, *, wait: bool, using: str) -> tuple[dict[Any, Any], set[Any]]:
+def _lock_accounts(
+    model: type[AbstractQueuedChange], size: int, *, wait: bool, using: str
+) -> tuple[dict[Any, AbstractAccount], set[Any]]:
     """Lock the accounts of the next changes; return those that were locked, and the keys of those that do not exist."""
     rows = _pending(model, using).values_list("account_id", "target_id")[:size]
     wanted = {pk for pair in rows for pk in pair if pk is not None}
     accounts = model.account_model()._base_manager.using(using)
     features = connections[using].features
     skips = not wait and features.has_select_for_update_skip_locked
+    # NO KEY, because rows that refer to the account may be inserted meanwhile. SKIP LOCKED is right for accounts, not
+    # for changes: an account that is skipped keeps all its changes for the session that has it.
     locked = accounts.select_for_update(no_key=features.has_select_for_no_key_update, skip_locked=skips)
     held = {account.pk: account for account in locked.filter(pk__in=wanted).order_by("pk")}
+    # Not locked means locked by another session, or gone: only the latter's changes may be refused.
     missing = wanted - held.keys()
     if skips and missing:
         # A row that another session has locked is still readable, even while that session deletes it.
@@ -128,7 +143,9 @@ def _lock_accounts(model: type[Any], size: int, *, wait: bool, using: str) -> tu
     return held, missing
 
 
-def _lock_changes(pending: models.QuerySet[Any], accounts: dict[Any, Any], gone: set[Any], size: int) -> Iterator[Any]:
+def _lock_changes(
+    pending: models.QuerySet[Any], accounts: dict[Any, AbstractAccount], gone: set[Any], size: int
+) -> Iterator[Any]:
     """Lock and yield the changes whose accounts are all locked or gone, and that overtake no change that is left."""
     # Read again under the accounts' locks: another consumer may have decided about the changes seen before.
     rows = pending.filter(account_id__in=[*accounts, *gone])[:size].select_for_update()
@@ -138,4 +155,5 @@ def _lock_changes(pending: models.QuerySet[Any], accounts: dict[Any, Any], gone:
         if pks <= known and not pks & behind:
             yield change
         else:
+            # A later change of these accounts would overtake this one.
             behind |= pks

@@ -10,28 +10,30 @@ from django.core.exceptions import ValidationError
 from django.db import DatabaseError, connections, transaction
 
 from accounts.abstract import key_reused_error
+from accounts.contrib.queued.abstract import AbstractQueuedChange
 from accounts.contrib.queued.errors import ChangeFailed, is_transient
-from accounts.contrib.queued.outcomes import Outcome
+from accounts.contrib.queued.outcomes import QueuedOutcome
 from accounts.engine.batches import AppliedChange, BalanceChange, Projection
 from accounts.errors import AccountError
+from accounts.models import AbstractAccount
 
-__all__ = ["REFUSALS", "Decided", "decide", "decide_in_halves"]
+__all__ = ["REFUSALS", "QueuedDecisions", "decide", "decide_in_halves"]
 
 REFUSALS = (DatabaseError, ValidationError)
 """Errors by which the database, or the project's own code that saves it, refuses to write a change."""
 
-Decided = list[tuple[Any, Outcome]]
+QueuedDecisions = list[tuple[Any, QueuedOutcome]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The decision about one queued change."""
 
-    row: Any
+    row: AbstractQueuedChange
     """The queued change."""
     parts: list[BalanceChange]
     """Its changes of accounts: one, or two of a transfer."""
-    outcome: Outcome
+    outcome: QueuedOutcome
     """The result of its first part, or the error that refuses the whole; None if an account does not exist."""
 
     @property
@@ -40,7 +42,13 @@ class Decision:
         return self.parts if isinstance(self.outcome, AppliedChange) and not self.outcome.replayed else []
 
 
-def decide(model: type[Any], rows: list[Any], accounts: Mapping[Any, Any], *, using: str) -> Decided:
+def decide(
+    model: type[AbstractQueuedChange],
+    rows: list[AbstractQueuedChange],
+    accounts: Mapping[Any, AbstractAccount],
+    *,
+    using: str,
+) -> QueuedDecisions:
     """Apply those of these changes that the accounts allow, by one `apply_many`; return (key, outcome) of each."""
     decisions = list(_project(rows, accounts, using))
     # The results are those projected, because the accounts are locked.
@@ -48,18 +56,23 @@ def decide(model: type[Any], rows: list[Any], accounts: Mapping[Any, Any], *, us
     return [(decision.row.pk, decision.outcome) for decision in decisions]
 
 
-def decide_in_halves(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using: str) -> Decided:
+def decide_in_halves(
+    model: type[AbstractQueuedChange], rows: list[AbstractQueuedChange], pks: Iterable[object], *, using: str
+) -> QueuedDecisions:
     """Do the same as `decide` where the database refuses some change: find it by bisection, and let it fail alone.
 
     Requires a transaction that has the accounts with these keys locked. The order is kept, and later changes are
     decided without those that failed.
     """
+    # Bisection: one bad change among n costs about 2 log2(n) attempts instead of n.
     half = len(rows) // 2
     parts = filter(None, (rows[:half], rows[half:]))
     return [each for part in parts for each in _decide_half(model, part, pks, using=using)]
 
 
-def _decide_half(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using: str) -> Decided:
+def _decide_half(
+    model: type[AbstractQueuedChange], rows: list[AbstractQueuedChange], pks: Iterable[object], *, using: str
+) -> QueuedDecisions:
     """Decide about these together in a savepoint; in halves again if the database refuses."""
     # Read again: an earlier part may have changed the same accounts.
     accounts = {account.pk: account for account in model.account_model()._base_manager.using(using).filter(pk__in=pks)}
@@ -78,7 +91,9 @@ def _decide_half(model: type[Any], rows: list[Any], pks: Iterable[Any], *, using
     return decide_in_halves(model, rows, pks, using=using)
 
 
-def _project(rows: list[Any], accounts: Mapping[Any, Any], using: str) -> Iterator[Decision]:
+def _project(
+    rows: list[AbstractQueuedChange], accounts: Mapping[Any, AbstractAccount], using: str
+) -> Iterator[Decision]:
     changes = [(row, row.changes()) for row in rows]
     plan = Projection(accounts, [part for _, parts in changes for part in parts], using=using)
     for row, parts in changes:
@@ -88,6 +103,7 @@ def _project(rows: list[Any], accounts: Mapping[Any, Any], using: str) -> Iterat
 
 def _outcome(plan: Projection, parts: list[BalanceChange]) -> AppliedChange | AccountError:
     """Return the result of the first part if all parts can be applied, otherwise the error that refuses one."""
+    # A transfer is decided by its source first: only that can lack funds, and only that has the key.
     first = plan.decide(0, parts[0])
     if isinstance(first, AccountError) or len(parts) == 1:
         return first

@@ -67,11 +67,11 @@ class AnyQueuedChangeAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg
         return timed
 
     @admin.display(description=gettext_lazy("account"))
-    def source(self, change: Any) -> str:
+    def source(self, change: object) -> str:
         return self._shown(change, "account")
 
     @admin.display(description=gettext_lazy("target"))
-    def goal(self, change: Any) -> str:
+    def goal(self, change: object) -> str:
         return self._shown(change, "target")
 
     @admin.display(description=gettext_lazy("amount"))
@@ -93,7 +93,7 @@ class AnyQueuedChangeAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg
         """Return how long a pending change has been waiting; empty for others."""
         return in_seconds(change.waited) if change.state == change.State.PENDING else ""
 
-    def _shown(self, change: Any, name: str) -> str:
+    def _shown(self, change: object, name: str) -> str:
         """Return the account, with a link where it has an admin page; if it no longer exists, its key."""
         pk = getattr(change, f"{name}_id")
         try:

@@ -48,6 +48,7 @@ def refusal_from_data(model: type[Any], data: dict[str, Any]) -> Exception:
         return gone
     facts: dict[str, Any] = {key: Decimal(value) if key in _MONEY else value for key, value in data.items()}
     del facts["error"]
+    # An unknown name is that of a subclass in the project, or of a newer version of this app.
     return _KNOWN.get(name, AccountError)(facts.pop("message"), **facts)
 
 

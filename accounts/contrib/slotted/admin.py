@@ -56,22 +56,24 @@ class SlottedAccountAdmin(Final, admin.ModelAdmin):  # type: ignore[type-arg]
         """Add the sums of the slots, in the statement that reads the accounts."""
         return super().get_queryset(request).with_totals()  # type: ignore[attr-defined,no-any-return]
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+    def get_fields(self, request: HttpRequest, obj: models.Model | None = None) -> tuple[str, ...]:
         terms = ("user", "size", "overdraft_limit")
         return terms if obj is None else ("user", "size", "balance", "overdraft_limit", "created_at")
 
-    def get_inlines(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_inlines(self, request: HttpRequest, obj: models.Model | None = None) -> Any:
         """Show no slots on the add page."""
         return () if obj is None else (SlotInline,)
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+    def get_form(
+        self, request: HttpRequest, obj: models.Model | None = None, change: bool = False, **kwargs: object
+    ) -> Any:
         """Add a field for the account's overdraft limit, which is not a field of the model, to the add form."""
         if obj is None:
             limit = self.formfield_for_dbfield(Slot._meta.get_field("overdraft_limit"), request, min_value=0)
             kwargs["form"] = type("OpeningForm", (forms.ModelForm,), {"overdraft_limit": limit})
         return super().get_form(request, obj, change, **kwargs)
 
-    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: object) -> Any:
         """Require at least one slot."""
         least = {"min_value": 1} if db_field.name == "size" else {}
         return super().formfield_for_dbfield(db_field, request, **kwargs, **least)

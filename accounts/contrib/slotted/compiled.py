@@ -17,11 +17,12 @@ from django_lockstep.locking.compiled import Compiled, fetch, parameter
 __all__ = ["try_add"]
 
 
-def try_add(model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, using: str) -> Any:
+def try_add(model: type[Any], pk: object, amount: Decimal, *, key: str | None = None, using: str) -> Any:
     """Add to the slot in one statement; the account's size may be a few seconds old, which only changes the slot."""
     runner = runner_for(model._meta.get_field("slots").related_model, using)
     if runner is None:
         return NotImplemented
+    # By number, not by key: finding the slot's key first would be one more round trip.
     number = spreading.slot_number(spreading.size_of(model, pk, using=using), using)
     place = {"account": model._meta.pk.to_python(pk), "number": number}
     values = {**runner.values(amount), **place, "idempotency_key": key}

@@ -20,12 +20,12 @@ __all__ = ["run_once"]
 
 def run_once(
     model: type[Any],
-    pk: Any,
+    pk: object,
     amount: Decimal,
     perform: Callable[[bool], list[AppliedChange]],
     *,
     key: str | None,
-    target: Any = None,
+    target: object = None,
     using: str,
 ) -> list[AppliedChange]:
     """Perform the operation, or return its first result if the key was used before.
@@ -43,7 +43,7 @@ def run_once(
         return perform(autocommit) if is_new else _replay(model, kept, amount, target=target, using=using)
 
 
-def _replay(model: type[Any], kept: Any, amount: Decimal, *, target: Any, using: str) -> list[AppliedChange]:
+def _replay(model: type[Any], kept: Any, amount: Decimal, *, target: object, using: str) -> list[AppliedChange]:
     entries = entries_of(model._meta.get_field("slots").related_model, using)
     own = list(entries.filter(account__account=kept.account_id, idempotency_key=kept.idempotency_key).order_by("pk"))
     recorded = sum((entry.amount for entry in own), Decimal(0))
@@ -56,6 +56,6 @@ def _replay(model: type[Any], kept: Any, amount: Decimal, *, target: Any, using:
     ]
 
 
-def _counter_entry(entries: models.QuerySet[Any], first: Any, target: Any) -> Any:
+def _counter_entry(entries: models.QuerySet[Any], first: Any, target: object) -> Any:
     """Return the target's entry of the transfer, which was written right after this one."""
     return entries.filter(account__account=target, transfer=first.transfer, pk__gt=first.pk).earliest("pk")

@@ -185,6 +185,8 @@ class SlottedAccount(models.Model):
     def totals(self) -> tuple[Decimal, Decimal]:
         """Return balance and overdraft limit from one statement, and so of the same moment."""
         using = router.db_for_read(type(self), instance=self)
+        # One statement sees one snapshot; adding up slots that were read one by one would miss money on its way between
+        # two.
         row = Slot._base_manager.using(using).filter(account=self.pk).aggregate(**slot_sums())
         return row["total_balance"], row["total_limit"]
 

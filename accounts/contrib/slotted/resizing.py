@@ -17,7 +17,7 @@ from django_lockstep.locking.rows import lock_row
 __all__ = ["resize"]
 
 
-def resize(model: type[Any], pk: Any, *, size: int | None, overdraft_limit: Decimal | None, using: str) -> Any:
+def resize(model: type[Any], pk: object, *, size: int | None, overdraft_limit: Decimal | None, using: str) -> Any:
     """Lock the account and all its slots, then split balance and limit evenly between the slots that it keeps."""
     slot_model = model._meta.get_field("slots").related_model
     slots = slot_model._base_manager.using(using)
@@ -25,6 +25,7 @@ def resize(model: type[Any], pk: Any, *, size: int | None, overdraft_limit: Deci
         # The account row first: it serializes resizes. Sessions that write slots do not lock it.
         account = lock_row(model, pk, using=using)
         held = lock_slots(slots.filter(account=pk))
+        # Under the locks of all slots: no deposit can change one of them before it is written below.
         balance = sum((slot.balance for slot in held), Decimal(0))
         limit = sum((slot.overdraft_limit for slot in held), Decimal(0)) if overdraft_limit is None else overdraft_limit
         if balance < -limit:

@@ -38,13 +38,14 @@ def split_evenly(amount: Decimal, count: int) -> list[Decimal]:
     return [least + cent] * larger + [least] * (count - larger)
 
 
-def size_of(model: type[Any], pk: Any, *, using: str, now: bool = False) -> int:
+def size_of(model: type[Any], pk: object, *, using: str, now: bool = False) -> int:
     """Return how many slots of the account take deposits: the current size if ``now``, otherwise a cached one.
 
     A stale size does no harm: the sum includes every slot, also unneeded ones. Raises ``DoesNotExist``.
     """
     key, at = (using, model, pk), time.monotonic()
     read, size = _sizes.get(key, (-SIZE_CACHE_SECONDS, 0))
+    # Cached, because otherwise each deposit would read the account's row as well.
     if now or at - read >= SIZE_CACHE_SECONDS:
         size = model._base_manager.using(using).values_list("size", flat=True).get(pk=pk)
         _sizes[key] = at, size
@@ -60,7 +61,7 @@ def slot_number(size: int, using: str) -> int:
     return int(session or threading.get_native_id()) % size
 
 
-def add(model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, using: str) -> AppliedChange:
+def add(model: type[Any], pk: object, amount: Decimal, *, key: str | None = None, using: str) -> AppliedChange:
     """Add a signed amount to the slot of this connection; return the result."""
     applied = try_add(model, pk, amount, key=key, using=using)
     if applied is None:
@@ -70,7 +71,7 @@ def add(model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, u
     return applied
 
 
-def slot_for(model: type[Any], pk: Any, *, using: str) -> Any:
+def slot_for(model: type[Any], pk: object, *, using: str) -> Any:
     """Return the slot that this connection writes, by the account's current size. Raises ``DoesNotExist``."""
     number = slot_number(size_of(model, pk, using=using, now=True), using)
     slots = model._meta.get_field("slots").related_model._base_manager.using(using)
@@ -78,7 +79,9 @@ def slot_for(model: type[Any], pk: Any, *, using: str) -> Any:
 
 
 @compiled_by("accounts.contrib.slotted.compiled.try_add")
-def try_add(model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, using: str) -> AppliedChange | None:
+def try_add(
+    model: type[Any], pk: object, amount: Decimal, *, key: str | None = None, using: str
+) -> AppliedChange | None:
     """Add a signed amount to the slot of this connection; return None, with nothing written, if it is not covered."""
     slot = slot_for(model, pk, using=using)
     try:

@@ -27,7 +27,7 @@ class _NotCovered(Exception):
 
 
 def withdraw(
-    model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, autocommit: bool, using: str
+    model: type[Any], pk: object, amount: Decimal, *, key: str | None = None, autocommit: bool, using: str
 ) -> list[AppliedChange]:
     """Subtract the amount from the connection's slot, or from several; ``autocommit``: no transaction is open.
 
@@ -46,7 +46,7 @@ def withdraw(
 
 
 def gather(
-    model: type[Any], pk: Any, amount: Decimal, *, key: str | None = None, target: Any = None, using: str
+    model: type[Any], pk: object, amount: Decimal, *, key: str | None = None, target: object = None, using: str
 ) -> list[AppliedChange]:
     """Subtract the amount from as many slots as needed, and add it to one of the target's slots, if there is a target.
 
@@ -76,7 +76,7 @@ def _needed(slots: models.QuerySet[Any], amount: Decimal) -> int | None:
 
 
 def _gather(
-    slots: models.QuerySet[Any], pk: Any, amount: Decimal, *, key: str | None, below: int | None, goal: Any
+    slots: models.QuerySet[Any], pk: object, amount: Decimal, *, key: str | None, below: int | None, goal: object
 ) -> list[AppliedChange]:
     wanted = Q(account=pk) if below is None else Q(account=pk, number__lt=below)
     # One statement for both accounts, so that all slots are locked in one order.
@@ -106,7 +106,7 @@ def _parts(slots: list[Any], amount: Decimal) -> dict[Any, Decimal] | None:
     return None if amount > 0 else parts
 
 
-def _insufficient_funds(slots: list[Any], pk: Any, amount: Decimal) -> InsufficientFunds:
+def _insufficient_funds(slots: list[Any], pk: object, amount: Decimal) -> InsufficientFunds:
     balance, limit = (sum(getattr(slot, name) for slot in slots) for name in ("balance", "overdraft_limit"))
     return InsufficientFunds(
         f"Slotted account {pk!r} has {balance} and an overdraft limit of {limit}: not enough for {amount}",

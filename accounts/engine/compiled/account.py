@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import router
 
+from accounts.abstract import AbstractBaseAccount
 from accounts.amounts import parse_amount
 from accounts.engine.compiled.runner import autocommit_runner
 from accounts.errors import AccountError
@@ -24,18 +25,18 @@ from django_lockstep.locking.writes import current_version
 __all__ = ["deposit", "try_deposit", "try_withdraw", "withdraw"]
 
 
-def deposit(model: type[Any], pk: object, amount: object, **options: Any) -> Any:
+def deposit(model: type[AbstractBaseAccount], pk: object, amount: object, **options: Any) -> Any:
     """``Account.deposit``: lock, add and insert the entry in one statement; waiting sessions are served in order."""
     return _add(model, pk, parse_amount(amount), **options)
 
 
-def withdraw(model: type[Any], pk: object, amount: object, **options: Any) -> Any:
+def withdraw(model: type[AbstractBaseAccount], pk: object, amount: object, **options: Any) -> Any:
     """``Account.withdraw``, by the same statement; the method raises the error for an uncovered amount."""
     return _add(model, pk, -parse_amount(amount), **options)
 
 
 def _add(
-    model: type[Any],
+    model: type[AbstractBaseAccount],
     pk: object,
     amount: Decimal,
     *,
@@ -56,17 +57,17 @@ def _add(
     return NotImplemented if account is None else account
 
 
-def try_deposit(account: Any, amount: object, *, idempotency_key: str | None = None) -> Any:
+def try_deposit(account: AbstractBaseAccount, amount: object, *, idempotency_key: str | None = None) -> Any:
     """``account.try_deposit``: the guarded UPDATE and the entry in one statement."""
     return _try(account, parse_amount(amount), key=idempotency_key)
 
 
-def try_withdraw(account: Any, amount: object, *, idempotency_key: str | None = None) -> Any:
+def try_withdraw(account: AbstractBaseAccount, amount: object, *, idempotency_key: str | None = None) -> Any:
     """``account.try_withdraw``; a withdrawal that this instance does not cover is left to the method."""
     return _try(account, -parse_amount(amount), key=idempotency_key)
 
 
-def _try(account: Any, amount: Decimal, *, key: str | None) -> Any:
+def _try(account: AbstractBaseAccount, amount: Decimal, *, key: str | None) -> Any:
     using = account._write_alias()
     runner = autocommit_runner(type(account), using) if key is None else None
     if runner is None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import IntegrityError, connections, models, transaction
 
+from accounts.abstract import AbstractBaseAccount
 from accounts.amounts import TOO_LARGE
 from accounts.engine.batches import AppliedChange, BalanceChange
 from accounts.engine.compiled.runner import StatementRunner, runner_for
@@ -56,7 +57,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 class BatchStatements:
     """The batch statements of one account model on one database; see `batch_statements_for`."""
 
-    def __init__(self, runner: StatementRunner[Any]) -> None:
+    def __init__(self, runner: StatementRunner[AbstractBaseAccount]) -> None:
         self.runner = runner
         self.statements = runner.statements
         self.using = runner.using
@@ -132,7 +133,7 @@ class BatchStatements:
         return self.statements.ops.quote_name(name)
 
 
-def apply_new(model: type[Any], changes: dict[int, BalanceChange], *, using: str) -> Any:
+def apply_new(model: type[AbstractBaseAccount], changes: dict[int, BalanceChange], *, using: str) -> Any:
     """Apply the changes in one statement; return ``NotImplemented`` where nothing was written."""
     batches = batch_statements_for(runner_for(model, using))
     if batches is None:
@@ -163,13 +164,13 @@ def _send(batches: BatchStatements, changes: list[BalanceChange], pks: list[Any]
         return []
 
 
-def batch_statements_for(runner: StatementRunner[Any] | None) -> BatchStatements | None:
+def batch_statements_for(runner: StatementRunner[AbstractBaseAccount] | None) -> BatchStatements | None:
     """Return the batch statements; None without a runner, or where entries have fields that Django computes."""
     return None if runner is None or runner.statements.extras else _batches(runner)
 
 
 @functools.cache
-def _batches(runner: StatementRunner[Any]) -> BatchStatements:
+def _batches(runner: StatementRunner[AbstractBaseAccount]) -> BatchStatements:
     return BatchStatements(runner)
 
 

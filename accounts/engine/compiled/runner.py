@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 
 from django.db import connections, models
 
+from accounts.abstract import AbstractBaseAccount
 from accounts.amounts import TOO_LARGE
-from accounts.engine.compiled.statements import ENTRY_PARAMETERS, Sign, Statements, Wait
+from accounts.engine.compiled.statements import ENTRY_PARAMETERS, Sign, Statements, WaitMode
 from accounts.engine.obstacles import has_entry_receivers, has_save_receivers, obstacles
 from django_lockstep.locking.compiled import Compiled, fetch, write
 from django_lockstep.locking.transactions import commits_each_statement
@@ -24,7 +25,7 @@ from django_lockstep.locking.writes import auto_now_values
 
 __all__ = ["StatementRunner", "autocommit_runner", "queue_key", "runner_for"]
 
-A = TypeVar("A", bound=models.Model)
+A = TypeVar("A", bound=AbstractBaseAccount)
 
 
 class StatementRunner(Generic[A]):
@@ -46,12 +47,18 @@ class StatementRunner(Generic[A]):
         """Return the account, without a lock; None if it does not exist."""
         return self._account(self.statements.read, {"pk": pk})
 
-    def lock(self, pk: object, *, wait: Wait = "wait") -> A | None:
+    def lock(self, pk: object, *, wait: WaitMode = "wait") -> A | None:
         """Lock the row ``FOR NO KEY UPDATE`` until the transaction ends; return the account, None if it is gone."""
         return self._account(self.statements.lock[wait], {"pk": pk, "queue": queue_key(self.model, pk)})
 
     def write(
-        self, account: Any, balance: Decimal, *, seen: int, entry: Mapping[str, Any], compare: bool = True
+        self,
+        account: AbstractBaseAccount,
+        balance: Decimal,
+        *,
+        seen: int,
+        entry: Mapping[str, object],
+        compare: bool = True,
     ) -> dict[str, Any]:
         """Write the balance and the next version, with an entry, where the row still has the version ``seen``.
 
@@ -64,7 +71,7 @@ class StatementRunner(Generic[A]):
         changes["entry_count"] = account.entry_count + 1
         return changes if write(connections[self.using], self.statements.write[compare], values) else {}
 
-    def add(self, pk: object, amount: Decimal, *, wait: Wait = "wait") -> A | None:
+    def add(self, pk: object, amount: Decimal, *, wait: WaitMode = "wait") -> A | None:
         """Add a signed amount, with its entry, where the overdraft limit and the size of a balance allow it.
 
         Return the account as written; None where it does not exist or the new balance is not allowed.
@@ -76,7 +83,7 @@ class StatementRunner(Generic[A]):
         """
         return self._account(self.statements.add[_sign(amount), wait], self._add_statement(pk, amount))
 
-    def lock_and_add(self, pk: object, amount: Decimal, *, wait: Wait = "queue") -> A | None:
+    def lock_and_add(self, pk: object, amount: Decimal, *, wait: WaitMode = "queue") -> A | None:
         """Lock the row ``FOR NO KEY UPDATE``, then do as `add`, in one statement."""
         return self._account(self.statements.lock_and_add[_sign(amount), wait], self._add_statement(pk, amount))
 
@@ -95,11 +102,11 @@ class StatementRunner(Generic[A]):
         new = self.statements.entry()
         return {**_NO_VALUES, **{field.attname: field.pre_save(new, add=True) for field in self.statements.extras}}
 
-    def _account(self, compiled: Compiled, values: Mapping[str, Any]) -> A | None:
+    def _account(self, compiled: Compiled, values: Mapping[str, object]) -> A | None:
         rows = fetch(connections[self.using], compiled, values)
         return self.instance(rows[0]) if rows else None
 
-    def instance(self, row: Sequence[Any]) -> A:
+    def instance(self, row: Sequence[object]) -> A:
         """Build the account from a row that a statement returned."""
         if self._converters:
             row = list(row)
@@ -128,6 +135,8 @@ _NO_VALUES: dict[str, Any] = dict.fromkeys(ENTRY_PARAMETERS)
 
 def queue_key(model: type[models.Model], pk: object) -> int:
     """Return the key of the advisory lock in which writers of the row queue: 64 bits of a hash of table and key."""
+    # An advisory lock's key is a bigint. Two rows with the same hash wait for each other now and then, which is
+    # harmless.
     name = f"accounts.engine:{model._meta.db_table}:{model._meta.pk.to_python(pk)}"
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
@@ -135,6 +144,7 @@ def queue_key(model: type[models.Model], pk: object) -> int:
 def runner_for(model: type[A], using: str) -> StatementRunner[A] | None:
     """Return the runner for this model's accounts; None where the methods must run, see `accounts.engine.obstacles`."""
     runner = _runner(model, using)
+    # Receivers are asked for each time, because they can be connected while the process runs; the rest is cached.
     heard = runner is None or has_save_receivers(model) or has_entry_receivers(runner.statements.entry)
     return None if heard else runner
 

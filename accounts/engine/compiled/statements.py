@@ -13,17 +13,17 @@ from django_lockstep.locking.compiled import Compiled, Parameter, compile_select
 from django_lockstep.locking.fields import version_field
 from django_lockstep.locking.writes import auto_now_fields
 
-__all__ = ["ENTRY_PARAMETERS", "Sign", "Statements", "Wait"]
+__all__ = ["ENTRY_PARAMETERS", "Sign", "Statements", "WaitMode"]
 
 Sign = Literal["minus", "plus"]
-Wait = Literal["wait", "queue", "nowait"]
+WaitMode = Literal["wait", "queue", "nowait"]
 SIGNS: tuple[Sign, ...] = ("minus", "plus")
 
 
 class Statements:
     """Every statement for one account model on one database, compiled on first use.
 
-    `Wait` says what to do where another session has the row locked: wait for it, first wait in an advisory lock's
+    `WaitMode` says what to do where another session has the row locked: wait for it, first wait in an advisory lock's
     queue, or raise at once. Names of parameters: ``pk``, ``seen`` and ``next`` (versions), ``balance``, ``amount``,
     ``least`` (the lowest balance plus overdraft limit) or ``bound`` (the balance must be below it), ``queue`` (the key
     of an advisory lock), ``idempotency_key``, ``transfer``, and the names of the fields with ``auto_now``.
@@ -45,10 +45,12 @@ class Statements:
         return compile_select(self.row)
 
     @functools.cached_property
-    def lock(self) -> dict[Wait, Compiled]:
+    def lock(self) -> dict[WaitMode, Compiled]:
         """SELECT the row ``FOR NO KEY UPDATE``."""
         no_key, nowait = self.ops.for_update_sql(no_key=True), self.ops.for_update_sql(nowait=True, no_key=True)
         return {
+            # The advisory lock first, the row lock second, in every statement that takes both: two orders would
+            # deadlock.
             "queue": self.read + self._queue + f" {no_key}",
             "wait": self.read + f" {no_key}",
             "nowait": self.read + f" {nowait}",
@@ -74,9 +76,9 @@ class Statements:
         }
 
     @functools.cached_property
-    def add(self) -> dict[tuple[Sign, Wait], Compiled]:
+    def add(self) -> dict[tuple[Sign, WaitMode], Compiled]:
         """UPDATE the balance by an amount and INSERT the entry."""
-        ways: tuple[tuple[Wait, Compiled | str], ...] = (("wait", ""), ("queue", self._queue))
+        ways: tuple[tuple[WaitMode, Compiled | str], ...] = (("wait", ""), ("queue", self._queue))
         return {
             (sign, wait): "WITH " + self._add_statement(self.row, sign=sign, also=queue)
             for sign in SIGNS
@@ -84,7 +86,7 @@ class Statements:
         }
 
     @functools.cached_property
-    def lock_and_add(self) -> dict[tuple[Sign, Wait], Compiled]:
+    def lock_and_add(self) -> dict[tuple[Sign, WaitMode], Compiled]:
         """Lock the row, then do the same as `add`."""
         (key,) = self._columns([self.model._meta.pk])
         table = self.ops.quote_name(self.model._meta.db_table)
@@ -102,6 +104,8 @@ class Statements:
     @functools.cached_property
     def _queue(self) -> Compiled:
         """A condition that takes the advisory lock: an uncorrelated subquery, run once, before the row is locked."""
+        # A subquery that does not depend on the row is evaluated once (an InitPlan). As a plain condition the function
+        # may be called for every row that is looked at.
         place = Compiled("%s", (Parameter("queue", models.BigIntegerField()),))
         return " AND (SELECT pg_advisory_xact_lock(" + place + ")) IS NOT NULL"
 
@@ -118,6 +122,8 @@ class Statements:
 
     def _balance_update(self, rows: models.QuerySet[Any], sign: Sign) -> Compiled:
         """Return the UPDATE that adds an amount where overdraft limit and size allow it."""
+        # What the CHECK constraint says, asked beforehand: a violated constraint would be an error and abort the
+        # caller's transaction, where no row is an answer.
         allowed = (
             {"balance__gte": self._parameter("balance", "least") - F("overdraft_limit")}
             if sign == "minus"

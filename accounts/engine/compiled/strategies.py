@@ -8,10 +8,11 @@ both.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import transaction
 
+from accounts.abstract import AbstractBaseAccount
 from accounts.contention import contention
 from accounts.engine.compiled.runner import StatementRunner, autocommit_runner
 from django_lockstep.errors import StaleVersionError
@@ -29,18 +30,42 @@ __all__ = [
     "serializable",
 ]
 
-Accounts = StatementRunner[Any]
+Accounts = StatementRunner[AbstractBaseAccount]
 
 
-def pessimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
+class BoundStrategy(Protocol):
+    """What a counterpart needs of its strategy."""
+
+    @property
+    def model(self) -> type[AbstractBaseAccount]:
+        """The accounts that it changes."""
+        ...
+
+    @property
+    def alias(self) -> str:
+        """The database."""
+        ...
+
+
+class KeyLockingStrategy(BoundStrategy, Protocol):
+    """A strategy that locks the account's key instead of its row."""
+
+    def lock_key(self, pk: object) -> None:
+        """Take the transaction's advisory lock."""
+        ...
+
+
+def pessimistic(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """BEGIN, SELECT FOR NO KEY UPDATE in the order of arrival, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
+    # The lock must outlive its statement, so that this needs a transaction; `optimistic` needs none, since its UPDATE
+    # with the entry is one statement.
     with transaction.atomic(using=runner.using):
         return _write_balance(runner, runner.lock(pk, wait="queue"), amount)
 
 
-def pessimistic_nowait(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def pessimistic_nowait(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """BEGIN, SELECT FOR NO KEY UPDATE NOWAIT, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -48,16 +73,17 @@ def pessimistic_nowait(strategy: Any, pk: Any, amount: Decimal) -> Any:
         return _write_balance(runner, runner.lock(pk, wait="nowait"), amount)
 
 
-def optimistic(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def optimistic(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """SELECT, UPDATE with the entry where the version is the same."""
     if (runner := _runner_of(strategy)) is None or (account := runner.read(pk)) is None:
         return NotImplemented
     if not _write(runner, account, amount):
+        # Raised, not NotImplemented: the method would read the row and try again without counting the conflict.
         raise StaleVersionError(model=runner.model, pk=pk, expected=account.version)
     return account
 
 
-def adaptive(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def adaptive(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """As `optimistic` on a row without recent conflicts; otherwise lock, UPDATE and entry in one statement."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -75,14 +101,15 @@ def adaptive(strategy: Any, pk: Any, amount: Decimal) -> Any:
     return NotImplemented if changed is None else changed
 
 
-def conditional_update(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def conditional_update(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """UPDATE with the entry, behind an advisory lock that is granted in order of arrival."""
     runner = _runner_of(strategy)
+    # The statement cannot conflict: after a wait the server computes with the newest balance.
     changed = runner and runner.add(pk, amount, wait="queue")
     return NotImplemented if changed is None else changed
 
 
-def serializable(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def serializable(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """BEGIN, SET TRANSACTION, SELECT, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -90,7 +117,7 @@ def serializable(strategy: Any, pk: Any, amount: Decimal) -> Any:
         return _write_balance(runner, runner.read(pk), amount)
 
 
-def advisory(strategy: Any, pk: Any, amount: Decimal) -> Any:
+def advisory(strategy: KeyLockingStrategy, pk: object, amount: Decimal) -> Any:
     """BEGIN, the strategy's advisory lock, SELECT, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -99,11 +126,11 @@ def advisory(strategy: Any, pk: Any, amount: Decimal) -> Any:
         return _write_balance(runner, runner.read(pk), amount)
 
 
-def _runner_of(strategy: Any) -> Accounts | None:
+def _runner_of(strategy: BoundStrategy) -> Accounts | None:
     return autocommit_runner(strategy.model, strategy.alias)
 
 
-def _write_balance(runner: Accounts, account: Any, amount: Decimal) -> Any:
+def _write_balance(runner: Accounts, account: AbstractBaseAccount | None, amount: Decimal) -> Any:
     """Write the balance computed from what was read, with its entry, without comparing versions."""
     if account is None:
         return NotImplemented
@@ -111,7 +138,7 @@ def _write_balance(runner: Accounts, account: Any, amount: Decimal) -> Any:
     return account
 
 
-def _write(runner: Accounts, account: Any, amount: Decimal, *, compare: bool = True) -> bool:
+def _write(runner: Accounts, account: AbstractBaseAccount, amount: Decimal, *, compare: bool = True) -> bool:
     """Write the balance computed from what was read, with its entry; see `StatementRunner.write`."""
     balance = account.balance_after(amount)
     written = runner.write(account, balance, seen=account.version, entry={"amount": amount}, compare=compare)

@@ -35,7 +35,7 @@ class Command(BaseCommand):
         revoke = actions.add_parser("revoke", help="make a token invalid")
         revoke.add_argument("id", type=count, help="the number before the point of the token, also shown by list")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         getattr(self, f"_{options['action']}")(options)
 
     def _create(self, options: Any) -> None:
@@ -73,5 +73,5 @@ def _user(username: str) -> Any:
         raise CommandError(f"There is no user {username!r}", returncode=2) from error
 
 
-def _time(value: Any) -> str:
+def _time(value: object) -> str:
     return "never" if value is None else f"{value:%Y-%m-%d %H:%M}"

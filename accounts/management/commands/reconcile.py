@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
         parser.add_argument("--format", choices=["text", "json"], default="text", help="json: one break per line")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         try:
             model = account_model(options["model"])
         except ValueError as error:

@@ -58,7 +58,7 @@ class Command(BaseCommand):
             help="run nothing; remove the rows left by runs that were killed or used --keep",
         )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         """Run and report. Raises ``CommandError`` with the exit status."""
         if options["clean"]:
             self._clean(options)

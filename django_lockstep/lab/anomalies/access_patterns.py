@@ -101,11 +101,13 @@ class AccessPattern:
             self.write(rows[pk], rows[pk].value - amount)
 
     def insert_if_none(self, pk: int, value: int) -> None:
+        # There is no row yet that could be locked or have a version: only a lock on something else, or SERIALIZABLE,
+        # helps.
         if not self.search():
             self.items.create(pk=pk, value=value)
 
 
-class Pessimistic(AccessPattern):
+class PessimisticPattern(AccessPattern):
     """A lock on the row that is about to be changed."""
 
     name = "pessimistic"
@@ -115,10 +117,11 @@ class Pessimistic(AccessPattern):
         return self.items.select_for_update(no_key=True)
 
     def overwrite(self, pk: int, value: int) -> None:
+        # The old value is not needed, but the lock is, and before the write.
         self.write(self.rows_to_change().get(pk=pk), value)
 
 
-class PessimisticAll(Pessimistic):
+class PessimisticAllPattern(PessimisticPattern):
     """A lock on every row that is read."""
 
     name = "pessimistic_all"
@@ -132,13 +135,14 @@ class PessimisticAll(Pessimistic):
         return {item.pk: item for item in self.rows_to_change().filter(pk__in=[X, Y]).order_by("pk")}
 
 
-class Optimistic(AccessPattern):
+class OptimisticPattern(AccessPattern):
     """A write that happens only while the row has the version that was read."""
 
     name = "optimistic"
     text = "UPDATE ... WHERE version = the one read, and an error if no row has it."
 
     def overwrite(self, pk: int, value: int) -> None:
+        # The old value is not needed, but its version is.
         self.write(self.rows_to_change().get(pk=pk), value)
 
     def write(self, item: Item, value: int) -> None:
@@ -148,13 +152,14 @@ class Optimistic(AccessPattern):
             raise StaleVersionError(pk=item.pk, expected=item.version)
 
 
-class ConditionalUpdate(AccessPattern):
+class ConditionalUpdatePattern(AccessPattern):
     """One UPDATE that computes and decides in the database."""
 
     name = "conditional_update"
     text = "UPDATE ... SET value = value + n, with F(), and the condition in its WHERE."
 
     def add(self, pk: int, amount: int) -> None:
+        # After a wait the server computes with the newest version of the row.
         self.items.filter(pk=pk).update(value=F("value") + amount)
 
     def withdraw(self, pk: int, amount: int) -> None:
@@ -164,7 +169,7 @@ class ConditionalUpdate(AccessPattern):
         covered.update(value=F("value") - amount)
 
 
-class Advisory(AccessPattern):
+class AdvisoryPattern(AccessPattern):
     """One lock that stands for everything the transaction reads and writes."""
 
     name = "advisory"
@@ -176,7 +181,7 @@ class Advisory(AccessPattern):
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY_KEY])
 
 
-class Serializable(AccessPattern):
+class SerializablePattern(AccessPattern):
     """Plain statements at SERIALIZABLE; the whole transaction is repeated if the server refuses it."""
 
     name = "serializable"
@@ -186,6 +191,7 @@ class Serializable(AccessPattern):
         super().__init__(using=using, level="serializable")
 
     def run(self, program: Callable[[AccessPattern], R]) -> R:
+        # The whole transaction, reads included: what it has read is what made it fail (PostgreSQL documentation, 13.5).
         return retry_on_conflict(wait_max=_PAUSE)(super().run)(program)
 
 
@@ -194,12 +200,12 @@ STRATEGIES: Mapping[str, type[AccessPattern]] = MappingProxyType(
         pattern.name: pattern
         for pattern in (
             AccessPattern,
-            Pessimistic,
-            PessimisticAll,
-            Optimistic,
-            ConditionalUpdate,
-            Advisory,
-            Serializable,
+            PessimisticPattern,
+            PessimisticAllPattern,
+            OptimisticPattern,
+            ConditionalUpdatePattern,
+            AdvisoryPattern,
+            SerializablePattern,
         )
     }
 )

@@ -17,7 +17,7 @@ from typing import Any
 from django_lockstep.lab.anomalies.access_patterns import AccessPattern
 from django_lockstep.lab.anomalies.scratch_table import X, Y
 
-__all__ = ["ANOMALIES", "Anomaly", "History", "RolledBack"]
+__all__ = ["ANOMALIES", "Anomaly", "Observation", "RolledBack"]
 
 Program = Callable[[AccessPattern], Any]
 
@@ -27,7 +27,7 @@ class RolledBack(Exception):
 
 
 @dataclass(slots=True)
-class History:
+class Observation:
     """What one run has shown."""
 
     seen: dict[str, Any] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Anomaly:
     """What happens, in a sentence."""
     programs: tuple[Program, ...]
     """The transactions of the actors A, B and so on."""
-    shown_by: Callable[[History], bool]
+    shown_by: Callable[[Observation], bool]
     """Returns whether the run shows it."""
 
 
@@ -69,6 +69,7 @@ def read_rows(*pks: int) -> Program:
 
 def write_and_roll_back(pattern: AccessPattern) -> None:
     pattern.overwrite(X, 11)
+    # By an exception, because that is how a block of transaction.atomic() is rolled back.
     raise RolledBack
 
 
@@ -94,6 +95,7 @@ def search_twice(pattern: AccessPattern) -> tuple[Any, Any]:
 
 def insert_row(pattern: AccessPattern) -> None:
     """Insert a row that `search_twice` finds."""
+    # No row of the two is touched, so that locks on rows cannot prevent it.
     pattern.items.create(pk=3, value=32)
 
 
@@ -101,33 +103,36 @@ def _writer(value: int) -> int:
     return value % 10
 
 
-def _dirty_write(history: History) -> bool:
-    return _writer(history.end[X]) != _writer(history.end[Y])
+def _dirty_write(observed: Observation) -> bool:
+    return _writer(observed.end[X]) != _writer(observed.end[Y])
 
 
-def _vanished(history: History) -> bool:
+def _vanished(observed: Observation) -> bool:
     """Whether C saw x from a later transaction than y, which it read afterwards."""
-    last = _writer(history.end[X])
-    x, y = (0 if not _writer(value) else 1 + (_writer(value) == last) for value in history.seen.get("C", (0, 0)))
+    last = _writer(observed.end[X])
+    # By the order of the writers: 0 is the initial value, 1 that of the one who was overwritten, 2 that of the last.
+    x, y = (0 if not _writer(value) else 1 + (_writer(value) == last) for value in observed.seen.get("C", (0, 0)))
     return y < x
 
 
-def _skewed_read(history: History) -> bool:
-    x, y = history.seen.get("A", (0, 0))
+def _skewed_read(observed: Observation) -> bool:
+    x, y = observed.seen.get("A", (0, 0))
     return _writer(x) != _writer(y)
 
 
-def _lost_update(history: History) -> bool:
+def _lost_update(observed: Observation) -> bool:
     """Whether an addition was committed and is not in the sum."""
-    return history.end[X] != 10 + ("A" in history.seen) + 2 * ("B" in history.seen)
+    # Only committed transactions are in `seen`: one that was refused has lost nothing.
+    return observed.end[X] != 10 + ("A" in observed.seen) + 2 * ("B" in observed.seen)
 
 
-def _circular_flow(history: History) -> bool:
-    return (history.seen.get("A"), history.seen.get("B")) == (22, 11)
+def _circular_flow(observed: Observation) -> bool:
+    # Both must have seen the other's write: then neither can have come first.
+    return (observed.seen.get("A"), observed.seen.get("B")) == (22, 11)
 
 
-def _changed_answer(history: History) -> bool:
-    first, second = history.seen.get("A", ((), ()))
+def _changed_answer(observed: Observation) -> bool:
+    first, second = observed.seen.get("A", ((), ()))
     return bool(first != second)
 
 
@@ -144,14 +149,14 @@ def _all_anomalies() -> Iterator[Anomaly]:
         title="aborted read",
         text="B reads what A wrote and rolled back.",
         programs=(write_and_roll_back, read_rows(X, X)),
-        shown_by=lambda history: 11 in history.seen.get("B", ()),
+        shown_by=lambda observed: 11 in observed.seen.get("B", ()),
     )
     yield Anomaly(
         name="G1b",
         title="intermediate read",
         text="B reads a value that A overwrote before its commit.",
         programs=(write_twice, read_rows(X, X)),
-        shown_by=lambda history: 91 in history.seen.get("B", ()),
+        shown_by=lambda observed: 91 in observed.seen.get("B", ()),
     )
     yield Anomaly(
         name="G1c",
@@ -193,14 +198,14 @@ def _all_anomalies() -> Iterator[Anomaly]:
         title="write skew",
         text="A takes 30 from x, B from y, each because x + y has 30; then it has -30.",
         programs=(lambda pattern: pattern.withdraw(X, 30), lambda pattern: pattern.withdraw(Y, 30)),
-        shown_by=lambda history: history.end[X] + history.end[Y] < 0,
+        shown_by=lambda observed: observed.end[X] + observed.end[Y] < 0,
     )
     yield Anomaly(
         name="G2",
         title="anti-dependency cycle (write skew on a search)",
         text="A and B each insert a row because a search found none; then there are two.",
         programs=(lambda pattern: pattern.insert_if_none(3, 31), lambda pattern: pattern.insert_if_none(4, 32)),
-        shown_by=lambda history: history.end.keys() >= {3, 4},
+        shown_by=lambda observed: observed.end.keys() >= {3, 4},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from django_lockstep.lab.anomalies.results import Verdict
+from django_lockstep.lab.anomalies.results import Possibility
 
 __all__ = ["PUBLISHED", "SOURCES", "published"]
 
@@ -19,6 +19,7 @@ _READ_COMMITTED = frozenset({"PMP", "P4", "G-single", "G2-item", "G2"})
 
 PUBLISHED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
+        # PostgreSQL accepts the name and gives READ COMMITTED.
         "read uncommitted": _READ_COMMITTED,
         "read committed": _READ_COMMITTED,
         "repeatable read": frozenset({"G2-item", "G2"}),
@@ -28,6 +29,6 @@ PUBLISHED: Mapping[str, frozenset[str]] = MappingProxyType(
 """The anomalies that are possible, by isolation level; all others are prevented."""
 
 
-def published(anomaly: str, level: str) -> Verdict:
+def published(anomaly: str, level: str) -> Possibility:
     """Return the published result for the anomaly at this level of PostgreSQL."""
     return "possible" if anomaly in PUBLISHED[level] else "prevented"

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from django_lockstep.lab.explorer import Run
 
-__all__ = ["SCHEMA_VERSION", "AnomalyReport", "Cell", "Heading", "Kind", "Verdict"]
+__all__ = ["SCHEMA_VERSION", "AnomalyCell", "AnomalyReport", "Heading", "Possibility", "TableKind"]
 
 SCHEMA_VERSION = 2
 """Of `AnomalyReport.to_json`; incremented when a reader of the old form would misread the new one."""
 
-Kind = Literal["level", "strategy"]
-Verdict = Literal["possible", "prevented", "incomplete"]
+TableKind = Literal["level", "strategy"]
+Possibility = Literal["possible", "prevented", "incomplete"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +30,16 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class AnomalyCell:
     """Whether one anomaly is possible at one level, or with one strategy."""
 
     anomaly: str
     """The anomaly's name."""
-    kind: Kind
+    kind: TableKind
     """Which of the two tables it belongs to."""
     column: str
     """The level's or the strategy's name."""
-    verdict: Verdict
+    verdict: Possibility
     """``possible``: a schedule shows it; ``prevented``: no schedule does, and all were run; else ``incomplete``."""
     prevented_by: tuple[str, ...]
     """What prevented it: ``waits``, an SQLSTATE, the class of another error.
@@ -54,7 +54,7 @@ class Cell:
     """The verdict in a sentence."""
     seconds: float
     """Time taken."""
-    published: Verdict | None = None
+    published: Possibility | None = None
     """The published result for this level; None if there is none."""
     run: Run | None = None
     """The run that shows it; with ``show`` also one that does not."""
@@ -79,14 +79,14 @@ class AnomalyReport:
     """The columns of the first table."""
     strategies: tuple[Heading, ...]
     """The columns of the second table."""
-    cells: tuple[Cell, ...]
+    cells: tuple[AnomalyCell, ...]
     """The cells of both tables."""
     sources: tuple[str, ...]
     """Where the published results can be found."""
     seconds: float
     """Time taken."""
 
-    def cell(self, kind: Kind, anomaly: str, column: str) -> Cell:
+    def cell(self, kind: TableKind, anomaly: str, column: str) -> AnomalyCell:
         """Return one cell. Raises ``LookupError`` if it was not asked for."""
         for cell in self.cells:
             if (cell.kind, cell.anomaly, cell.column) == (kind, anomaly, column):
@@ -94,12 +94,12 @@ class AnomalyReport:
         raise LookupError(f"{anomaly} with {kind} {column} is not in this report")
 
     @property
-    def disagreements(self) -> tuple[Cell, ...]:
+    def disagreements(self) -> tuple[AnomalyCell, ...]:
         """Cells whose results differ from the published ones."""
         return tuple(cell for cell in self.cells if cell.verdict != "incomplete" and not cell.agrees)
 
     @property
-    def incomplete(self) -> tuple[Cell, ...]:
+    def incomplete(self) -> tuple[AnomalyCell, ...]:
         """Cells without a result."""
         return tuple(cell for cell in self.cells if cell.verdict == "incomplete")
 

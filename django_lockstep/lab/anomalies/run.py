@@ -11,24 +11,24 @@ from typing import Any, Literal
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.anomalies.access_patterns import LEVELS, STRATEGIES, AccessPattern
-from django_lockstep.lab.anomalies.definitions import ANOMALIES, Anomaly, History, RolledBack
+from django_lockstep.lab.anomalies.definitions import ANOMALIES, Anomaly, Observation, RolledBack
 from django_lockstep.lab.anomalies.errors import AnomaliesError
 from django_lockstep.lab.anomalies.published import SOURCES, published
-from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Heading, Kind, Verdict
+from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, Possibility, TableKind
 from django_lockstep.lab.anomalies.scratch_table import START, scratch_table
 from django_lockstep.lab.explorer import Exploration, Scenario, explore, replay
 
-__all__ = ["Case", "find_anomalies", "scenario", "select_cases"]
+__all__ = ["AnomalyCase", "find_anomalies", "scenario", "select_cases"]
 
 _CONFLICTS = frozenset({"40001", "40P01", "StaleVersionError"})
 """Errors that prevent an anomaly; any other error makes the cell incomplete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class AnomalyCase:
     """One cell to be filled: an anomaly at a level, or with a strategy."""
 
-    kind: Kind
+    kind: TableKind
     """Which table."""
     column: str
     """The level or strategy."""
@@ -49,15 +49,15 @@ def select_cases(
     *,
     levels: Collection[str] = LEVELS,
     strategies: Collection[str] = tuple(STRATEGIES),
-) -> tuple[Case, ...]:
+) -> tuple[AnomalyCase, ...]:
     """Return the cases of both tables; no anomaly means all. Raises ``ValueError`` for unknown names."""
     _require_known("anomaly", anomalies, ANOMALIES)
     _require_known("level", levels, LEVELS)
     _require_known("strategy", strategies, STRATEGIES)
-    columns: list[tuple[Kind, str]] = [("level", name) for name in LEVELS if name in levels]
+    columns: list[tuple[TableKind, str]] = [("level", name) for name in LEVELS if name in levels]
     columns += [("strategy", name) for name in STRATEGIES if name in strategies]
     return tuple(
-        Case(kind=kind, column=column, anomaly=anomaly)
+        AnomalyCase(kind=kind, column=column, anomaly=anomaly)
         for anomaly in ANOMALIES.values()
         if not anomalies or anomaly.name in anomalies
         for kind, column in columns
@@ -71,12 +71,12 @@ def _require_known(what: str, names: Collection[str], known: Collection[str]) ->
 
 
 def find_anomalies(
-    asked: Collection[Case],
+    asked: Collection[AnomalyCase],
     *,
     using: str = DEFAULT_DB_ALIAS,
     max_schedules: int | None = None,
     show: bool = False,
-    watch: Callable[[Case], None] = lambda case: None,
+    watch: Callable[[AnomalyCase], None] = lambda case: None,
 ) -> AnomalyReport:
     """Explore the cases on a scratch table, and return the report.
 
@@ -92,6 +92,7 @@ def find_anomalies(
     with scratch_table(using) as vacuum:
         for case in asked:
             watch(case)
+            # Dead rows of the last case would change where rows lie, and so which pages SERIALIZABLE locks.
             vacuum()
             cells.append(_explore_case(case, using=using, max_schedules=max_schedules, show=show))
     return AnomalyReport(
@@ -110,11 +111,11 @@ def find_anomalies(
     )
 
 
-def _columns(asked: Collection[Case]) -> set[tuple[Kind, str]]:
+def _columns(asked: Collection[AnomalyCase]) -> set[tuple[TableKind, str]]:
     return {(case.kind, case.column) for case in asked}
 
 
-def _anomaly_headings(asked: Collection[Case]) -> Iterator[Heading]:
+def _anomaly_headings(asked: Collection[AnomalyCase]) -> Iterator[Heading]:
     for anomaly in dict.fromkeys(case.anomaly for case in asked):
         yield Heading(name=anomaly.name, title=anomaly.title, text=anomaly.text)
 
@@ -125,27 +126,27 @@ def _server(using: str) -> str:
         return f"PostgreSQL {cursor.fetchone()[0].split()[0]}"
 
 
-def scenario(case: Case, *, using: str = DEFAULT_DB_ALIAS) -> Scenario:
+def scenario(case: AnomalyCase, *, using: str = DEFAULT_DB_ALIAS) -> Scenario:
     """Return the case as a scenario, which needs the table of `scratch_table`."""
     pattern, anomaly = case.pattern(using), case.anomaly
 
-    def set_up() -> History:
+    def set_up() -> Observation:
         # One by one: the explorer does not know which tables a bulk_create() writes, and would copy all of them.
         for pk, value in START.items():
             pattern.items.create(pk=pk, value=value)
-        return History()
+        return Observation()
 
-    def actor(name: str, program: Callable[[AccessPattern], Any]) -> Callable[[History], None]:
-        def act(history: History) -> None:
+    def actor(name: str, program: Callable[[AccessPattern], Any]) -> Callable[[Observation], None]:
+        def act(observed: Observation) -> None:
             try:
-                history.seen[name] = pattern.run(program)
+                observed.seen[name] = pattern.run(program)
             except RolledBack:
                 return
 
         return act
 
-    def holds(history: History) -> bool:
-        if anomaly.shown_by(_with_end(history, pattern)):
+    def holds(observed: Observation) -> bool:
+        if anomaly.shown_by(_with_end(observed, pattern)):
             raise AssertionError(f"{anomaly.name}, {anomaly.title}: {anomaly.text}")
         return True
 
@@ -153,30 +154,30 @@ def scenario(case: Case, *, using: str = DEFAULT_DB_ALIAS) -> Scenario:
         set_up=set_up,
         actors={name: actor(name, program) for name, program in zip(ascii_uppercase, anomaly.programs, strict=False)},
         invariant=holds,
-        observe=lambda history: _describe(_with_end(history, pattern)),
+        observe=lambda observed: _describe(_with_end(observed, pattern)),
     )
 
 
-def _with_end(history: History, pattern: AccessPattern) -> History:
-    """Return the history with the values at its end."""
-    history.end = dict(pattern.items.order_by("pk").values_list("pk", "value"))
-    return history
+def _with_end(observed: Observation, pattern: AccessPattern) -> Observation:
+    """Return the observation with the values at its end."""
+    observed.end = dict(pattern.items.order_by("pk").values_list("pk", "value"))
+    return observed
 
 
-def _describe(history: History) -> str:
+def _describe(observed: Observation) -> str:
     names = {1: "x", 2: "y"}
-    end = ", ".join(f"{names.get(pk, f'row {pk}')} = {value}" for pk, value in history.end.items())
-    saw = [f"{name} saw {seen}" for name, seen in sorted(history.seen.items()) if seen is not None]
+    end = ", ".join(f"{names.get(pk, f'row {pk}')} = {value}" for pk, value in observed.end.items())
+    saw = [f"{name} saw {seen}" for name, seen in sorted(observed.seen.items()) if seen is not None]
     return "; ".join([end, *saw])
 
 
-def _explore_case(case: Case, *, using: str, max_schedules: int | None, show: bool) -> Cell:
+def _explore_case(case: AnomalyCase, *, using: str, max_schedules: int | None, show: bool) -> AnomalyCell:
     race = scenario(case, using=using)
     # The rows are not needed: the scratch table was created for this.
     options: dict[str, Any] = {"database": using, "database_is_mine": True}
     found = explore(race, reduction=_reduction(case), max_schedules=max_schedules, **options)
     verdict, reason = _verdict(found)
-    cell = Cell(
+    cell = AnomalyCell(
         anomaly=case.anomaly.name,
         kind=case.kind,
         column=case.column,
@@ -194,7 +195,7 @@ def _explore_case(case: Case, *, using: str, max_schedules: int | None, show: bo
     return cell
 
 
-def _reduction(case: Case) -> Literal["none", "dpor"]:
+def _reduction(case: AnomalyCase) -> Literal["none", "dpor"]:
     """Return "none" for two actors at a level, since the reduction assumes what they test.
 
     It assumes that no transaction reads uncommitted changes. With three actors, every order would take too long.
@@ -202,9 +203,10 @@ def _reduction(case: Case) -> Literal["none", "dpor"]:
     return "none" if case.kind == "level" and len(case.anomaly.programs) == 2 else "dpor"
 
 
-def _verdict(found: Exploration) -> tuple[Verdict, str]:
+def _verdict(found: Exploration) -> tuple[Possibility, str]:
     """Return the verdict and the reason; an anomaly is not prevented if transactions failed for other reasons."""
     others = _raised(found) - _CONFLICTS
+    # A transaction that failed for a reason of its own was never exposed to the anomaly.
     if others:
         return "incomplete", f"Transactions failed with {', '.join(sorted(others))}"
     if found.verdict == "holds":

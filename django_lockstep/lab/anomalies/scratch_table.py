@@ -119,5 +119,6 @@ def _drop_at_the_end(using: str) -> None:
 
 
 def _drop(wrapper: BaseDatabaseWrapper) -> None:
+    # DROP TABLE needs ACCESS EXCLUSIVE: it would wait for any session that has used the table in an open transaction.
     _run(wrapper, f"SET lock_timeout = '{_PATIENCE}'")
     _run(wrapper, f"DROP TABLE IF EXISTS {Item._meta.db_table}")

@@ -54,6 +54,7 @@ class Actor:
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._tasks: SimpleQueue[tuple[Callable[[Any], Any], Any] | None] = SimpleQueue()
         self._go: SimpleQueue[str | None] = SimpleQueue()
+        # A daemon: an actor that waits for something that never comes must not keep the process from ending.
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
@@ -106,6 +107,7 @@ class Actor:
 
     def connect(self, alias: str) -> None:
         """Open the session, or reset one that an earlier exploration has left."""
+        # What was opened on another database belongs to an earlier race; this one opens its own where it needs one.
         for other in self.hooks.keys() - {alias}:
             self._close(other)
         if alias in self.hooks:

@@ -35,6 +35,7 @@ def _filled(alias: str, catalog: Catalog) -> Iterator[dict[Any, Any]]:
         from django.contrib.contenttypes.models import ContentType
 
         manager: Any = ContentType.objects
+        # What is in it may come from other tests, whose rows are gone.
         manager.clear_cache()
         if catalog.get(ContentType._meta.db_table) is not None:
             for content_type in manager.using(alias):

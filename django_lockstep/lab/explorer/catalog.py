@@ -10,7 +10,7 @@ from typing import Any
 
 from django_lockstep.lab.explorer.introspection import Facts, read_facts
 
-__all__ = ["Catalog", "Consequences", "Table"]
+__all__ = ["Catalog", "Consequences", "TableFacts"]
 
 _NAMES = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
             ELSE {0}::text END"""
@@ -46,7 +46,7 @@ row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class TableFacts:
     """What decides the footprint of statements on one table."""
 
     name: str
@@ -93,9 +93,9 @@ class Catalog:
     """The tables that unqualified names mean on one connection."""
 
     def __init__(
-        self, tables: Iterable[Table], *, own_functions: Collection[str] = (), sequences: Collection[str] = ()
+        self, tables: Iterable[TableFacts], *, own_functions: Collection[str] = (), sequences: Collection[str] = ()
     ) -> None:
-        self._tables: Mapping[str, Table] = {table.name: table for table in tables}
+        self._tables: Mapping[str, TableFacts] = {table.name: table for table in tables}
         self._consequences: dict[tuple[str, str], Consequences] = {}
         users = Counter(sequence for table in self._tables.values() for sequence in table.sequences)
         self.shared_sequences = frozenset(sequence for sequence, count in users.items() if count > 1)
@@ -117,7 +117,7 @@ class Catalog:
         tables = [_table(facts, *row) for row in cursor.fetchall()]
         return cls(tables, own_functions=facts.own_functions, sequences=facts.all_sequences)
 
-    def get(self, name: str) -> Table | None:
+    def get(self, name: str) -> TableFacts | None:
         return self._tables.get(name)
 
     def ordinary_tables(self) -> list[str]:
@@ -146,6 +146,7 @@ class Catalog:
         done: set[tuple[str, str]] = set()
         waiting = [(name, verb)]
         opaque: set[str] = set()
+        # Cascades may lead back to a table, with the same verb or another one: each pair is followed once.
         while waiting:
             step = waiting.pop()
             table = self._tables.get(step[0])
@@ -170,10 +171,10 @@ class Catalog:
         )
 
 
-def _table(facts: Facts, *row: Any) -> Table:
+def _table(facts: Facts, *row: Any) -> TableFacts:
     name, pk, unique, deferred, parents, listed, special = row
     references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
-    return Table(
+    return TableFacts(
         name=name,
         pk=pk,
         unique=frozenset(unique),

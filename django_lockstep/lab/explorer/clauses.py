@@ -77,6 +77,7 @@ def conditions(text: str) -> Iterator[tuple[int, str]]:
 
 def _conjuncts(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
     words = [token for token in _top_level(text, start) if token.end() <= end]
+    # With OR no single condition restricts the rows.
     if any(token[0].upper() == "OR" for token in words):
         return
     borders = [token for token in words if token[0].upper() == "AND"]
@@ -116,6 +117,7 @@ def set_columns(text: str) -> set[str] | None:
     start = first.end()
     for token in [*_top_level(text, first.end()), None]:
         word = token[0].upper() if token else ""
+        # Inside the expression that a column is set to.
         if word in {"AND", "OR"}:
             continue
         assignment = _ASSIGNMENT.match(text, start)

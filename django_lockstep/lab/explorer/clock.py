@@ -28,6 +28,8 @@ class VirtualClock(AbstractContextManager["VirtualClock"]):
         self._real = {name: getattr(time, name) for name in ("sleep", *_CLOCKS)}
         replaced = {"sleep": self._sleep, **{name: self._clock(self._real[name]) for name in _CLOCKS}}
         for name, function in replaced.items():
+            # In the module, because code calls `time.sleep()` by that name. What has imported the function itself keeps
+            # the real one.
             setattr(time, name, function)
         return self
 

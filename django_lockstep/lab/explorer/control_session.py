@@ -20,10 +20,12 @@ __all__ = ["BLOCKED", "ControlSession", "catalog_of", "control_session", "databa
 
 BLOCKED = b"blocked"
 """Name of the prepared statement that returns which of the given server processes wait, and for which others."""
+# The second function: a SERIALIZABLE READ ONLY DEFERRABLE transaction waits for a safe snapshot, which is not a lock.
 _BLOCKED = """
 SELECT pid, pg_blocking_pids(pid) || pg_safe_snapshot_blocking_pids(pid) FROM unnest($1::int[]) AS pid
 """
 _VERSIONED = ("pg_attrdef", "pg_constraint", "pg_policy", "pg_proc", "pg_rewrite", "pg_trigger", "pg_type")
+# Objects from this OID on are not the server's own (FirstNormalObjectId in its sources).
 _VERSIONS = ", ".join(
     f"(SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM {table} WHERE oid >= 16384)"
     for table in _VERSIONED

@@ -131,6 +131,7 @@ class Controller:
             # One after the other: code before the first statement runs without concurrency, in the same order each
             # time.
             self._monitor.wait_until_settled()
+        # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while self._state.ready:
             enabled, over = self._fairness.enabled(self._state.ready), self.limits.is_over(self._trace, self._names)
             chosen = None if over else chooser.choose(enabled)
@@ -158,6 +159,8 @@ class Controller:
     def _signature(self, operation: Operation, actor: int) -> str:
         if operation.signature is None:  # computed once, but compared at each move until it is sent
             touched = self._transaction(actor, operation).statement(operation)
+            # Not the parameters: times and random tokens differ between runs that are equal otherwise. The rows that
+            # the statement names count, because the reduction rests on them.
             operation.signature = f"{operation.template} {touched.rows}"
         return operation.signature
 
@@ -184,6 +187,8 @@ class Controller:
         waiting = dict(self._state.waiting)
         self._state.running.add(chosen)
         pause = _AT_ONCE if self._expects_wait(chosen, operation) else QUICK
+        # By the actor's own session: each session looks for deadlocks after its own deadlock_timeout, which no other
+        # session can set.
         self.actors[chosen].go(self._deadlock_policy.timeout_statement(chosen, operation, waiting=self._state.waiting))
         self._monitor.wait_until_settled(pause)
         return self._build_move(chosen, number, was_waiting=waiting)
@@ -220,6 +225,7 @@ class Controller:
             if index in was_waiting:
                 step.woken_by = chosen
         sent = self._state.current[chosen].operation
+        # A step that only begins to wait is a move too: its place in the queue decides who gets the lock next.
         if chosen in self._state.waiting:
             parts[chosen] = self._transaction(chosen, sent).waiting(sent)
         for part in parts.values():
@@ -236,6 +242,7 @@ class Controller:
 
     def _note_unsteerable(self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits) -> None:
         """Note moves after which only the server decides the order; ``parts`` are the footprints of ended steps."""
+        # What follows belongs to another schedule, which the search runs anyway; so this one is tried again.
         if overtaken(was_waiting, self._state.waiting) and self._in_turn:
             raise Overtaken("The server let a waiter go on before one that had arrived earlier")
         woken = [self._state.current[index] for index in parts if index in was_waiting]
@@ -258,11 +265,13 @@ class Controller:
     def _note_deadlock(self, victim: int, operation: Operation) -> None:
         if operation.error is None or sqlstate_of(operation.error) != "40P01":
             return
+        # Django raises an error of its own from the driver's, which alone has the server's detail.
         driver_error = operation.error if hasattr(operation.error, "diag") else operation.error.__cause__
         detail = getattr(getattr(driver_error, "diag", None), "message_detail", None) or ""
         by_pid = {step.operation.pid: index for index, step in self._state.current.items()}
         cycle = frozenset(by_pid[pid] for pid in map(int, re.findall(r"[Pp]rocess (\d+)", detail)) if pid in by_pid)
         for pid, index in by_pid.items():
+            # Process numbers are different in every run, names are not.
             detail = re.sub(rf"\b[Pp]rocess {pid}\b", self.actors[index].name, detail)
         self._trace.cycles.append((cycle | {victim}, victim, detail))
 
@@ -292,6 +301,8 @@ class Controller:
     def close(self) -> None:
         """Unwind the actors; keep them for the next exploration, or end their threads and connections."""
         self.give_up()
+        # After an interrupt the driver may be in the middle of a round trip, and a cancellation that comes late would
+        # hit the session's next statement.
         if not self._unwinding.forced:
             for actor in self.actors:
                 release_actor(actor, database=self._database)

@@ -42,6 +42,8 @@ class DeadlockPolicy:
         """Return the SET to send before a step that may close a cycle; ``waiting``: the actors that others wait for."""
         if not waiting:
             return None
+        # Inside a transaction it ends with that, also where the transaction is rolled back; outside of one SET LOCAL
+        # has no effect.
         local = "LOCAL " if operation.in_transaction else ""
         if not self._last_loses:  # longer for each later one, so that the order is kept on a busy machine
             return f"SET {local}deadlock_timeout = '{_FIRST_LOSES_MS * (1 + len(waiting))}ms'"

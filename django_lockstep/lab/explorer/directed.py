@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.footprints import dependent
-from django_lockstep.lab.explorer.schedules import Interrupt
+from django_lockstep.lab.explorer.schedules import SinglePreemption
 from django_lockstep.lab.explorer.search import Move
 
 __all__ = ["DirectedSearch"]
@@ -38,12 +38,13 @@ class DirectedSearch:
 
     def __init__(self, actors: int) -> None:
         self._actors = range(actors)
+        # Serial runs first: where to interrupt is found in them.
         self._plans = [_Plan(actor, None) for actor in self._actors]
         self._serial: dict[int, list[Move]] = {}
         """The moves of each actor in the run in which it was first, when the others had changed nothing yet."""
         self._done = 0
         self._moves: list[Move] = []
-        self._chooser = Interrupt(0, steps=None, actors=actors)
+        self._chooser = SinglePreemption(0, steps=None, actors=actors)
 
     @property
     def left(self) -> int:
@@ -55,7 +56,7 @@ class DirectedSearch:
         if not self.left:
             return False
         plan = self._plans[self._done]
-        self._chooser = Interrupt(plan.actor, steps=plan.steps, actors=len(self._actors))
+        self._chooser = SinglePreemption(plan.actor, steps=plan.steps, actors=len(self._actors))
         self._moves = []
         return True
 

@@ -93,6 +93,7 @@ class Dump:
         Raises `NotWritable` for columns of types that not every PostgreSQL has.
         """
         yield from self._free
+        # All tables, then all rows, and foreign keys after those: tables may refer to each other in circles.
         for name in self._rows:
             yield self._table(name)
         for rows in self._rows.values():

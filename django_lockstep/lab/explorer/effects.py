@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.clauses import set_columns
-from django_lockstep.lab.explorer.footprints import Key, Mode
+from django_lockstep.lab.explorer.footprints import FootprintKey, LockedKey, Mode
 from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
 
 __all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update"]
 
-Rows = frozenset[Key]
+Rows = frozenset[FootprintKey]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +23,16 @@ class Statement:
 
     kind: str
     """SELECT, INSERT, UPDATE, DELETE, COMMIT, ROLLBACK, ROLLBACK TO, LOCAL or UNKNOWN."""
-    reads: frozenset[Key] = frozenset()
-    locks: frozenset[tuple[Key, Mode]] = frozenset()
-    writes: frozenset[Key] = frozenset()
+    reads: frozenset[FootprintKey] = frozenset()
+    locks: frozenset[LockedKey] = frozenset()
+    writes: frozenset[FootprintKey] = frozenset()
     isolation: str | None = None
     """The isolation level that it chooses for the transaction."""
     read_only: bool = False
     """Whether it forbids the transaction to write."""
-    key_conflicts: frozenset[tuple[Key, Mode]] = frozenset()
+    key_conflicts: frozenset[LockedKey] = frozenset()
     """What else it waits for if its key exists already: transactions that change that row."""
-    deferred: frozenset[tuple[Key, Mode]] = frozenset()
+    deferred: frozenset[LockedKey] = frozenset()
     """Locks that its checks may take once more at COMMIT."""
     reasons: frozenset[str] = frozenset()
     """Sentences on what in the schema makes the statement unknown."""
@@ -68,14 +68,16 @@ def merge(kind: str, found: Iterable[Statement]) -> Statement:
     )
 
 
-def insert(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
-    whole: Key = (table.name, None)
+def insert(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+    whole: FootprintKey = (table.name, None)
     new = Statement(
         kind="INSERT",
         reads=others,
         # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
         locks=frozenset({(whole, Mode.INSERT)}) | _parent_locks(table) | _shared_sequence_locks(table, catalog),
         writes=frozenset({whole}),
+        # Counts only for an INSERT that waits, or that fails because the key exists: before, it is not known whether
+        # there is such a row. SHARE conflicts with every write of it.
         key_conflicts=frozenset({(whole, Mode.SHARE)}),
         deferred=_deferred_locks(table),
     )
@@ -88,8 +90,9 @@ def insert(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
     return merge("INSERT", parts)
 
 
-def update(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+def update(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     columns = (set_columns(text) or {EVERY_COLUMN}) | table.assigned
+    # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
     takes_default = re.search(r"\bDEFAULT\b", text, re.IGNORECASE) is not None
     if EVERY_COLUMN in columns or columns & table.unique or takes_default:
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
@@ -101,9 +104,9 @@ def update(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
     return replace(UNKNOWN, reasons=reasons) if reasons else plain
 
 
-def _update_keys(table: Table, catalog: Catalog, *, rows: Rows, others: Rows, changes_pk: bool) -> Statement:
+def _update_keys(table: TableFacts, catalog: Catalog, *, rows: Rows, others: Rows, changes_pk: bool) -> Statement:
     """Return the effects of an UPDATE of unique columns: those of an INSERT too, and changes of other tables."""
-    whole: Key = (table.name, None)
+    whole: FootprintKey = (table.name, None)
     side_effects = _side_effects(table, "UPDATE", catalog=catalog)
     if changes_pk:
         # From now on a key does not identify a row of this table, so the statement may be about any of them.
@@ -126,7 +129,7 @@ def _update_keys(table: Table, catalog: Catalog, *, rows: Rows, others: Rows, ch
     return merge("UPDATE", [own, side_effects])
 
 
-def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+def delete(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     own = Statement(
         kind="DELETE",
         reads=rows | others,
@@ -137,7 +140,7 @@ def delete(text: str, table: Table, *, rows: Rows, others: Rows, catalog: Catalo
     return merge("DELETE", [own, _side_effects(table, "DELETE", catalog=catalog)])
 
 
-def _side_effects(table: Table, verb: str, *, catalog: Catalog) -> Statement:
+def _side_effects(table: TableFacts, verb: str, *, catalog: Catalog) -> Statement:
     """Return the effects on other tables: referential actions, and the checks of foreign keys."""
     found = catalog.consequences(table.name, verb)
     if found.opaque:
@@ -159,17 +162,17 @@ def _side_effects(table: Table, verb: str, *, catalog: Catalog) -> Statement:
     )
 
 
-def _parent_locks(table: Table) -> frozenset[tuple[Key, Mode]]:
+def _parent_locks(table: TableFacts) -> frozenset[LockedKey]:
     return frozenset(((parent, None), Mode.KEY_SHARE) for parent in table.parents)
 
 
-def _shared_sequence_locks(table: Table, catalog: Catalog) -> frozenset[tuple[Key, Mode]]:
+def _shared_sequence_locks(table: TableFacts, catalog: Catalog) -> frozenset[LockedKey]:
     """Return locks that stand for sequences which number several tables."""
     shared = table.sequences & catalog.shared_sequences
     return frozenset(((f"sequence {sequence}", None), Mode.INSERT) for sequence in shared)
 
 
-def _deferred_locks(table: Table) -> frozenset[tuple[Key, Mode]]:
+def _deferred_locks(table: TableFacts) -> frozenset[LockedKey]:
     """Return what deferred checks of unique keys may wait for at COMMIT."""
-    whole: Key = (table.name, None)
+    whole: FootprintKey = (table.name, None)
     return frozenset({(whole, Mode.INSERT), (whole, Mode.SHARE)} if table.deferred else ())

@@ -205,6 +205,7 @@ def _found_none(step: Step) -> bool:
 def _read_skew(run: Run) -> _Found:
     """Find a transaction that read one row before and another one after a change of both (A5A)."""
     for first, second in in_one_transaction(reads(run)):
+        # One row read twice: that would be a non-repeatable read.
         if summarize(first).may_touch(summarize(second)):
             continue
         meanwhile = list(changes_between(run, first, second))
@@ -219,6 +220,7 @@ def _read_skew(run: Run) -> _Found:
 def _write_skew(run: Run) -> _Found:
     """Find two actors that each read what the other one then wrote, in different rows (A5B)."""
     for one, other in pairs(changes(run)):
+        # Both wrote one row: that would be a lost update.
         if summarize(one).same_row(summarize(other)):
             continue
         mine, theirs = _missed(run, one, other), _missed(run, other, one)

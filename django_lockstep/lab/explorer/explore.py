@@ -16,8 +16,8 @@ from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
 from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
-from django_lockstep.lab.explorer.strategy import Reduction, Strategy, make_strategy
-from django_lockstep.lab.explorer.tally import Tally, TracedResult
+from django_lockstep.lab.explorer.strategy import Reduction, SearchStrategy, make_strategy
+from django_lockstep.lab.explorer.tally import ExplorationTally, TracedResult
 from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
 from django_lockstep.lab.scenario import Scenario
@@ -95,7 +95,7 @@ def explore(
             deadline = None if timeout is None else begun + timeout
             session.controller.limits = Limits(max_steps=max_steps, deadline=deadline)
             vacuity = Vacuity(session.names, raises=raises)
-            tally = Tally(
+            tally = ExplorationTally(
                 limit=max_schedules, timeout=timeout, stop_on_first=stop_on_first, begun=begun, vacuity=vacuity
             )
             strategy = make_strategy(len(scenario.actors), **search)
@@ -155,7 +155,7 @@ def _follow(
 
 
 def _run_schedules(
-    session: ExplorationSession, strategy: Strategy, tally: Tally, *, warm_up: bool
+    session: ExplorationSession, strategy: SearchStrategy, tally: ExplorationTally, *, warm_up: bool
 ) -> Nondeterminism | Stuck | None:
     """Run schedules until none is left or a limit is reached; return the error that ended the search early."""
     try:
@@ -177,7 +177,7 @@ def _run_schedules(
 
 
 def _search(
-    session: ExplorationSession, strategy: Strategy, tally: Tally, warm: TracedResult | None
+    session: ExplorationSession, strategy: SearchStrategy, tally: ExplorationTally, warm: TracedResult | None
 ) -> TracedResult | None:
     """Run the search's schedules, and return the first result; ``warm`` is that of the warm-up."""
     first: TracedResult | None = None
@@ -200,6 +200,7 @@ def _search(
                     session.oracle.learn(warm[0], end)
             tally.add(session, end, before)
         else:
+            # Abandoned by a sleep set: the same up to the order of independent steps as a run that was complete.
             tally.redundant += 1
         strategy.finish()
     return first
@@ -230,7 +231,7 @@ def _require_steered(session: ExplorationSession, first: Trace) -> None:
         )
 
 
-def _play_next(session: ExplorationSession, strategy: Strategy, before: Trace | None) -> tuple[Any, Trace]:
+def _play_next(session: ExplorationSession, strategy: SearchStrategy, before: Trace | None) -> tuple[Any, Trace]:
     def again(in_turn: bool) -> tuple[Any, Trace]:
         strategy.begin()
         return session.play(strategy, expected=before, record=strategy.record, in_turn=in_turn)
@@ -259,7 +260,7 @@ def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[A
 
 
 def _confirm_broken(
-    session: ExplorationSession, tally: Tally, trouble: Nondeterminism | Stuck | None
+    session: ExplorationSession, tally: ExplorationTally, trouble: Nondeterminism | Stuck | None
 ) -> tuple[Run | None, Nondeterminism | Stuck | None]:
     """Return the simplest wrong run, replayed with the values read, and what ended the search early."""
     if tally.broken is None:
@@ -280,6 +281,7 @@ def _confirm(
             return failure, Nondeterminism(f"Schedule {failure.schedule} could not be repeated: {error}\n{CAUSES}")
         except (Nondeterminism, Stuck) as error:
             return failure, error
+        # Values that differ here differ without any race, such as those of a random token.
         _learn(session, before, (ended, trace))
         again = session.judge(ended, trace)
         # With an invariant, only its answer is compared: passwords and the like may differ.

@@ -42,6 +42,7 @@ class FairScheduler:
 
         Raises `RestartSearch` when a loop is found to poll.
         """
+        # Another actor has moved: whoever yielded to it may now get another answer.
         self._yielding &= {actor}
         self._refused = {other: sql for other, sql in self._refused.items() if other == actor}
         self._asked = {actor: self._asked.get(actor, Counter())}
@@ -52,6 +53,7 @@ class FairScheduler:
         return again
 
     def _is_refused_again(self, actor: int, operation: Operation) -> bool:
+        # NOWAIT and lock_timeout: as long as nobody else moves, the lock is not released either.
         if operation.error is None or sqlstate_of(operation.error) != "55P03":
             return False
         again = self._refused.get(actor) == operation.template

@@ -11,7 +11,7 @@ from typing import Any
 __all__ = [
     "REMOVED",
     "FinalState",
-    "Row",
+    "StateRow",
     "comparison_text",
     "describe_difference",
     "describe_state",
@@ -19,8 +19,8 @@ __all__ = [
     "without_columns",
 ]
 
-Row = Mapping[str, Any]
-FinalState = str | Mapping[str, Sequence[Row]]
+StateRow = Mapping[str, Any]
+FinalState = str | Mapping[str, Sequence[StateRow]]
 """What ``observe`` returned, as text; without it the rows of each table by which it differs from before."""
 
 REMOVED = ", removed"
@@ -34,7 +34,7 @@ def comparison_text(state: FinalState) -> str:
     return state if isinstance(state, str) else json.dumps(state, sort_keys=True, default=str)
 
 
-def _row_key(row: Row) -> str:
+def _row_key(row: StateRow) -> str:
     return json.dumps(row, sort_keys=True, default=str)
 
 
@@ -50,7 +50,7 @@ def without_columns(state: FinalState, columns: Collection[str]) -> FinalState:
     return {table: sorted(rows, key=_row_key) for table, rows in kept.items() if any(rows) or not any(state[table])}
 
 
-def _kept(table: str, row: Row, columns: Collection[str]) -> Row:
+def _kept(table: str, row: StateRow, columns: Collection[str]) -> StateRow:
     return {
         name: value
         for name, value in row.items()
@@ -79,7 +79,7 @@ def differing_columns(one: FinalState, other: FinalState) -> set[str]:
     }
 
 
-def _values(rows: Sequence[Row], name: str) -> Counter[str]:
+def _values(rows: Sequence[StateRow], name: str) -> Counter[str]:
     return Counter(json.dumps(row.get(name), sort_keys=True, default=str) for row in rows)
 
 
@@ -90,13 +90,13 @@ def describe_state(state: FinalState) -> str:
     return "; ".join(f"{table}: {_rows(rows)}" for table, rows in state.items()) or "no table is changed"
 
 
-def _rows(rows: Sequence[Row]) -> str:
+def _rows(rows: Sequence[StateRow]) -> str:
     shown = [_row(row) for row in rows[:_MOST_ROWS]]
     more = [f"and {len(rows) - _MOST_ROWS} more rows"] if len(rows) > _MOST_ROWS else []
     return " | ".join([*shown, *more])
 
 
-def _row(row: Row) -> str:
+def _row(row: StateRow) -> str:
     return ", ".join(f"{name}={_value(value)}" for name, value in row.items())
 
 
@@ -115,8 +115,9 @@ def describe_difference(found: FinalState, expected: FinalState) -> list[str]:
     ]
 
 
-def _table_difference(found: Sequence[Row], expected: Sequence[Row]) -> Iterator[str]:
+def _table_difference(found: Sequence[StateRow], expected: Sequence[StateRow]) -> Iterator[str]:
     surplus, missing = _only_in(found, expected), _only_in(expected, found)
+    # Greedy: the two most similar rows are taken for one row that was changed. A guess, for the text only.
     while surplus and missing:
         ours, theirs = min(((one, other) for one in surplus for other in missing), key=lambda pair: len(_unlike(*pair)))
         surplus.remove(ours)
@@ -126,7 +127,7 @@ def _table_difference(found: Sequence[Row], expected: Sequence[Row]) -> Iterator
     yield from (f"one row less, {_row(row)}" for row in missing)
 
 
-def _only_in(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
+def _only_in(rows: Sequence[StateRow], others: Sequence[StateRow]) -> list[StateRow]:
     """Return the rows that the others do not have, as a difference of multisets."""
     left = Counter(map(_row_key, others))
     kept = []
@@ -138,11 +139,11 @@ def _only_in(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
     return kept
 
 
-def _unlike(one: Row, other: Row) -> list[str]:
+def _unlike(one: StateRow, other: StateRow) -> list[str]:
     return [name for name in one if one[name] != other.get(name)]
 
 
-def _row_difference(ours: Row, theirs: Row, *, alone: bool) -> str:
+def _row_difference(ours: StateRow, theirs: StateRow, *, alone: bool) -> str:
     names = _unlike(ours, theirs)
     text = ", ".join(f"{name} {_value(ours[name])} instead of {_value(theirs.get(name))}" for name in names)
     same = [name for name in ours if name not in names and ours[name] not in (None, "")][:2]

@@ -11,9 +11,9 @@ import functools
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["LOCAL", "OPAQUE", "BlindInsert", "Footprint", "Key", "Lock", "Mode", "collide", "dependent"]
+__all__ = ["LOCAL", "OPAQUE", "BlindInsert", "Footprint", "FootprintKey", "LockedKey", "Mode", "collide", "dependent"]
 
-Key = tuple[str, int | None]
+FootprintKey = tuple[str, int | None]
 """A table and the primary key of a row in it; None for any row."""
 
 
@@ -27,12 +27,13 @@ class Mode(IntEnum):
     INSERT = 4
 
 
-Lock = tuple[Key, Mode]
+LockedKey = tuple[FootprintKey, Mode]
 
 _CONFLICTS: dict[Mode, frozenset[Mode]] = {
     # A row that refers to another one depends on whether that is there yet.
     Mode.KEY_SHARE: frozenset({Mode.UPDATE, Mode.INSERT}),
     Mode.SHARE: frozenset({Mode.NO_KEY_UPDATE, Mode.UPDATE}),
+    # An UPDATE that changes no key lets FOR KEY SHARE pass, so that inserting a child does not wait for it.
     Mode.NO_KEY_UPDATE: frozenset({Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE}),
     Mode.UPDATE: frozenset(Mode),
     # Inserters of one unique key wait for each other and for a deleter of it, and they share a sequence.
@@ -48,15 +49,18 @@ class BlindInsert:
     """Tables that it inserts into: reads of them matter."""
     watched: frozenset[str]
     """Tables that its transaction has read: writes to them matter."""
-    held: frozenset[Key]
+    held: frozenset[FootprintKey]
     """Rows in these that its transaction has updated, so that no other one has."""
 
     def may_conflict(self, other: Footprint) -> bool:
         """Whether the order of the INSERT and a step of another SERIALIZABLE transaction may matter."""
         read = other.reads | {key for key, mode in other.locks if mode is not Mode.INSERT}
+        # Locks from this strength on stand for writes that are not published yet, INSERT among them.
         written = other.publishes | {key for key, mode in other.locks if mode >= Mode.NO_KEY_UPDATE}
         return any(table in self.target for table, _ in read) or any(
-            key[0] in self.watched and key not in self.held for key in written
+            # Rows that this transaction has updated stay locked until it ends, so that nobody else writes them before.
+            key[0] in self.watched and key not in self.held
+            for key in written
         )
 
 
@@ -64,13 +68,13 @@ class BlindInsert:
 class Footprint:
     """What one step touches."""
 
-    reads: frozenset[Key] = frozenset()
+    reads: frozenset[FootprintKey] = frozenset()
     """Rows read as last committed."""
-    locks: frozenset[Lock] = frozenset()
+    locks: frozenset[LockedKey] = frozenset()
     """Row locks taken, whether asked for or implied by a write."""
-    publishes: frozenset[Key] = frozenset()
+    publishes: frozenset[FootprintKey] = frozenset()
     """Rows whose changes others see from this step on."""
-    releases: frozenset[Lock] = frozenset()
+    releases: frozenset[LockedKey] = frozenset()
     """Row locks released."""
     snapshot: bool = False
     """Whether it fixes what a REPEATABLE READ transaction sees, so that it depends on every commit."""
@@ -106,6 +110,7 @@ OPAQUE = Footprint(opaque=True)
 """Not understood."""
 
 
+# Asked for every pair of moves of every run, and nearly all runs have the same few footprints.
 @functools.lru_cache(maxsize=65536)
 def dependent(one: Footprint, other: Footprint) -> bool:
     """Whether the order of the two steps may matter. Symmetric; True wherever that is not known."""
@@ -140,16 +145,18 @@ def _sees(one: Footprint, other: Footprint) -> bool:
 
 def _affects(one: Footprint, other: Footprint) -> bool:
     """Whether what the first publishes or releases matters to the second."""
+    # A snapshot is taken of the whole database, not only of the tables that the statement names: any commit before it
+    # or after it makes a difference to what later statements see.
     seen = (other.snapshot and bool(one.publishes)) or any(
         _same_row(written, read) for written in one.publishes for read in other.reads
     )
     return seen or collide(one.releases, other.locks)
 
 
-def collide(some: frozenset[Lock], others: frozenset[Lock]) -> bool:
+def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:
     """Whether one of the first locks conflicts with one of the others."""
     return any(mode in _CONFLICTS[taken] and _same_row(key, row) for row, taken in some for key, mode in others)
 
 
-def _same_row(one: Key, other: Key) -> bool:
+def _same_row(one: FootprintKey, other: FootprintKey) -> bool:
     return one[0] == other[0] and (one[1] == other[1] or one[1] is None or other[1] is None)

@@ -68,6 +68,7 @@ def read_twice(run: Run) -> Iterator[tuple[Step, Step, Step]]:
     """Yield equal reads of one transaction with different results, and the change by another actor between them."""
     for first, second in in_one_transaction(reads(run)):
         equal = (_search(first), first.arguments) == (_search(second), second.arguments)
+        # Its own writes explain a difference as well: a transaction sees them at every level.
         own = any(first.begun < step.begun < second.begun and step.actor == first.actor for step in changes(run))
         if equal and not own and (first.rows, first.values) != (second.rows, second.values):
             meanwhile = changes_between(run, first, second)

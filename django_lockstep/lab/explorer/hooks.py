@@ -124,6 +124,8 @@ class Hooks:
 
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         text = sql if isinstance(sql, str) else sql.as_string(self._driver)
+        # What is sent while another statement passes the gate, by an execute wrapper of the code for one, belongs to
+        # it.
         if self._inside or not text:
             return execute(sql, params, many, context)
         self._require_no_pipeline()

@@ -54,6 +54,7 @@ class IdlePool(Generic[T]):
         """Keep the item until it is taken, or closed after `IDLE` seconds."""
         with self._lock:
             self._items.append((key, item))
+            # Closed below, outside of the lock: closing a session talks to the server.
             outdated = self._items[: -self._most]
             del self._items[: -self._most]
             if self._timer is not None:

@@ -41,6 +41,7 @@ def literal_sql(operation: Operation, connection: Any, *, savepoints: dict[str, 
         raise NotWritable(f"{sql!r} went over the wire without a statement of its own (server-side cursor, COPY)")
     sets = operation.params if operation.many else [operation.params]
     try:
+        # The driver's own adapters, so that values are written as they were sent.
         texts = [ClientCursor(connection).mogrify(sql, params) for params in sets]
     except ProgrammingError as error:
         raise NotWritable(f"{sql!r} has parameters that cannot be written as literals: {error}") from error

@@ -124,6 +124,7 @@ class Oracle:
     def learn(self, one: RunResult, other: RunResult) -> bool:
         """Note what differs between two results of the same schedule; return whether that is new."""
         mine, theirs = self.results(one), self.results(other)
+        # Then the runs differ as a whole, and ignoring columns would hide that.
         if _error_names(one.errors) != _error_names(other.errors):
             return False
         found = differing_columns(self.comparable_state(one.state), self.comparable_state(other.state))
@@ -167,6 +168,8 @@ class Oracle:
 
     def _every_order(self, names: frozenset[str]) -> Iterator[RunResult]:
         indexes = [index for index, name in enumerate(self._names) if name in names]
+        # Serializability asks for some order, whichever: all of them are run, which is affordable for the few actors of
+        # a race.
         yield from filter(None, map(self._run_serially, itertools.permutations(indexes)))
 
     def _comparable(self, end: RunResult, *, numbered: bool = False) -> _Comparable:

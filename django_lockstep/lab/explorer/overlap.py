@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django_lockstep.lab.explorer.footprints import BlindInsert, Footprint, Key
+from django_lockstep.lab.explorer.footprints import BlindInsert, Footprint, FootprintKey
 
 __all__ = ["Overlap"]
 
@@ -27,14 +27,14 @@ class Overlap:
 
     def __init__(self) -> None:
         self._read: dict[object, set[str]] = {}
-        self._published: dict[object, set[Key]] = {}
+        self._published: dict[object, set[FootprintKey]] = {}
         self._opaque = False
 
     def note_reads(self, session: object, tables: Iterable[str]) -> None:
         """Note the tables that a step reads."""
         self._read.setdefault(session, set()).update(tables)
 
-    def note_commit(self, session: object, keys: Iterable[Key]) -> None:
+    def note_commit(self, session: object, keys: Iterable[FootprintKey]) -> None:
         """Note the rows that a commit publishes."""
         self._published.setdefault(session, set()).update(keys)
 

@@ -82,6 +82,7 @@ class Permutation:
         if key not in self._sessions:
             earlier = sum(known[0] == actor for known in self._sessions)
             session = _Session(self._actors[actor] + (f" {earlier + 1}" if earlier else ""))
+            # By default every session looks for a deadlock after a second, and whichever is first to look loses.
             if self._deadlocks:
                 session.setup.append(f"SET deadlock_timeout = '{_NOT_A_VICTIM}'")
             if operation.isolation != "read committed":

@@ -58,6 +58,7 @@ def _of_copy(method: Callable[..., Any]) -> Callable[..., Any]:
     if not hasattr(original, "cookies"):
         return method
     client: Any = copy.copy(original)
+    # A shallow copy would share the cookies, and a session renewed by one actor would log the other one out.
     client.cookies = copy.deepcopy(client.cookies)
     client.store_exc_info = _storing_own_errors(client)
     _client.set(client)

@@ -7,7 +7,7 @@ from string import ascii_uppercase
 
 from django_lockstep.lab.explorer.errors import ScheduleError
 
-__all__ = ["Follow", "Interrupt", "parse_schedule", "write_schedule"]
+__all__ = ["Follow", "SinglePreemption", "parse_schedule", "write_schedule"]
 
 
 def write_schedule(moves: Sequence[int]) -> str:
@@ -48,7 +48,7 @@ class Follow:
         return chosen
 
 
-class Interrupt:
+class SinglePreemption:
     """Chooses the moves of a schedule in which one actor is interrupted once.
 
     It makes so many ``steps``, or all that it can; then the others, in turn from the next one on, go on as long as they

@@ -36,6 +36,7 @@ from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
 
 __all__ = ["scratch_databases"]
 
+# Locks of the session: the server releases them when the process ends, however it does.
 _LOCK = "SELECT pg_advisory_lock(hashtextextended(%s, 0))"
 _TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
@@ -55,6 +56,7 @@ def scratch_databases() -> Iterator[None]:
     Raises `NotExplorable` if the role may not create databases, or if the migrations fail.
     """
     groups = _groups()
+    # Connections are redirected, or refused, when they are opened: one that is open already would go on.
     connections.close_all()
     connection_created.connect(_refuse, weak=False)
     try:

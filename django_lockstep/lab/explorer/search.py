@@ -84,6 +84,8 @@ class Search:
 
     def begin(self) -> bool:
         """Start the next run; False if there is none."""
+        # Stateless: open transactions cannot be saved and restored, so the way back to a branch is to run its beginning
+        # again.
         self._depth = 0
         return not self._exhausted
 
@@ -104,6 +106,8 @@ class Search:
         Raises `Nondeterminism` if other actors are ready in a state that was reached before.
         """
         ready = tuple(sorted(enabled))
+        # On the repeated beginning every move is fixed. If others are ready there, the code depends on something that
+        # is not put back between runs, and no later verdict would mean anything.
         if self._depth < len(self._path):
             node = self._path[self._depth]
             if node.enabled != ready:
@@ -134,6 +138,7 @@ class Search:
                 # Races of the moves before were looked for after earlier runs.
                 self._fresh = len(self._path) - 1
                 return
+            # Depth first, so that one path is remembered and not every state that was seen.
             self._path.pop()
         self._exhausted = True
 
@@ -142,6 +147,7 @@ class Search:
         previous = parent.chosen if parent else None
         sleep = _asleep_after(parent) if parent and self._reduce else {}
         awake = [actor for actor in ready if actor not in sleep]
+        # Whatever could follow was explored in another order of independent steps: the run is redundant.
         if not awake:
             return None
         # Without preemption as long as possible, so that wrong schedules are found in a simple form first.
@@ -152,6 +158,7 @@ class Search:
             preempted=parent.cost(parent.chosen) if parent else 0,
             sleep=sleep,
             chosen=chosen,
+            # One branch at first; the races of complete runs ask for others, where their order may matter.
             backtrack={chosen} if self._reduce else set(ready),
         )
         self._path.append(node)
@@ -184,6 +191,7 @@ def _asleep_after(node: _Node) -> dict[int, Move]:
         raise RuntimeError("the node's move has not been recorded")
     return {
         actor: known
+        # A branch that was explored sleeps in its later siblings, until a move that it depends on wakes it.
         for actor, known in {**node.sleep, **node.done}.items()
         # An actor that is now waited for may close a cycle, which it could not before.
         if actor not in move.participants and actor not in move.waits_for and not _related(known, move)
@@ -194,6 +202,7 @@ def _related(one: Move, other: Move) -> bool:
     """Whether the order of the two moves may matter."""
     return (
         bool(one.participants & other.participants)
+        # Which transaction the server ends, and whether there is a cycle at all, is decided by everyone in it.
         or one.actor in other.cycle
         or other.actor in one.cycle
         or dependent(one.footprint, other.footprint)
@@ -215,6 +224,8 @@ class _Races:
         """Find which moves happen before this one, and which of them immediately."""
         before: set[int] = set()
         immediate = []
+        # From the latest backwards: what is ordered already through a move in between is not a race by itself. Its
+        # order can only change together with that move's.
         for earlier in range(index - 1, -1, -1):
             if _related(self._moves[earlier], self._moves[index]):
                 if earlier not in before:
@@ -231,6 +242,8 @@ class _Races:
                     self._add_backtrack(earlier, later)
 
     def _reversible(self, earlier: int, later: int) -> bool:
+        # Steps of one actor have the order of its code. An actor that the earlier move woke was waiting before that, so
+        # that it could not have gone first.
         actor = self._moves[later].actor
         return actor != self._moves[earlier].actor and actor not in self._moves[earlier].woken
 
@@ -252,6 +265,7 @@ class _Races:
 
     def _initials(self, earlier: int, later: int) -> set[int]:
         """Return the actors that may come first without the earlier move: Abdulla et al. 2014, definition 4.2."""
+        # What depends on the earlier move cannot happen without it.
         rest = [i for i in range(earlier + 1, later) if earlier not in self._before[i]] + [later]
         first: dict[int, int] = {}
         for index in rest:

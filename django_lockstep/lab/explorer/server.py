@@ -15,7 +15,7 @@ from django_lockstep.lab.explorer.control_session import BLOCKED, catalog_of, co
 from django_lockstep.lab.explorer.copies import Column, TableCopy, quote_literal, quote_name
 from django_lockstep.lab.explorer.databases import claim, release
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
-from django_lockstep.lab.explorer.final_state import Row
+from django_lockstep.lab.explorer.final_state import StateRow
 from django_lockstep.lab.explorer.session_tracker import SessionTracker
 from django_lockstep.lab.explorer.storage import Storage
 
@@ -26,11 +26,14 @@ MOST_ROWS = 20_000
 _TIMEOUT = "5s"
 """How long a session that is not an actor's may keep tables from being put back."""
 
+# A waiter for a row waits for the transaction that locked it, and pg_locks has no relation for that. Which row it is
+# can be seen from the tuple lock that the waiter holds meanwhile.
 _WAITED_FOR = """
 SELECT w.pid, w.locktype, w.mode, coalesce(t.relation, w.relation)::regclass::text, t.page, t.tuple
 FROM pg_locks w LEFT JOIN pg_locks t ON t.pid = w.pid AND t.locktype = 'tuple' AND t.granted
 WHERE NOT w.granted AND w.pid = %s
 """
+# The xmin of a row has 32 bits of the transaction's number, a snapshot has 64.
 _NEXT_TRANSACTION = "SELECT mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)::bigint"
 _TABLE = """
 SELECT (SELECT count(*) FROM (SELECT FROM {table} LIMIT {most} + 1) AS rows),
@@ -211,7 +214,7 @@ class Server:
                 f"These tables could not be put back, and may still contain rows of the race: {tables}: {error}"
             ) from error
 
-    def changed_rows(self) -> dict[str, list[Row]]:
+    def changed_rows(self) -> dict[str, list[StateRow]]:
         """Return the rows by which the tables differ from before, sorted; removed rows under a name with `REMOVED`.
 
         Without generated keys, times and UUIDs, which differ between equivalent runs. Decimal numbers are text, so that

@@ -85,9 +85,12 @@ class ExplorationSession:
             return
         if (server := self._servers.get(_identity(connection))) is not None:
             server.sessions.note_opened(connection.connection.info.backend_pid)
+        # Code can also open connections of its own, by `connections[alias].copy()` for one, which then are not steered.
         own = connections[connection.alias] is connection
         if thread in self._actors and own:
             self._actors[thread].connected(connection)
+        # A thread that the code under test has started, or a second connection of an actor: its statements pass no
+        # gate.
         elif thread not in self._known or thread in self._actors:
             self._foreign_connections.append(
                 f"Thread {thread.name!r} opened its own connection to {connection.alias!r}"
@@ -254,6 +257,7 @@ class ExplorationSession:
         results: dict[str, Any] = {}
         errors: dict[str, BaseException] = {}
         for index in order:
+            # The others idle instead of being left out, so that serial runs take the same path as races do.
             functions = [function if i == index else _idle for i, function in enumerate(self.scenario.actors.values())]
             try:
                 trace = self._run_to_end(functions, fixture)
@@ -315,6 +319,7 @@ def exploration_session(
 
 
 def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
+    # Not the alias: two aliases may lead to one database, whose tables are copied and put back once.
     return tuple(str(connection.settings_dict[part]) for part in ("HOST", "PORT", "NAME"))
 
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.clauses import conditions, key_condition, lists_tables, plain_text
 from django_lockstep.lab.explorer.effects import UNKNOWN, Statement, delete, insert, merge, update
-from django_lockstep.lab.explorer.footprints import Key, Mode
+from django_lockstep.lab.explorer.footprints import LockedKey, Mode
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.parts import Part, closing_parenthesis, split_parts
 from django_lockstep.lab.explorer.session_settings import changes_session, is_harmless_set, isolation_level_set
@@ -274,6 +274,7 @@ def _sets_beyond_transaction(text: str) -> bool:
 def _parse_plain(word: str, text: str, params: Any, *, catalog: Catalog, many: bool) -> Statement:
     names = [quoted or bare.lower() for quoted, bare in _named_tables(word, text)]
     tables = [catalog.get(name) for name in names]
+    # What is not in the catalog was created since, is in another schema, or is a function that returns rows.
     if any(table is None or table.special for table in tables) or (word in _WRITES and not tables):
         special = {f"{table.name} is a view, a partition, or has rules or policies" for table in tables if table}
         return replace(UNKNOWN, reasons=frozenset(special) if all(tables) else frozenset())
@@ -296,18 +297,20 @@ def _named_tables(word: str, text: str) -> list[tuple[str, str]]:
     return [(quoted, bare) for quoted, bare in _TABLES.findall(text) if bare.upper() != "SELECT" and quoted != _EARLIER]
 
 
-def _parse_select(text: str, params: Any, tables: list[Table], catalog: Catalog) -> Statement:
+def _parse_select(text: str, params: Any, tables: list[TableFacts], catalog: Catalog) -> Statement:
     one = _keys(text, params, tables[0], catalog) if len(tables) == 1 else {None}
     reads = frozenset((table.name, key) for table in tables for key in one)
     strengths = _LOCKING.findall(text)
+    # SELECT INTO creates a table.
     if "INTO" in text.upper().split():
         return UNKNOWN
+    # OF is not read: the strongest lock counts for every table. That may be too many locks, never too few.
     mode = max((_MODES[name.upper()] for name in strengths), default=None)
     locks = frozenset((key, mode) for key in reads) if mode is not None else frozenset()
     return Statement(kind="SELECT", reads=reads, locks=locks)
 
 
-def _advisory_locks(text: str, params: Any) -> frozenset[tuple[Key, Mode]]:
+def _advisory_locks(text: str, params: Any) -> frozenset[LockedKey]:
     """Return advisory locks as row locks of one table; the key is known if it is a single parameter."""
     locks = set()
     for called in _ADVISORY.finditer(text):
@@ -319,7 +322,7 @@ def _advisory_locks(text: str, params: Any) -> frozenset[tuple[Key, Mode]]:
 _WRITES = {"INSERT": insert, "UPDATE": update, "DELETE": delete}
 
 
-def _keys(text: str, params: Any, table: Table, catalog: Catalog) -> set[int | None]:
+def _keys(text: str, params: Any, table: TableFacts, catalog: Catalog) -> set[int | None]:
     """Return the primary keys that the WHERE clause restricts the statement to; {None} if that is not certain."""
     if table.pk is None or table.name in catalog.rekeyed or _HIDING.search(text, 1):
         return {None}

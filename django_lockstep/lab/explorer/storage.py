@@ -64,6 +64,7 @@ class Storage:
         self._set_statistics([(0, -1, 0, oid) for *_, oid in known])
 
     def _set_statistics(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        # Only a superuser may write the catalog; for others plans are as stable as autovacuum leaves them.
         if self._session.superuser and rows:
             self._cursor.execute(_SET_STATISTICS, [list(column) for column in zip(*rows, strict=True)])
 
@@ -71,6 +72,7 @@ class Storage:
         """Hold a snapshot, so that the server does not reuse the places of dead rows."""
         driver = self._session.snapshot_holder
         if driver.info.transaction_status == TransactionStatus.IDLE:
+            # BEGIN alone takes no snapshot, and READ COMMITTED would drop it after each statement.
             driver.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
 
     def _release_snapshot(self) -> None:

@@ -8,12 +8,12 @@ from typing import Literal, Protocol
 from django_lockstep.lab.explorer.directed import DirectedSearch
 from django_lockstep.lab.explorer.search import Move, Search
 
-__all__ = ["Reduction", "Strategy", "make_strategy"]
+__all__ = ["Reduction", "SearchStrategy", "make_strategy"]
 
 Reduction = Literal["dpor", "none"]
 
 
-class Strategy(Protocol):
+class SearchStrategy(Protocol):
     """Chooses one schedule after another: `begin`, then `choose` and `record` for each move, then `finish`."""
 
     exhaustive: bool
@@ -41,7 +41,7 @@ class Strategy(Protocol):
 
 def make_strategy(
     actors: int, *, directed: bool = False, reduction: Reduction = "dpor", preemptions: int | None = None
-) -> Strategy:
+) -> SearchStrategy:
     """Return the search with these options of `explore`. Raises ``ValueError`` for options that exclude each other."""
     if reduction not in ("dpor", "none"):
         raise ValueError(f"reduction must be 'dpor' or 'none', not {reduction!r}")

@@ -11,19 +11,19 @@ from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
 from django_lockstep.lab.explorer.session import ExplorationSession
-from django_lockstep.lab.explorer.strategy import Strategy
+from django_lockstep.lab.explorer.strategy import SearchStrategy
 from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.explorer.vacuity import Vacuity
 from django_lockstep.lab.wording import counted
 
-__all__ = ["Tally", "TracedResult"]
+__all__ = ["ExplorationTally", "TracedResult"]
 
 TracedResult = tuple[RunResult, Trace]
 """How a run ended, and how it went."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class ExplorationTally:
     """Counts the results of runs."""
 
     limit: int | None
@@ -80,7 +80,7 @@ class Tally:
     def exploration(
         self,
         session: ExplorationSession,
-        strategy: Strategy,
+        strategy: SearchStrategy,
         *,
         failure: Run | None,
         trouble: Nondeterminism | Stuck | None,
@@ -108,7 +108,7 @@ class Tally:
         )
 
     def _verdict(
-        self, strategy: Strategy, failure: Run | None, trouble: Nondeterminism | Stuck | None
+        self, strategy: SearchStrategy, failure: Run | None, trouble: Nondeterminism | Stuck | None
     ) -> tuple[Verdict, str]:
         schedules = counted(self.runs, "schedule")
         if trouble is not None:

@@ -7,7 +7,16 @@ from dataclasses import replace
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.effects import UNKNOWN, Statement
-from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, BlindInsert, Footprint, Key, Lock, Mode, collide
+from django_lockstep.lab.explorer.footprints import (
+    LOCAL,
+    OPAQUE,
+    BlindInsert,
+    Footprint,
+    FootprintKey,
+    LockedKey,
+    Mode,
+    collide,
+)
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.sql import parse_cached
@@ -32,11 +41,11 @@ class Transaction:
         self._reset()
 
     def _reset(self) -> None:
-        self._locks: frozenset[Lock] = frozenset()
+        self._locks: frozenset[LockedKey] = frozenset()
         self._deferred = LOCAL
-        self._writes: frozenset[Key] = frozenset()
+        self._writes: frozenset[FootprintKey] = frozenset()
         self._read: frozenset[str] = frozenset()
-        self._held: frozenset[Key] = frozenset()
+        self._held: frozenset[FootprintKey] = frozenset()
         self._opaque = False
         self._level: str | None = None
         self._seen = False
@@ -47,12 +56,14 @@ class Transaction:
     def statement(self, operation: Operation) -> Statement:
         """Return the step's statement; `UNKNOWN` after a change of the session."""
         statement = parse_cached(operation, self._catalog)
+        # These name no table, so that they mean the same under any search_path and role.
         names = statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO", "LOCAL"}
         return UNKNOWN if self._session_changed and names else statement
 
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read; a step that waits has read it, too."""
         statement = self.statement(operation)
+        # The server checks a foreign key with a SELECT ... FOR KEY SHARE of its own, which reads the parent too.
         parents = {key[0] for key, mode in statement.locks if mode is Mode.KEY_SHARE}
         self._read |= {table for table, _ in statement.reads} | parents
         if statement.kind == "UNKNOWN":
@@ -68,7 +79,7 @@ class Transaction:
         statement = self.statement(operation)
         return self._own(statement, operation) | Footprint(locks=statement.key_conflicts)
 
-    def holds_against(self, wanted: frozenset[Lock]) -> bool:
+    def holds_against(self, wanted: frozenset[LockedKey]) -> bool:
         """Whether the open transaction seems to hold a lock that conflicts with these."""
         return bool(wanted) and collide(self._locks, wanted)
 
@@ -106,6 +117,8 @@ class Transaction:
             return LOCAL
         if statement.kind == "UNKNOWN" or (statement.kind == "COMMIT" and self._opaque):
             return OPAQUE
+        # SET TRANSACTION and the first statement have fixed the level; what the session's default is now no longer
+        # matters.
         level = self._level or operation.isolation
         first = not self._seen and statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO"}
         deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
@@ -125,6 +138,8 @@ class Transaction:
 
     def _deferred_checks(self, statement: Statement) -> Footprint:
         """Return what deferred constraints read and lock at COMMIT, which the statement lists as well."""
+        # Django declares foreign keys DEFERRABLE INITIALLY DEFERRED: the server checks them, and waits for the parents'
+        # rows, at COMMIT.
         keys = {lock for lock in statement.locks if lock[1] is Mode.KEY_SHARE}
         # Whether rows are left that refer to a removed one is also a matter of what is visible.
         looked_for = {key for key, _ in keys} & statement.reads if statement.kind in {"UPDATE", "DELETE"} else set()
@@ -154,4 +169,6 @@ class Transaction:
         if committed and self._is_serializable(operation):
             # After the commit other transactions may be doomed by what this one has written.
             self._overlap.note_commit(self, self._writes)
+        # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
+        # dependence too many costs a schedule, one too few a verdict.
         return Footprint(publishes=self._writes if committed else frozenset(), releases=self._locks)

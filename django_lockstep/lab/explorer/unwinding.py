@@ -36,6 +36,7 @@ class Unwinding:
 
     def unwind(self, unfinished: set[int]) -> None:
         """Make these actors raise at their next statement; those that do not get there in time are lost."""
+        # All of them before any is waited for: one may hold the lock that another one needs to get to its end.
         for index in unfinished:
             self._actors[index].abandon()
         deadline = time.monotonic() + _TIMEOUT

@@ -38,6 +38,8 @@ class Vacuity:
         """Note the end of a run, and the errors of its actors."""
         self._ended += 1
         for name, error in errors.items():
+            # A conflict in every schedule is a result of the race; another error is more likely a mistake in the
+            # scenario.
             if not (isinstance(error, self._raises) or _is_conflict(error)):
                 self._raised[name][type(error)] += 1
                 self._first.setdefault(name, error)

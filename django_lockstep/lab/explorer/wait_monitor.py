@@ -94,12 +94,14 @@ class WaitMonitor:
         """
         held: set[int] = set()
         deadline = time.monotonic() + self.step_timeout
+        # A running actor reports by itself, mostly within the pause. About waiting ones only the server knows.
         patient = bool(self.state.running)
         while True:
             if self._receive(held, timeout=pause if patient else None):
                 patient = bool(self.state.running)
                 continue
             unsettled = self.state.running | (self.state.waiting.keys() - held)
+            # The queue is looked at after the server's answer: what is in it then may be newer than the answer.
             if not unsettled or (self._still_blocked(unsettled) and self._events.empty()):
                 return held
             if time.monotonic() > deadline:
@@ -125,6 +127,8 @@ class WaitMonitor:
         index, kind, operation = event
         if kind == "woken":
             self.state.running.discard(index)
+            # Its statement has returned, but the code after it may not run yet: two woken actors would go on at once,
+            # and in an order that no schedule describes.
             held.add(index)
             return
         self.state.running.discard(index)
@@ -182,6 +186,7 @@ class WaitMonitor:
             self._on_wait(index)
         if index not in self.state.waiting and self._actors[index].detailed:
             step.waited_on = self._server(step.operation.alias).describe_lock(step.operation.pid)
+        # One step may wait for several: for the row, and then for whoever has locked its newer version.
         step.waited_for = tuple(sorted(set(step.waited_for) | blockers))
         self.state.waiting[index] = blockers
         self.state.contended = self.state.contended or len(self.state.waiting) > 1

@@ -12,7 +12,7 @@ from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections, transact
 
 from django_lockstep.lab.report.facts import AdvisoryLock, LockReport, Session, Wait
 from django_lockstep.lab.report.modes import advisory_key, mode_in_sql
-from django_lockstep.lab.report.queries import ADVISORY, FRESH, LIMITS, WAITING, Row, fetch
+from django_lockstep.lab.report.queries import ADVISORY, FRESH, LIMITS, WAITING, ReportRow, fetch
 from django_lockstep.lab.report.rows import PrimaryKeys
 from django_lockstep.lab.report.sessions import Sessions
 from django_lockstep.lab.report.tables import LockedTable, tables_of
@@ -38,8 +38,10 @@ def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
     if connections[using].vendor != "postgresql":
         raise NotSupportedError(f"Database {using!r} is not PostgreSQL, so its waits cannot be reported.")
     with _read_only_cursor(using) as cursor:
+        # The limits first: they are for the queries that follow.
         (now,) = fetch(cursor, LIMITS)
         waiting, advisory = fetch(cursor, WAITING), fetch(cursor, ADVISORY)
+        # All sessions in one query, right after the locks: one by one they would be seen at different times.
         mentioned = [pid for row in waiting for pid in (row["session"], *row["blockers"])]
         sessions = Sessions(cursor, mentioned + [row["pid"] for row in advisory])
         tables = tables_of(cursor, (row["relation"] for row in waiting if row["relation"]), using=using)
@@ -65,7 +67,7 @@ def _read_only_cursor(using: str) -> Iterator[Any]:
         transaction.set_rollback(True, using=using)
 
 
-def _wait(row: Row, sessions: Sessions, tables: dict[int, LockedTable], keys: PrimaryKeys) -> Wait:
+def _wait(row: ReportRow, sessions: Sessions, tables: dict[int, LockedTable], keys: PrimaryKeys) -> Wait:
     table, is_row = tables.get(row["relation"]), row["locktype"] in _ROWS
     return Wait(
         waiter=sessions.session(row["session"]),
@@ -81,7 +83,7 @@ def _wait(row: Row, sessions: Sessions, tables: dict[int, LockedTable], keys: Pr
     )
 
 
-def _advisory_locks(rows: list[Row], sessions: Sessions) -> Iterator[AdvisoryLock]:
+def _advisory_locks(rows: list[ReportRow], sessions: Sessions) -> Iterator[AdvisoryLock]:
     for _, group in groupby(rows, key=itemgetter("lock")):
         same = list(group)
         held = [row for row in same if row["granted"]]
@@ -97,5 +99,5 @@ def _each_once(sessions: Iterator[Session]) -> tuple[Session, ...]:
     return tuple({session.id: session for session in sessions}.values())
 
 
-def _key(row: Row) -> int | tuple[int, int]:
+def _key(row: ReportRow) -> int | tuple[int, int]:
     return advisory_key(row["classid"], row["objid"], objsubid=row["objsubid"])

@@ -13,12 +13,12 @@ __all__ = [
     "RELATIONS",
     "SESSIONS",
     "WAITING",
-    "Row",
+    "ReportRow",
     "fetch",
     "rows_at",
 ]
 
-Row = dict[str, Any]
+ReportRow = dict[str, Any]
 """A row of a result, by column."""
 
 FRESH = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY"
@@ -134,7 +134,7 @@ JOIN pg_namespace ON pg_namespace.oid = relnamespace
 """
 
 
-def fetch(cursor: Any, sql: str, *params: object) -> list[Row]:
+def fetch(cursor: Any, sql: str, *params: object) -> list[ReportRow]:
     """Run one of the queries above and return its rows."""
     cursor.execute(sql, params)
     columns = [column.name for column in cursor.description]

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import DatabaseError, connections, transaction
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.report.queries import Row, rows_at
+from django_lockstep.lab.report.queries import ReportRow, rows_at
 from django_lockstep.lab.report.tables import LockedTable
 
 __all__ = ["PrimaryKeys"]
@@ -25,7 +25,7 @@ _PROBLEMS = {
 class PrimaryKeys:
     """The primary keys of the rows that sessions wait for; each table is read once."""
 
-    def __init__(self, waiting: Iterable[Row], tables: dict[int, LockedTable], *, using: str) -> None:
+    def __init__(self, waiting: Iterable[ReportRow], tables: dict[int, LockedTable], *, using: str) -> None:
         places = defaultdict(set)
         for row in waiting:
             if row["tuple"] is not None and row["relation"] in tables:
@@ -35,13 +35,14 @@ class PrimaryKeys:
         for oid, wanted in places.items():
             self._read(oid, tables[oid], sorted(wanted), using=using)
 
-    def wait_facts(self, row: Row) -> dict[str, Any]:
+    def wait_facts(self, row: ReportRow) -> dict[str, Any]:
         """Return the attributes of `Wait` for the row: either ``pk`` or ``pk_unknown``."""
         relation, place = row["relation"], f"({row['page']},{row['tuple']})"
         if row["tuple"] is None:
             return {"pk_unknown": "the server does not say which"}
         if (relation, place) in self._found:
             return {"pk": self._found[relation, place]}
+        # An UPDATE moves a row to another ctid.
         return {"pk_unknown": self._problems.get(relation, "it has just changed")}
 
     def _read(self, oid: int, table: LockedTable, places: Sequence[tuple[int, int]], *, using: str) -> None:
@@ -58,6 +59,7 @@ class PrimaryKeys:
 
 def _query_and_roll_back(sql: str, *, using: str) -> list[tuple[Any, ...]]:
     """Run the query in a savepoint and roll it back, so that its lock on the table is released at once."""
+    # A savepoint also keeps an error, such as a table that is locked, from aborting the whole report.
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         cursor.execute(sql)
         rows: list[tuple[Any, ...]] = cursor.fetchall()

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_lockstep.lab.report.facts import Session
 from django_lockstep.lab.report.modes import CONFLICTS
-from django_lockstep.lab.report.queries import PREPARED, SESSIONS, Row, fetch
+from django_lockstep.lab.report.queries import PREPARED, SESSIONS, ReportRow, fetch
 
 __all__ = ["Sessions"]
 
@@ -28,13 +28,14 @@ class Sessions:
         """Return the session; only its pid is known if it has ended in the meantime."""
         return self._sessions.get(pid) or Session(pid=pid)
 
-    def blockers(self, row: Row) -> tuple[Session, ...]:
+    def blockers(self, row: ReportRow) -> tuple[Session, ...]:
         """Return the sessions that the waiter of this row waits for, each once."""
         pids = dict.fromkeys(row["blockers"])
+        # pg_blocking_pids() names a prepared transaction 0, so that it is found by what it holds.
         prepared = self._blocking(row["lock"], row["lock_mode"]) if 0 in pids else ()
         return (*(self.session(pid) for pid in pids if pid), *prepared)
 
-    def holders(self, row: Row) -> Iterable[Session]:
+    def holders(self, row: ReportRow) -> Iterable[Session]:
         """Return the sessions that hold the lock of this row of pg_locks."""
         return [self.session(row["pid"])] if row["pid"] else self._with(row["lock"], {row["mode"]})
 

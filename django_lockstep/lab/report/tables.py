@@ -9,7 +9,7 @@ from typing import Any
 from django.apps import apps
 from django.db import connections
 
-from django_lockstep.lab.report.queries import RELATIONS, Row, fetch
+from django_lockstep.lab.report.queries import RELATIONS, ReportRow, fetch
 
 __all__ = ["LockedTable", "tables_of"]
 
@@ -35,7 +35,7 @@ def tables_of(cursor: Any, oids: Iterable[int], *, using: str) -> dict[int, Lock
     return {row["oid"]: _table(row, labels, using=using) for row in (fetch(cursor, RELATIONS, asked) if asked else ())}
 
 
-def _table(row: Row, labels: dict[str, str], *, using: str) -> LockedTable:
+def _table(row: ReportRow, labels: dict[str, str], *, using: str) -> LockedTable:
     quote = connections[using].ops.quote_name
     full = f"{quote(row['nspname'])}.{quote(row['relname'])}"
     # A db_table without a schema is the first such table on the search path.

@@ -70,6 +70,7 @@ def advice_on_story(rows: Sequence[StoryRow]) -> tuple[str, ...]:
 def best_of(right: Sequence[LoadRow]) -> list[LoadRow]:
     """Return the rows that are as fast as the fastest one, the one with the shortest p99 first."""
     fastest = max((row.operations_per_second for row in right), default=0.0)
+    # Rates this near differ from run to run, so that the slow answers decide between them.
     return sorted((row for row in right if row.operations_per_second >= _NEAR * fastest), key=_p99)
 
 

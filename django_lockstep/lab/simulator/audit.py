@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple
 
 from django_lockstep.lab.simulator.tally import Acknowledged
 
-__all__ = ["AuditedAccount", "AuditedEntry", "Status", "Verdict", "audit"]
+__all__ = ["AuditStatus", "AuditVerdict", "AuditedAccount", "AuditedEntry", "audit"]
 
-Status = Literal["correct", "lost", "overdrawn", "inconsistent", "untested"]
+AuditStatus = Literal["correct", "lost", "overdrawn", "inconsistent", "untested"]
 
 _HORIZON = 10_000
 """How many updates back an overwritten one is still recognised; fewer are made while one operation runs."""
@@ -61,7 +61,7 @@ class AuditedAccount:
 
 
 @dataclass(slots=True, kw_only=True)
-class Verdict:
+class AuditVerdict:
     """What was found, over all accounts."""
 
     entries: int = 0
@@ -91,7 +91,7 @@ class Verdict:
         return self.overwritten + self.missing
 
     @property
-    def status(self) -> Status:
+    def status(self) -> AuditStatus:
         """The verdict in one word; the worst that applies."""
         if self.lost_updates:
             return "lost"
@@ -102,15 +102,16 @@ class Verdict:
         return "correct" if self.entries else "untested"
 
 
-def audit(accounts: Iterable[AuditedAccount], *, acknowledged: Mapping[Hashable, Acknowledged] | None) -> Verdict:
+def audit(accounts: Iterable[AuditedAccount], *, acknowledged: Mapping[Hashable, Acknowledged] | None) -> AuditVerdict:
     """Return the verdict on these accounts.
 
     ``acknowledged`` are the changes that succeeded as far as the workers know, by account; None where a worker died
     with what it knew.
     """
-    verdict = Verdict(without_acknowledgements=acknowledged is None)
+    verdict = AuditVerdict(without_acknowledgements=acknowledged is None)
     for account in accounts:
         booked, surviving = _replay_entries(account, verdict)
+        # A worker that died may have committed what nobody knows of; then the entries alone say what to expect.
         expected = booked if acknowledged is None else acknowledged.get(account.account, Acknowledged())
         verdict.entries += booked.count
         verdict.overwritten += booked.count - surviving
@@ -120,7 +121,7 @@ def audit(accounts: Iterable[AuditedAccount], *, acknowledged: Mapping[Hashable,
     return verdict
 
 
-def _replay_entries(account: AuditedAccount, verdict: Verdict) -> tuple[Acknowledged, int]:
+def _replay_entries(account: AuditedAccount, verdict: AuditVerdict) -> tuple[Acknowledged, int]:
     """Go through the entries once; return their count and sum, and how many are in the balance at the end."""
     booked, replay, before = Acknowledged(), UpdateReplay(account.opening_version), account.opening_balance
     for entry in account.entries:
@@ -131,11 +132,12 @@ def _replay_entries(account: AuditedAccount, verdict: Verdict) -> tuple[Acknowle
     return booked, replay.surviving()
 
 
-def _compare_balance(account: AuditedAccount, expected: Decimal, verdict: Verdict) -> None:
+def _compare_balance(account: AuditedAccount, expected: Decimal, verdict: AuditVerdict) -> None:
     """Add to the verdict how far the balance is from the expected one, and whether the account is overdrawn."""
     difference = account.balance - expected
     verdict.money_lost += abs(difference)
     verdict.money_difference += difference
+    # The smaller one: a lost withdrawal hides in the balance that more was paid out, a lost deposit in the sum.
     beyond = -account.overdraft_limit - min(expected, account.balance)
     if beyond > 0:
         verdict.overdrawn_accounts += 1

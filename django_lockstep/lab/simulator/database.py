@@ -82,6 +82,7 @@ def require_tables(alias: str, apps: Iterable[str]) -> None:
 def _unapplied(alias: str, apps: Iterable[str] | None) -> list[str]:
     """Return the migrations that these apps, or all (None), still miss."""
     executor = MigrationExecutor(connections[alias])
+    # leaf_nodes(None) are those of all apps.
     names = [None] if apps is None else sorted(set(apps))
     targets = [node for app in names for node in executor.loader.graph.leaf_nodes(app)]
     return [f"{migration.app_label}.{migration.name}" for migration, _ in executor.migration_plan(targets)]

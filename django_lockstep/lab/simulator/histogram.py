@@ -24,6 +24,7 @@ class Histogram:
 
     def record(self, value: int) -> None:
         """Count one value, which must not be negative."""
+        # The leading bits are the bucket, the rest is cut off: a logarithmic scale without a logarithm.
         shift = value.bit_length() - _BITS - 1
         self.counts[value if shift <= 0 else (shift << _BITS) + (value >> shift)] += 1
         if value > self.largest:

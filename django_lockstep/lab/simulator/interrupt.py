@@ -60,6 +60,8 @@ class Interrupt:
         """Act as if the signal of this number had arrived."""
         if self.requested:
             raise KeyboardInterrupt
+        # No more than a note: a handler runs between any two byte codes of the main thread, also in the middle of a
+        # commit.
         self.signal = number
         with contextlib.suppress(OSError):  # the reader is closed already
             self._writer.send(None)

@@ -42,6 +42,7 @@ class LoadPlan:
         if self.operations is None:
             return None
         parts = self.workers * self.rounds
+        # The first parts get one more each, so that the shares add up to exactly so many.
         return self.operations // parts + (round_number * self.workers + worker < self.operations % parts)
 
     @property

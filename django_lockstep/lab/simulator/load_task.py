@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError, connections
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.simulator.channel import WorkerChannel
-from django_lockstep.lab.simulator.tally import Operation, Tally
+from django_lockstep.lab.simulator.tally import LoadOperation, Tally
 
 __all__ = ["Client", "Load", "LoadTask"]
 
@@ -30,7 +30,7 @@ class Client(Protocol):
     deadlocks: int
     """Attempts that were repeated because of a deadlock."""
 
-    def next_operation(self) -> Operation:
+    def next_operation(self) -> LoadOperation:
         """Return what to do next; not part of the measured time."""
         ...
 
@@ -74,8 +74,10 @@ class LoadTask:
         tally.started = tally.ended = clock()
         end = tally.started + int(self.seconds * 1e9) if self.seconds is not None else None
         left = self.operations if self.operations is not None else -1
-        done: list[tuple[Operation | None, int]] = []
+        done: list[tuple[LoadOperation | None, int]] = []
+        # An operation that has begun in time counts, with its time: rates are by the last answer, not by the plan.
         while left and (end is None or tally.ended < end) and not channel.stopping:
+            # Drawn before the clock is read, so that the draw is not part of the latency.
             operation = client.next_operation()
             before = clock()
             succeeded = self._perform(operation, client=client, tally=tally)
@@ -92,7 +94,7 @@ class LoadTask:
         tally.record(done)
         return tally
 
-    def _perform(self, operation: Operation, *, client: Client, tally: Tally) -> bool:
+    def _perform(self, operation: LoadOperation, *, client: Client, tally: Tally) -> bool:
         """Perform it and count a refusal or an error; return whether it succeeded."""
         try:
             operation.perform()

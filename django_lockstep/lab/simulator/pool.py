@@ -101,6 +101,7 @@ class WorkerPool:
         for worker, task in zip(self.workers, tasks, strict=True):
             worker.assign(None if self.interrupt.requested else task)
         self._await_answers(on_tick, fail_fast=fail_fast)
+        # Only when all have answered: each worker reads it between two operations.
         self._shared.stop.value = 0
         return PoolResult(
             results=tuple(worker.result for worker in self.workers),
@@ -114,6 +115,8 @@ class WorkerPool:
         while unfinished := [worker for worker in self.workers if worker.unfinished]:
             failed = fail_fast and any(worker.failure for worker in self.workers)
             if deadline is None and (self.interrupt.requested or failed):
+                # Asked first, and killed only after the grace: a worker that ends its operation keeps what it has
+                # counted, and no statement is left running in the server.
                 deadline = time.monotonic() + self._grace
                 self._shared.stop.value = 1
             if deadline is not None:
@@ -128,6 +131,8 @@ class WorkerPool:
 
     def _receive(self, workers: Sequence[Worker], *, signals: bool) -> None:
         pipes = [worker.pipe for worker in workers if worker.unfinished]
+        # With a timeout, because a stuck worker sends nothing. The interrupt's reader stays readable after the signal,
+        # so that waiting for it again would spin.
         ready = wait([*pipes, self.interrupt.reader] if signals else pipes, timeout=_TICK)
         for worker in workers:
             if worker.pipe in ready:

@@ -30,6 +30,7 @@ def process_context() -> BaseContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["django_lockstep.lab.simulator.preload"])
     with no_interrupt(), _path_in_environment():
+        # Started now, while SIGINT is blocked and the import path is in the environment: it inherits both.
         forkserver.ensure_running()
     return context
 
@@ -59,6 +60,7 @@ def no_interrupt() -> Iterator[None]:
 def _path_in_environment() -> Iterator[None]:
     """Put this process's import path into the environment, from where alone the fork server takes it."""
     before = os.environ.get(_PATH)
+    # In sys.path an empty entry is the current folder; the variable names it.
     os.environ[_PATH] = os.pathsep.join(path or os.curdir for path in sys.path)
     try:
         yield

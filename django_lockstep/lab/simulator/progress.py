@@ -36,6 +36,7 @@ def show_progress(
         begun = iter(range(total + 1))
 
         def begin(name: str) -> Callable[[], None]:
+            # The pool counts over all rounds, so that what it had counted before is subtracted.
             number, before = next(begun), completed()
             bar.update(task, description=f"{number + 1}/{total} {name}", completed=number)
 

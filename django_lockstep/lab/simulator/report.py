@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django_lockstep.lab.simulator.audit import Status, Verdict
+from django_lockstep.lab.simulator.audit import AuditStatus, AuditVerdict
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.tally import Tally
 
@@ -39,7 +39,7 @@ class LoadRow:
     """What it relies on, in a sentence."""
     engine: str = ""
     """What ran it, where the same strategy can be run in several ways."""
-    verdict: Verdict
+    verdict: AuditVerdict
     """What the database holds, compared with what the workers acknowledged."""
     workers: int
     """The workers whose figures are in this row."""
@@ -72,7 +72,7 @@ class LoadRow:
     """Whether the run was interrupted while this strategy was measured."""
 
     @property
-    def status(self) -> Status:
+    def status(self) -> AuditStatus:
         """The verdict in one word."""
         return self.verdict.status
 
@@ -142,7 +142,7 @@ def jain_index(rates: Sequence[float]) -> float | None:
 
 def build_row(
     rounds: Sequence[Sequence[Tally | None]],
-    verdict: Verdict,
+    verdict: AuditVerdict,
     *,
     strategy: str,
     safe: bool,
@@ -155,6 +155,7 @@ def build_row(
 
     Each round has the workers' tallies in the same order, None for a worker that did not finish it.
     """
+    # Workers of one round share their time, rounds follow each other: rates are divided by the sum of the rounds.
     whole = _concatenate([_merge(each) for each in rounds])
     tallies = [_concatenate(mine) for mine in zip(*rounds, strict=True) if any(mine)]
     seconds = (whole.ended - whole.started) / 1e9
@@ -193,6 +194,7 @@ def _concatenate(tallies: Sequence[Tally | None]) -> Tally:
 
 def _build_latency(tally: Tally) -> Latency:
     marks = [tally.latencies.percentile(percent) for percent in (50, 95, 99)]
+    # The maximum is exact, percentiles are those of buckets.
     largest = tally.latencies.largest if marks[0] is not None else None
     p50, p95, p99, longest = (None if mark is None else mark / 1e6 for mark in (*marks, largest))
     return Latency(p50=p50, p95=p95, p99=p99, max=longest)

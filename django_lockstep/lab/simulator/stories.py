@@ -123,6 +123,7 @@ class ActorTask:
         for fixture in self.fixtures:
             if channel.stopping:
                 break
+            # The outcome goes with the next barrier, which needs a message anyway.
             channel.wait_at_barrier(outcome)
             outcome = self._run_actor(fixture)
             channel.count_completed()
@@ -151,6 +152,7 @@ def run_stories(
             ActorTask(actor=actor, fixtures=fixtures, refusals=trial.refusals)
             for actor in trial.scenario.actors.values()
         ]
+        # All actors take part in every run, so that without one of them no later run can begin.
         result = pool.run(tasks, on_tick=progress(trial.strategy) if progress else None, fail_fast=True)
         end_sessions(alias, [failure.session for failure in result.worker_failures])
         if any(result.payloads):

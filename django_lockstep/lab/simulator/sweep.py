@@ -105,6 +105,7 @@ def _correct(point: SizeResult) -> list[LoadRow]:
 def _choices(sweep: Sweep, chosen: Sequence[tuple[int, LoadRow]]) -> Iterable[str]:
     runs: list[list[tuple[int, LoadRow]]] = []
     for value, row in chosen:
+        # Neighbouring sizes with the same choice become one sentence.
         if runs and runs[-1][-1][1].strategy == row.strategy:
             runs[-1].append((value, row))
         else:

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.simulator.histogram import Histogram
 
-__all__ = ["Acknowledged", "Operation", "Tally", "kind_of"]
+__all__ = ["Acknowledged", "LoadOperation", "Tally", "kind_of"]
 
 _DEADLOCK = "40P01"
 _LONGEST = 200
 """Characters of an error's message that are kept."""
 
 
-class Operation(NamedTuple):
+class LoadOperation(NamedTuple):
     """Something to do once. A tuple, because one is made for each operation and nothing is made faster."""
 
     perform: Callable[[], object]
@@ -80,7 +80,7 @@ class Tally:
         """Operations that raised another error."""
         return self.errors.total()
 
-    def succeed(self, operation: Operation) -> None:
+    def succeed(self, operation: LoadOperation) -> None:
         """Count a success, and its changes as acknowledged."""
         self.succeeded += 1
         for account, amount in operation.changes:
@@ -90,7 +90,7 @@ class Tally:
             acknowledged.count += 1
             acknowledged.total += amount
 
-    def record(self, done: Iterable[tuple[Operation | None, int]]) -> None:
+    def record(self, done: Iterable[tuple[LoadOperation | None, int]]) -> None:
         """Count operations with the nanoseconds that they took; None for one that did not succeed."""
         for operation, nanoseconds in done:
             self.latencies.record(nanoseconds)
@@ -101,6 +101,7 @@ class Tally:
         """Count an error under `kind_of`, and keep the first message of each kind."""
         kind = kind_of(error)
         self.errors[kind] += 1
+        # The first line only: the others quote values of rows.
         self.examples.setdefault(kind, str(error).partition("\n")[0][:_LONGEST])
         self.failed_deadlocks += sqlstate_of(error) == _DEADLOCK
 
@@ -114,6 +115,7 @@ class Tally:
     def concatenate(cls, parts: Iterable[Tally]) -> Tally:
         """Return what was done in several rounds, the time between them left out; there must be one part at least."""
         parts = list(parts)
+        # The rounds of other strategies lie between these: only the time of its own rounds counts.
         started = parts[0].started
         return cls(started=started, ended=started + sum(part.ended - part.started for part in parts))._add(parts)
 

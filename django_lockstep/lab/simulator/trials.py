@@ -15,7 +15,7 @@ from django_lockstep.lab.simulator.pool import PoolResult, WorkerPool
 from django_lockstep.lab.simulator.report import LoadRow, build_row
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["Contender", "ProgressHook", "Trial", "rotate", "run_trials"]
+__all__ = ["MeasuredStrategy", "ProgressHook", "Trial", "rotate", "run_trials"]
 
 Item = TypeVar("Item")
 
@@ -23,7 +23,7 @@ ProgressHook = Callable[[str], Callable[[], None] | None]
 """Called with the name of what runs next; returns what is to be called every tenth of a second while it runs."""
 
 
-class Contender(Protocol):
+class MeasuredStrategy(Protocol):
     """A strategy under measurement."""
 
     @property
@@ -63,7 +63,7 @@ class Contender(Protocol):
 class Trial:
     """One contender under one plan, with what was measured so far."""
 
-    contender: Contender
+    contender: MeasuredStrategy
     """What is measured."""
     plan: LoadPlan
     """How it is loaded."""
@@ -130,6 +130,7 @@ def run_trials(
         if pool.interrupt.requested:
             return
         trial.contender.open()
+    # Rounds of all trials in turn, not one trial after the other: a machine that is slow for a while is slow for all.
     rounds = max(trial.plan.rounds for trial in trials)
     for round_number in range(rounds):
         for trial in rotate(trials, round_number * len(trials) // rounds):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from django_lockstep.lab.simulator.audit import Verdict
+from django_lockstep.lab.simulator.audit import AuditVerdict
 from django_lockstep.lab.wording import counted, listed
 
 __all__ = ["loss"]
 
 
-def loss(verdict: Verdict, *, brief: bool = False) -> str:
+def loss(verdict: AuditVerdict, *, brief: bool = False) -> str:
     """Return what went wrong, as the rest of a sentence about the strategy; ``brief``: only the worst of it."""
     updates = counted(verdict.entries + verdict.missing, "update")
     parts = [

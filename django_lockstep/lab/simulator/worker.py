@@ -74,6 +74,8 @@ class Worker:
         self._last_sign = (shared.completed[number], time.monotonic())
         self.pipe: Connection[Any, Any]
         self.pipe, child_pipe = context.Pipe()
+        # Closed in the parent after the start: the pipe breaks only when its last end is closed, and that must be when
+        # the child is gone.
         with child_pipe:
             given = {"number": number, "stop": shared.stop, "completed": shared.completed}
             # Daemonic: should the parent crash, multiprocessing ends them with it.
@@ -102,6 +104,7 @@ class Worker:
         """Take one message from the worker; call it when `pipe` is readable."""
         try:
             message: AtBarrier | Failed | Done = self.pipe.recv()
+        # The other end is closed: the process has ended, or is about to.
         except (EOFError, OSError):
             self._reap()
             return
@@ -126,6 +129,7 @@ class Worker:
     def kill(self, reason: str) -> None:
         """End the process at once; what it did since its last answer is unknown."""
         self._reason = self._reason or reason
+        # SIGKILL, because a stuck worker may sit in a call of the driver, which no handler in Python can interrupt.
         self.process.kill()
         self._reap()
 

@@ -50,6 +50,7 @@ def connected(config: WorkerConfig) -> Iterator[None]:
     from django.apps import apps
     from django.db import connections
 
+    # The fork server has set Django up already; a spawned process has not.
     if not apps.ready:
         django.setup()
     connection = connections[config.alias]

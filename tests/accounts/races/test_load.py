@@ -10,7 +10,7 @@ from accounts.races.load import AccountClient, AccountLoad
 from accounts.races.mix import Mix
 from accounts.races.run import Workload, account_model
 from django_lockstep.errors import DeadlockDetected, StaleVersionError
-from django_lockstep.lab.simulator.tally import Operation
+from django_lockstep.lab.simulator.tally import LoadOperation
 
 
 class Recorder:
@@ -40,7 +40,7 @@ def client(mix: Mix, *, seed: object = 0) -> tuple[AccountClient, Recorder]:
     return AccountClient(load(mix), strategy=recorder, draws=random.Random(str(seed))), recorder
 
 
-def drawn(mix: Mix, *, seed: object = 0) -> tuple[list[Operation], list[tuple[Any, ...]]]:
+def drawn(mix: Mix, *, seed: object = 0) -> tuple[list[LoadOperation], list[tuple[Any, ...]]]:
     made, recorder = client(mix, seed=seed)
     operations = [made.next_operation() for _ in range(200)]
     for operation in operations:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
-from django_lockstep.lab.simulator.audit import Verdict
+from django_lockstep.lab.simulator.audit import AuditVerdict
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.report import Latency, LoadReport, LoadRow
 from django_lockstep.lab.simulator.stories import Ending, StoryReport, StoryRow
@@ -28,7 +28,7 @@ LOAD = {
     "overdraft_limit": "200.00",
     "amounts": ["1.00", "100.00"],
 }
-LOST = Verdict(entries=1000, overwritten=812, money_lost=Decimal("3212.50"), money_difference=Decimal("-3212.50"))
+LOST = AuditVerdict(entries=1000, overwritten=812, money_lost=Decimal("3212.50"), money_difference=Decimal("-3212.50"))
 
 
 def row(strategy: str, *, rate: float = 100.0, p99: float | None = 10.0, **changes: Any) -> LoadRow:
@@ -37,7 +37,7 @@ def row(strategy: str, *, rate: float = 100.0, p99: float | None = 10.0, **chang
         strategy=strategy,
         safe=True,
         guarantee=f"{strategy} guards.",
-        verdict=Verdict(entries=300),
+        verdict=AuditVerdict(entries=300),
         workers=8,
         seconds=3.0,
         succeeded=290,

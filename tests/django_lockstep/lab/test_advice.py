@@ -2,7 +2,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
-from django_lockstep.lab.simulator.audit import Verdict
+from django_lockstep.lab.simulator.audit import AuditVerdict
 from tests.django_lockstep.lab.sample_rows import LOST, ending, naive, row, story_row
 
 
@@ -69,7 +69,7 @@ def test_a_broken_promise_comes_first_and_is_not_recommended() -> None:
 
 
 def test_luck_is_no_recommendation() -> None:
-    advice = advice_on_load([naive(rate=9000.0, verdict=Verdict(entries=5)), row("a")])
+    advice = advice_on_load([naive(rate=9000.0, verdict=AuditVerdict(entries=5)), row("a")])
     assert advice[0].startswith("For this load use a:")
     assert "naive came out right this time, but nothing guarantees it: more load would show." in advice
 
@@ -105,9 +105,12 @@ def test_nothing_measured_nothing_said() -> None:
 
 def test_other_ways_of_being_wrong() -> None:
     for verdict, words in (
-        (Verdict(entries=9, overdrawn_accounts=1, overdrawn_by=Decimal(70)), "paid out 70.00 more than was covered"),
-        (Verdict(entries=9, unexpected=2), "left 2 entries of changes that were not acknowledged"),
-        (Verdict(entries=9, broken_links=3), "left 3 entries whose balance does not follow from the one before"),
+        (
+            AuditVerdict(entries=9, overdrawn_accounts=1, overdrawn_by=Decimal(70)),
+            "paid out 70.00 more than was covered",
+        ),
+        (AuditVerdict(entries=9, unexpected=2), "left 2 entries of changes that were not acknowledged"),
+        (AuditVerdict(entries=9, broken_links=3), "left 3 entries whose balance does not follow from the one before"),
     ):
         assert f"x claims to be safe, but {words}: do not use it." in advice_on_load([row("x", verdict=verdict)])
 

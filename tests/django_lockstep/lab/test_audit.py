@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_lockstep.lab.simulator.audit import _HORIZON, AuditedAccount, AuditedEntry, UpdateReplay, Verdict, audit
+from django_lockstep.lab.simulator.audit import (
+    _HORIZON,
+    AuditedAccount,
+    AuditedEntry,
+    AuditVerdict,
+    UpdateReplay,
+    audit,
+)
 from django_lockstep.lab.simulator.tally import Acknowledged
 
 OPENING = Decimal(100)
@@ -29,7 +36,7 @@ def ledger(*bookings: AuditedEntry, balance: int, limit: int = 0, account: str =
     )
 
 
-def judged(*accounts: AuditedAccount, **acknowledged: tuple[int, int]) -> Verdict:
+def judged(*accounts: AuditedAccount, **acknowledged: tuple[int, int]) -> AuditVerdict:
     """Return the verdict; ``acknowledged`` has (count, total) by account."""
     return audit(
         accounts,
@@ -42,7 +49,7 @@ GOOD = (booking(50, after=150, seen=1), booking(-30, after=120, seen=2))
 
 def test_a_ledger_that_adds_up_is_correct() -> None:
     verdict = judged(ledger(*GOOD, balance=120), a=(2, 20))
-    assert verdict == Verdict(entries=2)
+    assert verdict == AuditVerdict(entries=2)
     assert verdict.status == "correct"
 
 

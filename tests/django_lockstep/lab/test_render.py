@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from django_lockstep.lab.simulator.audit import Verdict
+from django_lockstep.lab.simulator.audit import AuditVerdict
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
 from django_lockstep.lab.simulator.report import Latency
@@ -133,7 +133,7 @@ def test_passed_and_failed_actors_are_reported() -> None:
 
 
 def test_figures_are_never_cut_off() -> None:
-    huge = Verdict(entries=10**8, overwritten=10**8 - 1, money_lost=Decimal("1234567890.12"))
+    huge = AuditVerdict(entries=10**8, overwritten=10**8 - 1, money_lost=Decimal("1234567890.12"))
     slow = Latency(p50=123456.0, p95=234567.0, p99=345678.0, max=456789.0)
     text = as_table(load_report(naive(verdict=huge, latency_ms=slow, rate=1234567.0)))
     assert line_of(text, "naive")[2:] == [
@@ -159,7 +159,9 @@ def test_what_went_otherwise_is_said() -> None:
         verdict=replace(LOST, without_acknowledgements=True),
     )
     text = as_table(
-        load_report(cut, row("b", verdict=Verdict()), interrupted="SIGINT", planned=("a", "b", "c"), notes=("Kept.",))
+        load_report(
+            cut, row("b", verdict=AuditVerdict()), interrupted="SIGINT", planned=("a", "b", "c"), notes=("Kept.",)
+        )
     )
     for words in (
         "a: interrupted after 3.0 s.",

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_lockstep.lab.simulator.audit import Verdict
+from django_lockstep.lab.simulator.audit import AuditVerdict
 from django_lockstep.lab.simulator.report import LoadRow, build_row, jain_index
-from django_lockstep.lab.simulator.tally import Acknowledged, Operation, Tally
+from django_lockstep.lab.simulator.tally import Acknowledged, LoadOperation, Tally
 from tests.django_lockstep.lab.sample_rows import LOST, naive, row
 
 RATES = st.lists(st.floats(0.001, 1000), min_size=1, max_size=64)
@@ -40,7 +40,7 @@ def tally(succeeded: int, *, refused: int = 0, milliseconds: int = 1000, **chang
 
 
 def made_row(*tallies: Tally) -> LoadRow:
-    return build_row([tallies], Verdict(entries=1), strategy="s", safe=True, guarantee="g")
+    return build_row([tallies], AuditVerdict(entries=1), strategy="s", safe=True, guarantee="g")
 
 
 def test_a_row_sums_up_its_workers() -> None:
@@ -62,7 +62,7 @@ def test_a_row_sums_up_its_workers() -> None:
 def test_a_row_sums_up_its_rounds_and_leaves_out_the_time_between() -> None:
     one, two, late = tally(60), tally(20, milliseconds=2000), tally(40)
     late.started, late.ended = late.started + 60 * 10**9, late.ended + 60 * 10**9
-    made = build_row([[one, two], [late, None]], Verdict(entries=1), strategy="s", safe=True, guarantee="g")
+    made = build_row([[one, two], [late, None]], AuditVerdict(entries=1), strategy="s", safe=True, guarantee="g")
     assert (made.workers, made.succeeded, made.seconds) == (2, 120, 3.0)
     assert made.operations_per_second == 40.0
     assert made.fairness == pytest.approx(jain_index([100 / 2, 20 / 2]))
@@ -76,8 +76,8 @@ def test_a_row_without_tallies_has_no_figures() -> None:
 
 def test_acknowledged_changes_are_summed_by_account() -> None:
     one, two = Tally(), Tally()
-    one.succeed(Operation(perform=int, changes=(("a", Decimal(-5)), ("b", Decimal(5)))))
-    two.succeed(Operation(perform=int, changes=(("b", Decimal(2)),)))
+    one.succeed(LoadOperation(perform=int, changes=(("a", Decimal(-5)), ("b", Decimal(5)))))
+    two.succeed(LoadOperation(perform=int, changes=(("b", Decimal(2)),)))
     whole = Tally.merge([one, two])
     assert whole.acknowledged == {
         "a": Acknowledged(count=1, total=Decimal(-5)),
@@ -99,10 +99,10 @@ def test_errors_are_counted_by_kind_with_one_example() -> None:
     [
         (row("a"), False),
         (row("a", verdict=LOST), True),
-        (row("a", verdict=Verdict(unexpected=1)), True),
+        (row("a", verdict=AuditVerdict(unexpected=1)), True),
         (naive(), False),
-        (row("a", verdict=Verdict()), True),
-        (row("a", verdict=Verdict(), cut_short=True), False),
+        (row("a", verdict=AuditVerdict()), True),
+        (row("a", verdict=AuditVerdict(), cut_short=True), False),
     ],
     ids=["right", "lost", "inconsistent", "lost without a claim", "nothing succeeded", "nothing yet"],
 )

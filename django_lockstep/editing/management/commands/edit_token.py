@@ -1,7 +1,5 @@
 """Issue a token for the HTTP API."""
 
-from typing import Any
-
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
@@ -17,7 +15,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("username")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         """Print the token to stdout and its validity to stderr, so that scripts read the token alone."""
         model = get_user_model()
         user = model._default_manager.filter(**{model.USERNAME_FIELD: options["username"]}, is_active=True).first()

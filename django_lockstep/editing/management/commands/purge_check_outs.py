@@ -16,6 +16,6 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS)
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         ended, deleted = purge(using=options["database"])
         self.stdout.write(f"Expired check-outs ended: {ended}; old check-outs deleted: {deleted}")

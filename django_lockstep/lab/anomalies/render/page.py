@@ -18,7 +18,7 @@ from django_lockstep.lab.anomalies.render.wording import (
     remarks,
     sections,
 )
-from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Heading, Kind
+from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, TableKind
 from django_lockstep.lab.explorer import timeline
 
 __all__ = ["as_html"]
@@ -45,13 +45,13 @@ def as_html(report: AnomalyReport) -> str:
     return template.render(Context(context))
 
 
-def _rows(report: AnomalyReport, kind: Kind, columns: tuple[Heading, ...]) -> Iterator[dict[str, Any]]:
+def _rows(report: AnomalyReport, kind: TableKind, columns: tuple[Heading, ...]) -> Iterator[dict[str, Any]]:
     for anomaly in report.anomalies:
         cells = (report.cell(kind, anomaly.name, named.name) for named in columns)
         yield {"anomaly": anomaly, "cells": [_cell(cell) for cell in cells]}
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: AnomalyCell) -> dict[str, Any]:
     return {
         "verdict": cell.verdict,
         "prevention": ", ".join(prevention(cell)),
@@ -60,10 +60,10 @@ def _cell(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _run(cell: Cell) -> dict[str, Any]:
+def _run(cell: AnomalyCell) -> dict[str, Any]:
     shown = timeline(cell.run) if cell.run is not None else ""
     return {"anchor": _anchor(cell), "cell_title": cell_title(cell), "schedule": cell.schedule, "timeline": shown}
 
 
-def _anchor(cell: Cell) -> str:
+def _anchor(cell: AnomalyCell) -> str:
     return "-".join([cell.kind, cell.anomaly, *cell.column.split()])

@@ -14,7 +14,7 @@ from django_lockstep.lab.anomalies.render.wording import (
     remarks,
     sections,
 )
-from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Heading, Kind
+from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, TableKind
 from django_lockstep.lab.tables import bold, plain_table, render, require_rich
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _strategies(report: AnomalyReport) -> Iterable[RenderableType]:
         yield _pairs((named.name, named.text) for named in report.strategies)
 
 
-def _cells(report: AnomalyReport, kind: Kind, columns: Sequence[Heading]) -> Table:
+def _cells(report: AnomalyReport, kind: TableKind, columns: Sequence[Heading]) -> Table:
     headings = [named.name.replace("_", "\n") if kind == "strategy" else named.name for named in columns]
     table = plain_table("Anomaly", *headings)
     for anomaly in report.anomalies:
@@ -67,7 +67,7 @@ def _cells(report: AnomalyReport, kind: Kind, columns: Sequence[Heading]) -> Tab
     return table
 
 
-def _cell(cell: Cell) -> Text:
+def _cell(cell: AnomalyCell) -> Text:
     from rich.text import Text
 
     mark = "" if cell.agrees or cell.verdict == "incomplete" else " (!)"

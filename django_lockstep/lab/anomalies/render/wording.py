@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from django_lockstep.lab.anomalies.results import AnomalyReport, Cell, Heading, Kind
+from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, TableKind
 
 __all__ = ["CAPTION", "PREVENTIONS", "TITLES", "cell_title", "headline", "prevention", "remarks", "sections"]
 
@@ -25,7 +25,7 @@ PREVENTIONS: Mapping[str, str] = MappingProxyType(
 CAPTION = "Each cell says POSSIBLE, or what prevents the anomaly in every interleaving"
 """How to read the tables."""
 
-TITLES: Mapping[Kind, str] = MappingProxyType(
+TITLES: Mapping[TableKind, str] = MappingProxyType(
     {
         "level": "By isolation level, plain statements in one transaction",
         "strategy": "By locking strategy, at READ COMMITTED except for the last",
@@ -34,18 +34,18 @@ TITLES: Mapping[Kind, str] = MappingProxyType(
 """Headings of the two tables."""
 
 
-def prevention(cell: Cell) -> tuple[str, ...]:
+def prevention(cell: AnomalyCell) -> tuple[str, ...]:
     """Return what prevents the anomaly, in words of `PREVENTIONS` if there is one."""
     return tuple(_SHORT.get(word, word) for word in cell.prevented_by)
 
 
-def sections(report: AnomalyReport) -> list[tuple[Kind, tuple[Heading, ...]]]:
+def sections(report: AnomalyReport) -> list[tuple[TableKind, tuple[Heading, ...]]]:
     """Return the tables that have columns, and their columns."""
-    tables: list[tuple[Kind, tuple[Heading, ...]]] = [("level", report.levels), ("strategy", report.strategies)]
+    tables: list[tuple[TableKind, tuple[Heading, ...]]] = [("level", report.levels), ("strategy", report.strategies)]
     return [(kind, columns) for kind, columns in tables if columns]
 
 
-def cell_title(cell: Cell) -> str:
+def cell_title(cell: AnomalyCell) -> str:
     """Return the cell's row and column as text."""
     return f"{cell.anomaly} {'at' if cell.kind == 'level' else 'with'} {cell.column}"
 

@@ -12,7 +12,7 @@ from django_lockstep.lab.anomalies import AnomaliesError, AnomalyReport, find_an
 from django_lockstep.lab.anomalies.access_patterns import LEVELS, STRATEGIES
 from django_lockstep.lab.anomalies.definitions import ANOMALIES
 from django_lockstep.lab.anomalies.render import as_html, as_table, as_timeline
-from django_lockstep.lab.anomalies.run import Case
+from django_lockstep.lab.anomalies.run import AnomalyCase
 from django_lockstep.lab.explorer import ExplorerError
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.tables import require_rich, width
@@ -68,7 +68,7 @@ class Command(BaseCommand):
         """Return a callback that shows on a terminal which cell runs."""
         count = iter(range(1, total + 1))
 
-        def watch(case: Case) -> None:
+        def watch(case: AnomalyCase) -> None:
             number = next(count)
             if self.stderr.isatty():
                 line = f"{number}/{total} {case.anomaly.name} {case.column}"
@@ -77,7 +77,7 @@ class Command(BaseCommand):
         return watch
 
 
-def _asked(options: dict[str, Any]) -> tuple[Case, ...]:
+def _asked(options: dict[str, Any]) -> tuple[AnomalyCase, ...]:
     """Return the cases to explore. Raises ``CommandError`` for wrong options, before anything is done."""
     try:
         if options["output"]:

@@ -81,6 +81,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Explore the named scenarios, or all registered ones. Raises ``CommandError`` with the exit status."""
         options["format"] = options["format"] or format_of(options["output"])
+        # Everything that can be refused is refused before a database is created.
         with _wrong_usage(ImportError, TypeError, ValueError):
             if options["list"]:
                 self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in registered_races().values()))
@@ -93,6 +94,7 @@ class Command(BaseCommand):
                 self._report(race, options, f"{number}/{len(races)} {race.name}", **common)
                 for number, race in enumerate(races, start=1)
             ]
+            # Inside the block: the spec replays the schedule, for which the scratch database must still exist.
             spec = _spec(races[0], reports[0], **common) if options["spec"] else ""
         self._show(reports, options)
         if options["spec"]:
@@ -114,6 +116,7 @@ class Command(BaseCommand):
             with scratch_databases():
                 yield {"database": alias}
             return
+        # A warning, not a refusal: an idle shell or a connection pool is no danger.
         if options["yes_this_database_is_mine"] and (others := other_sessions(alias)):
             self.stderr.write(
                 f"Also connected to database {alias!r}: {', '.join(others)}. What these sessions commit into tables "

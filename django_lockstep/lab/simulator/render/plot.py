@@ -112,6 +112,7 @@ def _draw_panel(axes: Axes, panel: Panel, report: SweepReport) -> None:
         if line:
             _draw_line(axes, line, number=number)
             ends.append((number, name, *line[-1][:2]))
+    # From zero, so that the height of a line is in proportion to the rate.
     if not panel.logarithmic:
         axes.set_ylim(bottom=0)
     wrong = {row.strategy for row in report.rows if _is_wrong(row)}
@@ -122,6 +123,7 @@ def _prepare(axes: Axes, panel: Panel, report: SweepReport) -> None:
     from matplotlib.ticker import LogLocator
 
     values = report.sweep.values
+    # Logarithmic, because sizes are usually multiples: on a linear axis the small ones would lie on one another.
     axes.set_xscale("log", base=2 if report.sweep.axis == "workers" else 10)
     axes.set_xticks(values, [f"{value:,}" for value in values])
     axes.minorticks_off()

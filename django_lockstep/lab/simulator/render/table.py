@@ -91,6 +91,7 @@ def _counterpart(row: LoadRow, report: LoadReport) -> str:
     if other is None:
         return ""
     times = speedup(row, other)
+    # A rate of wrong results is marked where it stands: rates are what readers compare.
     wrong = "" if other.status in _EXPECTED else "x "
     return f"{wrong}{other.operations_per_second:,.0f}" + (f" {times:.1f}x" if times else "")
 

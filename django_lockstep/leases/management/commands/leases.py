@@ -22,7 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         leases = Lease.objects.db_manager(options["database"])
         if options["release"] is not None:
             self._release(leases, options["release"], sure=options["yes"])

@@ -24,7 +24,7 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="only count them")
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         leases = Lease.objects.db_manager(options["database"])
         if options["dry_run"]:
             self.stdout.write(f"Leases that would be deleted: {leases.ended(options['older_than']).count()}")

@@ -49,7 +49,7 @@ class Command(BaseCommand):
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
         parser.add_argument("command", nargs="+", metavar="COMMAND", help="after --, with its arguments")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         job, owner = Job(options["command"], grace=options["grace"]), new_owner()
         lost: list[str] = []
 

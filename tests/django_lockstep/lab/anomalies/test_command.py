@@ -92,7 +92,7 @@ def test_a_transaction_that_fails_for_another_reason_prevents_nothing(monkeypatc
     def fail(pattern: access_patterns.AccessPattern, pk: int, amount: int) -> None:
         pattern.items.get(pk=99)
 
-    monkeypatch.setattr(access_patterns.Pessimistic, "add", fail, raising=False)
+    monkeypatch.setattr(access_patterns.PessimisticPattern, "add", fail, raising=False)
     out = StringIO()
     with pytest.raises(CommandError, match="Results are incomplete in"):
         call_command("anomalies", "--anomaly", "P4", "--strategy", "pessimistic", stdout=out, no_color=True)

@@ -11,7 +11,7 @@ from django.db import transaction
 from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.directed import DirectedSearch
 from django_lockstep.lab.explorer.footprints import Footprint, Mode
-from django_lockstep.lab.explorer.schedules import Interrupt
+from django_lockstep.lab.explorer.schedules import SinglePreemption
 from django_lockstep.lab.explorer.search import Move
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
@@ -94,13 +94,18 @@ def test_a_schedule_that_was_not_finished_is_run_again() -> None:
 @pytest.mark.parametrize(
     ("chooser", "states"),
     [
-        (Interrupt(0, steps=1, actors=2), [({0, 1}, 0), ({0, 1}, 1), ({0}, 0), ({0, 1}, 0), ({1}, 1)]),
-        (Interrupt(0, steps=2, actors=2), [({1}, 1), ({0, 1}, 1), ({0}, 0)]),
-        (Interrupt(1, steps=1, actors=3), [({0, 1, 2}, 1), ({0, 1, 2}, 2), ({0, 1}, 0), ({0, 1, 2}, 0), ({1, 2}, 2)]),
-        (Interrupt(0, steps=None, actors=2), [({0, 1}, 0), ({0, 1}, 0), ({1}, 1)]),
+        (SinglePreemption(0, steps=1, actors=2), [({0, 1}, 0), ({0, 1}, 1), ({0}, 0), ({0, 1}, 0), ({1}, 1)]),
+        (SinglePreemption(0, steps=2, actors=2), [({1}, 1), ({0, 1}, 1), ({0}, 0)]),
+        (
+            SinglePreemption(1, steps=1, actors=3),
+            [({0, 1, 2}, 1), ({0, 1, 2}, 2), ({0, 1}, 0), ({0, 1, 2}, 0), ({1, 2}, 2)],
+        ),
+        (SinglePreemption(0, steps=None, actors=2), [({0, 1}, 0), ({0, 1}, 0), ({1}, 1)]),
     ],
 )
-def test_an_actor_that_waits_is_passed_over(chooser: Interrupt, states: list[tuple[Collection[int], int]]) -> None:
+def test_an_actor_that_waits_is_passed_over(
+    chooser: SinglePreemption, states: list[tuple[Collection[int], int]]
+) -> None:
     assert [chooser.choose(enabled) for enabled, _ in states] == [chosen for _, chosen in states]
 
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects import Statement
-from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, Footprint, Key, Lock, Mode, dependent
+from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, Footprint, FootprintKey, LockedKey, Mode, dependent
 from django_lockstep.lab.explorer.sql import ADVISORY, parse
 
 
-def table(name: str, **facts: Any) -> Table:
-    return Table(name=name, **{"pk": "id", "unique": frozenset({"id"}), **facts})
+def table(name: str, **facts: Any) -> TableFacts:
+    return TableFacts(name=name, **{"pk": "id", "unique": frozenset({"id"}), **facts})
 
 
 AUDITED = frozenset({"table audited: its trigger t calls audit()"})
@@ -52,7 +52,7 @@ def read(sql: str, *params: Any) -> Statement:
         ("SELECT 1 FROM seat WHERE id = %s", [True], {("seat", None)}),
     ],
 )  # fmt: skip
-def test_what_a_select_reads(sql: str, params: list[Any], reads: set[Key]) -> None:
+def test_what_a_select_reads(sql: str, params: list[Any], reads: set[FootprintKey]) -> None:
     statement = read(sql, *params)
 
     assert (statement.kind, statement.reads, statement.locks) == ("SELECT", reads, set())
@@ -261,7 +261,7 @@ def test_the_isolation_level_is_noticed() -> None:
 
 
 def locks(key: int | None, mode: Mode) -> Footprint:
-    lock: Lock = (("seat", key), mode)
+    lock: LockedKey = (("seat", key), mode)
     return Footprint(locks=frozenset({lock}))
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from psycopg.errors import SerializationFailure
 
-from django_lockstep.lab.explorer.catalog import Catalog, Table
+from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.transactions import Transaction
 
-SEAT = Table(name="seat", pk="id", unique=frozenset({"id"}))
+SEAT = TableFacts(name="seat", pk="id", unique=frozenset({"id"}))
 TICKET = replace(SEAT, name="ticket")
 READ, WRITE = "SELECT price FROM seat WHERE id = 1", "UPDATE seat SET price = 2 WHERE id = 2"
 

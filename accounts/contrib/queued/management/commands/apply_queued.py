@@ -33,7 +33,7 @@ class Command(BaseCommand):
         )
         add_queue_options(parser)
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         model, size, using = queue_model(options["model"]), options["batch_size"], options["database"]
         if options["once"]:
             done = drain(model, size=size, using=using)

@@ -31,7 +31,7 @@ class Command(BaseCommand):
         )
         add_queue_options(parser)
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         # Not the model's default manager, which the project may have replaced by one that hides rows.
         changes = QueuedQuerySet(queue_model(options["model"]), using=options["database"])
         if options["dry_run"]:
