@@ -21,6 +21,7 @@ SUITES: Mapping[str, str] = MappingProxyType(
     {
         "deposit": "benchmarks.deposit",
         "explore": "benchmarks.explore",
+        "find_races": "benchmarks.find_races",
         "leases": "benchmarks.leases",
         "packages": "benchmarks.packages",
         "simulator": "benchmarks.simulator",

@@ -63,7 +63,7 @@ def scratch_table(using: str) -> Iterator[Callable[[], None]]:
             yield lambda: _run(wrapper, f"VACUUM {Item._meta.db_table}")
         finally:
             with _explain_refusal(using):
-                _drop_at_the_end(wrapper)
+                _drop_at_the_end(using)
     finally:
         wrapper.close()
 
@@ -105,13 +105,17 @@ def _claim(wrapper: BaseDatabaseWrapper) -> None:
             )
 
 
-def _drop_at_the_end(wrapper: BaseDatabaseWrapper) -> None:
+def _drop_at_the_end(using: str) -> None:
+    # Ctrl-C in the middle of a command leaves a connection that can send no other one: hence another connection.
+    wrapper = connections[using].copy()
     try:
         _drop(wrapper)
     except OperationalError:
-        # Only this process uses the table: a session that still does is an actor that was interrupted.
+        # Only this process uses the table: a session that still does was interrupted.
         _run(wrapper, _END_SESSIONS.format(table=Item._meta.db_table))
         _drop(wrapper)
+    finally:
+        wrapper.close()
 
 
 def _drop(wrapper: BaseDatabaseWrapper) -> None:

@@ -21,7 +21,7 @@ from tests.support.sessions import ADVISORY_LOCKS, query, until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ROUNDS = int(os.environ.get("RACE_ROUNDS", "2"))
-MOST = 300 if ROUNDS == 2 else None
+MOST = 100 if ROUNDS == 2 else None
 """Schedules of a full search, and of a race that is explored again; as many as there are in many rounds."""
 
 

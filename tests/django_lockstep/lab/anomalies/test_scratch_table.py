@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, connections
 
 from django_lockstep.lab.anomalies import AnomaliesError, AnomalyReport, find_anomalies, run, select_cases
 from django_lockstep.lab.anomalies.access_patterns import STRATEGIES
@@ -92,6 +92,21 @@ def test_a_session_that_an_interrupt_left_open_does_not_keep_the_table(
     other.begin()
     with scratch_table("default"):
         other.run(execute, f"SELECT FROM {TABLE}")
+    assert not there()
+
+
+def test_an_interrupt_in_the_middle_of_its_own_command_does_not_keep_it_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[Any] = []
+    wrapper = type(connections["default"])
+    original = wrapper.copy
+
+    def copy(self: Any, alias: str | None = None) -> Any:
+        copies.append(original(self, alias))
+        return copies[-1]
+
+    monkeypatch.setattr(wrapper, "copy", copy)
+    with scratch_table("default"):
+        copies[0].connection.pgconn.send_query(b"SELECT 1")  # its answer is never read
     assert not there()
 
 

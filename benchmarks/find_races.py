@@ -1,0 +1,164 @@
+"""Searches the test suite of the seeded shop for races: what is found, and what recording and trying cost.
+
+The shop has twelve requests and functions that race, and their twelve twins that do not.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.database import database_url
+from benchmarks.suite import Options, Say, Section, Table, select_names
+from tests.support.seeded_shop import copy_shop, run_suite
+from tests.testapps.seeded_shop.units import UNITS
+
+__all__ = ["SUITE"]
+
+_NAME = "seeded-shop"
+_SUITE = 30.0
+"""Seconds that one run of the shop's suite may take, with or without recording."""
+_BUDGET = 150.0
+"""Seconds for each second of ``--seconds`` that candidates may be tried."""
+
+_SUMMARY = """\
+`pytest --find-races` on the seeded shop, a project of its own: twelve requests and functions with a race, and their \
+twelve correct twins. Recording is compared with the suite alone, both run in turns, each in a new process that makes \
+its test database; ratios are medians over the rounds.\
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a process and its children took, without the server."""
+
+    wall: float
+    cpu: float
+
+
+class FindRaces:
+    name = "find_races"
+
+    def names(self) -> tuple[str, ...]:
+        """Return the name of the only project."""
+        return (_NAME,)
+
+    def seconds(self, options: Options) -> float:
+        """Return how long everything takes at most."""
+        return 2 * _SUITE * options.rounds + _BUDGET * options.seconds + _SUITE
+
+    def run(self, options: Options, *, say: Say) -> Section:
+        """Run the suite alone and recorded, then try all candidates."""
+        select_names(self.names(), options.only)
+        with TemporaryDirectory() as name:
+            folder = copy_shop(Path(name))
+            alone, recorded = _record(folder, options.rounds, say=say)
+            begun = time.monotonic()
+            found = list(_confirm(folder, seconds=_BUDGET * options.seconds))
+            seconds = time.monotonic() - begun
+        confirmed = {each["unit"] for each in found if each["verdict"] == "confirmed"}
+        racing = {unit.name for unit in UNITS if unit.racing}
+        twins = {unit.name for unit in UNITS if not unit.racing}
+        say(f"{len(confirmed & racing)} of {len(racing)} races confirmed, {len(confirmed & twins)} of their twins")
+        return Section(
+            suite=self.name,
+            summary=_SUMMARY,
+            tables=(_recording_table(alone, recorded), _verdict_table(found, seconds, confirmed=confirmed)),
+            data={"alone": _data(alone), "recorded": _data(recorded), "seconds": seconds, "candidates": found},
+            sound=confirmed == racing,
+        )
+
+
+def _record(folder: Path, rounds: int, *, say: Say) -> tuple[list[Cost], list[Cost]]:
+    """Return what the suite cost alone and recorded, round by round."""
+    alone: list[Cost] = []
+    recorded: list[Cost] = []
+    for number in range(rounds):
+        # A recording is not added to an old one.
+        (folder / "races.jsonl").unlink(missing_ok=True)
+        alone.append(_cost(folder))
+        recorded.append(_cost(folder, "--find-races", "--race-budget=0", "--race-record=races.jsonl"))
+        say(f"round {number + 1}: {alone[-1].wall:.1f} s alone, {recorded[-1].wall:.1f} s recorded")
+    return alone, recorded
+
+
+def _cost(folder: Path, *options: str) -> Cost:
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    _run(folder, *options)
+    wall, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def _confirm(folder: Path, *, seconds: float) -> Iterator[dict[str, Any]]:
+    """Try the candidates of the recording; yield what the report says about each."""
+    _run(folder, "--race-confirm=races.jsonl", f"--race-budget={seconds:.0f}s", "--race-report=races.json", status=1)
+    report = json.loads((folder / "races.json").read_text("utf-8"))
+    names = ("kind", "unit", "verdict", "pairing", "schedules", "seconds")
+    yield from ({name: each[name] for name in names} for each in report["candidates"])
+
+
+def _run(folder: Path, *options: str, status: int = 0) -> None:
+    done = run_suite(folder, *options, url=database_url())
+    if done.returncode != status:
+        raise RuntimeError(f"pytest {' '.join(options)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+
+
+def _data(costs: Sequence[Cost]) -> list[dict[str, float]]:
+    return [{"wall": cost.wall, "cpu": cost.cpu} for cost in costs]
+
+
+def _recording_table(alone: Sequence[Cost], recorded: Sequence[Cost]) -> Table:
+    pairs = list(zip(alone, recorded, strict=True))
+    ratios = [recorded.wall / alone.wall for alone, recorded in pairs]
+    return Table(
+        title="Recording",
+        columns=("run", "wall s", "CPU s", "wall, to alone", "CPU, to alone"),
+        rows=(
+            ("the suite alone", *_medians(alone), 1.0, 1.0),
+            (
+                "recorded",
+                *_medians(recorded),
+                statistics.median(ratios),
+                statistics.median(recorded.cpu / alone.cpu for alone, recorded in pairs),
+            ),
+        ),
+    )
+
+
+def _medians(costs: Sequence[Cost]) -> tuple[float, float]:
+    return statistics.median(cost.wall for cost in costs), statistics.median(cost.cpu for cost in costs)
+
+
+def _verdict_table(found: Sequence[Mapping[str, Any]], seconds: float, *, confirmed: set[str]) -> Table:
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for each in found:
+        groups[each["verdict"], each["kind"]].append(each)
+    return Table(
+        title="Candidates",
+        columns=("verdict", "kind", "candidates", "schedules, median", "s, median", "s, worst"),
+        rows=tuple(
+            (
+                *group,
+                len(members),
+                statistics.median(each["schedules"] for each in members),
+                statistics.median(each["seconds"] for each in members),
+                max(each["seconds"] for each in members),
+            )
+            for group, members in sorted(groups.items())
+        ),
+        notes=(
+            f"{len(confirmed)} of {len(UNITS)} requests and functions are confirmed to race.",
+            f"The session that tried them took {seconds:.0f} s, with making its test database.",
+        ),
+    )
+
+
+SUITE = FindRaces()

@@ -1,0 +1,71 @@
+"""The finder's figures: sound only if exactly the races of the seeded shop are confirmed."""
+
+import json
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from benchmarks import find_races
+from benchmarks.find_races import SUITE, Cost
+from benchmarks.suite import Options, Section
+from tests.testapps.seeded_shop.units import UNITS
+
+RACING = [unit for unit in UNITS if unit.racing]
+TWINS = [unit for unit in UNITS if not unit.racing]
+
+
+def searched(monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list[Any], rounds: int = 1) -> Section:
+    """Return the section for a search that ends so; the shop's suite is not run."""
+    found = [(unit, "confirmed") for unit in confirmed] + [(unit, "not confirmed") for unit in others]
+    candidates = [
+        {
+            "kind": unit.kind,
+            "unit": unit.name,
+            "verdict": verdict,
+            "pairing": "the request twice",
+            "schedules": 4,
+            "seconds": 0.5,
+        }
+        for unit, verdict in found
+    ]
+
+    def run_suite(folder: Path, *options: str, url: str) -> CompletedProcess[str]:
+        for report in (option.partition("=")[2] for option in options if option.startswith("--race-report=")):
+            (folder / report).write_text(json.dumps({"candidates": candidates}))
+        return CompletedProcess(options, int("--race-report=races.json" in options), "", "")
+
+    monkeypatch.setattr(find_races, "run_suite", run_suite)
+    monkeypatch.setattr(find_races, "_cost", lambda folder, *options: Cost(wall=2.0 if options else 1.0, cpu=0.5))
+    monkeypatch.setattr(find_races, "database_url", lambda: "postgres:///shop")
+    return SUITE.run(Options(rounds=rounds), say=lambda line: None)
+
+
+def test_twelve_races_and_no_twin_are_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    section = searched(monkeypatch, RACING, TWINS, rounds=3)
+
+    recording, candidates = section.tables
+    assert section.sound
+    assert recording.rows == (("the suite alone", 1.0, 0.5, 1.0, 1.0), ("recorded", 2.0, 0.5, 2.0, 1.0))
+    assert len(section.data["alone"]) == len(section.data["recorded"]) == 3
+    assert sum(row[2] for row in candidates.rows if isinstance(row[2], int)) == 24
+    assert candidates.notes[0] == "12 of 24 requests and functions are confirmed to race."
+
+
+def test_a_race_that_is_not_confirmed_is_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not searched(monkeypatch, RACING[1:], [*TWINS, RACING[0]]).sound
+
+
+def test_nor_is_a_twin_that_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not searched(monkeypatch, [*RACING, TWINS[0]], TWINS[1:]).sound
+
+
+def test_a_suite_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        find_races, "run_suite", lambda folder, *options, url: CompletedProcess(options, 2, "", "no such fixture")
+    )
+    monkeypatch.setattr(find_races, "database_url", lambda: "postgres:///shop")
+
+    with pytest.raises(RuntimeError, match="no such fixture"):
+        SUITE.run(Options(), say=lambda line: None)
