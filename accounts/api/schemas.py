@@ -23,13 +23,13 @@ Limit = Annotated[str, Field(pattern=rf"^(?:0|{_WHOLE}){_POINT}$", examples=["50
 KeyText = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")]
 
 
-class _In(Schema):
+class _BodyIn(Schema):
     """A request body; unknown fields are refused, so that a misspelled one is not taken for a missing one."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class ChangeIn(_In):
+class ChangeIn(_BodyIn):
     """A deposit or a withdrawal."""
 
     amount: Amount
@@ -42,7 +42,7 @@ class TransferIn(ChangeIn):
     target: KeyText
 
 
-class AccountIn(_In):
+class AccountIn(_BodyIn):
     """The fields of an account that staff may change."""
 
     overdraft_limit: Limit

@@ -27,7 +27,7 @@ OLD, NEW = 1, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Takeover:
     """The account that both actors write, and the old holder's handle."""
 
     account: Any
@@ -53,18 +53,18 @@ def takeover(*, guarded: bool) -> Scenario:
     )
 
 
-def _expired() -> _Place:
+def _expired() -> _Takeover:
     """Acquire the lease for the old holder, and let it expire."""
     account = Account.objects.create(user=get_user_model()._base_manager.create(username="race"))
     handle = Lease.objects.acquire(KEY, 60, owner="old")
     if handle is None:
         raise RuntimeError(f"lease {KEY!r} is held outside of the race")
     expire(KEY)
-    return _Place(account=account.pk, handle=handle)
+    return _Takeover(account=account.pk, handle=handle)
 
 
-def _old_holder(*, guarded: bool) -> Callable[[_Place], bool]:
-    def write(place: _Place) -> bool:
+def _old_holder(*, guarded: bool) -> Callable[[_Takeover], bool]:
+    def write(place: _Takeover) -> bool:
         with transaction.atomic():
             try:
                 _require(place.handle, guarded=guarded)
@@ -84,7 +84,7 @@ def _require(handle: LeaseHandle, *, guarded: bool) -> None:
         raise LeaseLost(key=handle.key, token=handle.token)
 
 
-def _successor(place: _Place) -> bool:
+def _successor(place: _Takeover) -> bool:
     """Take the lease over if that is possible, and write."""
     handle = Lease.objects.acquire(KEY, 60, owner="new")
     if handle is None:
@@ -95,11 +95,11 @@ def _successor(place: _Place) -> bool:
     return True
 
 
-def _the_holder_wrote_last(place: _Place) -> bool:
+def _the_holder_wrote_last(place: _Takeover) -> bool:
     """Whether the row is what the lease's last holder wrote."""
     owner = Lease.objects.get(key=KEY).owner
     return bool(Account.objects.get(pk=place.account).balance == (NEW if owner == "new" else OLD))
 
 
-def _balance(place: _Place) -> str:
+def _balance(place: _Takeover) -> str:
     return str(Account.objects.get(pk=place.account).balance)
