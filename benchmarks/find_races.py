@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.database import database_url
-from benchmarks.suite import Options, Say, Section, Table, select_names
+from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from tests.support.seeded_shop import copy_shop, run_suite
 from tests.testapps.seeded_shop.units import UNITS
 
@@ -115,10 +115,10 @@ def _data(costs: Sequence[Cost]) -> list[dict[str, float]]:
     return [{"wall": cost.wall, "cpu": cost.cpu} for cost in costs]
 
 
-def _recording_table(alone: Sequence[Cost], recorded: Sequence[Cost]) -> Table:
+def _recording_table(alone: Sequence[Cost], recorded: Sequence[Cost]) -> FigureTable:
     pairs = list(zip(alone, recorded, strict=True))
     ratios = [recorded.wall / alone.wall for alone, recorded in pairs]
-    return Table(
+    return FigureTable(
         title="Recording",
         columns=("run", "wall s", "CPU s", "wall, to alone", "CPU, to alone"),
         rows=(
@@ -137,11 +137,11 @@ def _medians(costs: Sequence[Cost]) -> tuple[float, float]:
     return statistics.median(cost.wall for cost in costs), statistics.median(cost.cpu for cost in costs)
 
 
-def _verdict_table(found: Sequence[Mapping[str, Any]], seconds: float, *, confirmed: set[str]) -> Table:
+def _verdict_table(found: Sequence[Mapping[str, Any]], seconds: float, *, confirmed: set[str]) -> FigureTable:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for each in found:
         groups[each["verdict"], each["kind"]].append(each)
-    return Table(
+    return FigureTable(
         title="Candidates",
         columns=("verdict", "kind", "candidates", "schedules, median", "s, median", "s, worst"),
         rows=tuple(
