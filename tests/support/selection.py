@@ -80,6 +80,7 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_explanations.py",
         "tests/django_lockstep/lab/explorer/test_hooks.py",
         "tests/django_lockstep/lab/explorer/test_idle_pool.py",
+        "tests/django_lockstep/lab/explorer/test_references.py",
         "tests/django_lockstep/lab/explorer/test_repeatable.py",
         "tests/django_lockstep/lab/explorer/test_schema.py",
         "tests/django_lockstep/lab/explorer/test_schema_agreement.py",

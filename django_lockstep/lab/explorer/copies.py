@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.final_state import REMOVED
 
-__all__ = ["LARGE", "Column", "TableCopy", "quote_literal", "quote_name"]
+__all__ = ["LARGE", "NEW", "Column", "TableCopy", "quote_literal", "quote_name"]
 
+NEW = ", new"
+"""Suffix of a table's name for the keys of its new rows."""
 LARGE = 20
 """From this number of rows on, only those written are put back."""
 
@@ -29,6 +31,8 @@ class Column:
     """Whether it stores what is inserted: it is not a generated column."""
     varying: bool
     """Whether it is a time or a UUID, whose values differ from run to run."""
+    refers_to: str | None = None
+    """The table to whose primary key it alone is a foreign key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +47,18 @@ class TableCopy:
     """The primary key's column, if it is one."""
     since: int
     """The first transaction that may belong to the exploration."""
+    oid: int
+    """The table's OID."""
 
     @property
     def partial(self) -> bool:
         """Whether only the rows written since are put back."""
         return self.rows >= LARGE and self.pk is not None
+
+    @property
+    def generates_keys(self) -> bool:
+        """Whether a sequence numbers its primary key."""
+        return any(column.generated and column.name == self.pk for column in self.columns)
 
     def copy_sql(self) -> str:
         return f"CREATE TEMP TABLE {self._copy} AS TABLE {self._table}"
@@ -88,6 +99,19 @@ class TableCopy:
             f"{_aggregated(self.name, 'TABLE now EXCEPT ALL TABLE before')} UNION ALL "
             f"{_aggregated(self.name + REMOVED, 'TABLE before EXCEPT ALL TABLE now')}) AS differences"
         )
+
+    def new_keys_query(self) -> str:
+        """Return a query for the table's name with `NEW`, and the primary keys that rows have now and none had before.
+
+        Only where `generates_keys`.
+        """
+        key = quote_name(self.pk or "")
+        conditions = [self._written] if self.partial else []
+        if self.rows:
+            conditions.append(f"NOT EXISTS (SELECT FROM {self._copy} AS c WHERE c.{key} = t.{key})")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        keys = f"coalesce(jsonb_agg(t.{key}), '[]')"
+        return f"SELECT {quote_literal(self.name + NEW)}, {keys} FROM {self._table} AS t{where}"
 
     @property
     def _table(self) -> str:

@@ -192,6 +192,7 @@ class Hooks:
         if result is not None and operation.sql[:6].upper() == "INSERT" and result.nfields:
             keys = (result.get_value(row, 0) for row in range(result.ntuples))
             operation.numbered = tuple(key.decode(errors="replace") for key in keys if key)
+            operation.numbered_in = result.ftable(0)
         if self._gate.detailed and result is not None:
             operation.values = tuple(
                 {

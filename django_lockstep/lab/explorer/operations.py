@@ -54,6 +54,8 @@ class Operation:
     """Rows returned or changed; None where the server did not say."""
     numbered: tuple[str, ...] = ()
     """The keys that an INSERT returned."""
+    numbered_in: int = 0
+    """The OID of the table that they are keys of."""
     values: tuple[dict[str, str | None], ...] = field(default=())
     """The first rows returned, where the run keeps them."""
 

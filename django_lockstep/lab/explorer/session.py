@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -28,7 +29,7 @@ from django_lockstep.lab.explorer.search import Move
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.setup_monitor import SetupMonitor
 from django_lockstep.lab.explorer.steps import build_raised, build_steps
-from django_lockstep.lab.explorer.trace import Trace
+from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["STEP_TIMEOUT", "ExplorationSession", "exploration_session"]
@@ -181,10 +182,10 @@ class ExplorationSession:
         actors = self.controller.actors
         return RunResult(
             fixture=fixture,
-            state=self._state(fixture),
+            state=self._state(fixture, trace.steps),
             results={actor.name: actor.result for actor in actors if actor.error is None},
             errors={actor.name: actor.error for actor in actors if actor.error is not None},
-            generated=frozenset(key for step in trace.steps for key in step.operation.numbered),
+            generated=_generated(trace.steps),
         )
 
     def judge(self, end: RunResult, trace: Trace) -> Run:
@@ -237,13 +238,19 @@ class ExplorationSession:
         finally:
             self.controller.limits = limits
 
-    def _state(self, fixture: Any) -> FinalState:
+    def _state(self, fixture: Any, steps: Iterable[StepRecord]) -> FinalState:
         if self.scenario.observe is not None:
             return str(self.scenario.observe(fixture))
+        makers: dict[str, dict[tuple[int, str], str]] = defaultdict(dict)
+        for step in steps:
+            table, maker = step.operation.numbered_in, self.names[step.actor]
+            if table:
+                alias = self.server(step.operation.alias).alias
+                makers[alias].update({(table, key): maker for key in step.operation.numbered})
         return {
             table if alias == self._database else f"{alias}.{table}": rows
             for alias, server in self._first_aliases().items()
-            for table, rows in server.changed_rows().items()
+            for table, rows in server.changed_rows(makers[alias]).items()
         }
 
     def _first_aliases(self) -> dict[str, Server]:
@@ -253,7 +260,7 @@ class ExplorationSession:
     def _run_serially(self, order: Sequence[int]) -> RunResult | None:
         """Run the actors with these indexes one after the other; None where one does not end by itself."""
         fixture = self.set_up()
-        numbered: set[str] = set()
+        steps: list[StepRecord] = []
         results: dict[str, Any] = {}
         errors: dict[str, BaseException] = {}
         for index in order:
@@ -269,10 +276,14 @@ class ExplorationSession:
                 errors[actor.name] = actor.error
             else:
                 results[actor.name] = actor.result
-            numbered.update(key for step in trace.steps for key in step.operation.numbered)
+            steps += trace.steps
         results = {name: results[name] for name in self.names if name in results}
         return RunResult(
-            fixture=fixture, state=self._state(fixture), results=results, errors=errors, generated=frozenset(numbered)
+            fixture=fixture,
+            state=self._state(fixture, steps),
+            results=results,
+            errors=errors,
+            generated=_generated(steps),
         )
 
 
@@ -316,6 +327,10 @@ def exploration_session(
         if session.virtual_sleep:
             stack.enter_context(session.clock)
         yield session
+
+
+def _generated(steps: Iterable[StepRecord]) -> frozenset[str]:
+    return frozenset(key for step in steps for key in step.operation.numbered)
 
 
 def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
