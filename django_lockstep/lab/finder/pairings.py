@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
 
@@ -13,10 +12,9 @@ from django_lockstep.lab.finder.clones import clone_user, session_of, session_us
 from django_lockstep.lab.finder.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.forks import Fork, RequestActor
+from django_lockstep.lab.finder.points import Actor, Point
 
 __all__ = ["Earlier", "Pairing", "with_another_user", "with_earlier", "with_itself"]
-
-Actor = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +37,15 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A request or a call of the test, with a copy of the databases from just before it."""
+    """A point that the test has passed, with a copy of the databases from just before it."""
 
-    actor: Actor
-    number: int
-    call: str
-    """The name of the function; empty for a request."""
+    point: Point
     before: DatabaseCopy
 
     @classmethod
-    def note(cls, actor: Actor, *, number: int, call: str = "") -> Earlier:
+    def note(cls, point: Point) -> Earlier:
         """Copy the databases; the copy is there until it is closed."""
-        return cls(actor, number, call, DatabaseCopy(copied_databases()))
+        return cls(point, DatabaseCopy(copied_databases()))
 
 
 @contextmanager
@@ -76,13 +71,14 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
 
     What the test did in between is undone, except that the sessions of both requests are there.
     """
-    sessions = [session_of(one.environ) for one in (earlier.actor, actor) if isinstance(one, RequestActor)]
+    actors = {"A": earlier.point.actor, "B": actor}
+    sessions = [session_of(one.environ) for one in actors.values() if isinstance(one, RequestActor)]
     with _put_back():
         earlier.before.restore()
         for session in filter(None, sessions):
             # One that was made in between is gone with the rest.
             session.save(must_create=not session.exists(session.session_key))
-        yield Fork({"A": earlier.actor, "B": actor})
+        yield Fork(actors)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 from unittest import mock
 from weakref import WeakSet
@@ -26,7 +27,7 @@ from django_lockstep.lab.finder.files import RecordingWriter
 from django_lockstep.lab.finder.fingerprints import Fingerprints
 from django_lockstep.lab.finder.inputs import call_inputs, request_inputs, request_user
 from django_lockstep.lab.finder.parameters import first, positional, type_name
-from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement
+from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Site
 from django_lockstep.lab.finder.requests import CallNext, RequestNumbers, buffer_body, current_request, intercept
 from django_lockstep.lab.finder.rows import RowReader
 from django_lockstep.lab.finder.stack import CodeMap
@@ -120,10 +121,7 @@ class Recorder:
         self._transactions.note_statement(connection, text)
         if not _RECORDED.match(text) or not self._is_recordable(connection):
             return
-        draft = _request.get()
-        found = self._code.walk(sys._getframe(3), whole=draft is None)
-        if draft is None and found.call is not None:
-            draft = self._calls.draft(found.call)
+        draft, site = self._locate(sys._getframe(3))
         if draft is None or draft.is_full:
             return
         text, values = positional(text, first(params) if many else params)
@@ -140,7 +138,7 @@ class Recorder:
                 rows=rows if (rows := context["cursor"].rowcount) >= 0 else None,
                 read=result,
                 alias=connection.alias,
-                site=found.site,
+                site=site,
                 many=many,
             )
         )
@@ -179,16 +177,20 @@ class Recorder:
             yield
 
     def _note_mail(self) -> None:
+        draft, site = self._locate(sys._getframe(3))
+        if draft is None:
+            return
+        opened = ((each.alias, self._transactions.current(each)) for each in connections.all(initialized_only=True))
+        inside = next((draft.transaction(alias, number) for alias, number in opened if number is not None), None)
+        draft.statements.append(RecordedStatement(sql=SENT_MAIL, transaction=inside, site=site))
+
+    def _locate(self, frame: FrameType) -> tuple[Draft | None, Site | None]:
+        """Return the unit that goes on, and the line of the project's code that the frame was called from."""
         draft = _request.get()
-        found = self._code.walk(sys._getframe(3), whole=draft is None)
+        found = self._code.walk(frame, whole=draft is None)
         if draft is None and found.call is not None:
             draft = self._calls.draft(found.call)
-        opened = ((each, self._transactions.current(each)) for each in connections.all(initialized_only=True))
-        inside = next(
-            (draft.transaction(each.alias, number) for each, number in opened if draft and number is not None), None
-        )
-        if draft is not None:
-            draft.statements.append(RecordedStatement(sql=SENT_MAIL, transaction=inside, site=found.site))
+        return draft, found.site
 
     # Units
 

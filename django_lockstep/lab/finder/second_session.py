@@ -12,11 +12,8 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.derive import find_candidates
-from django_lockstep.lab.finder.files import read_recording
-from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.report import as_text, in_a_line
-from django_lockstep.lab.finder.suppressions import read_suppressions
+from django_lockstep.lab.finder.findings import Findings
+from django_lockstep.lab.finder.report import in_a_line
 
 __all__ = ["confirm_in_second_session"]
 
@@ -31,15 +28,15 @@ _MOST_SHOWN = 4000
 """Characters of its output that are shown if it fails."""
 
 
-def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
+def confirm_in_second_session(config: pytest.Config, recording: Path, found: Findings) -> int:
     """Run the session, and return the exit status: 1 if races were confirmed that are not suppressed.
 
     A process of its own, because the first session's database and fixtures are gone by now, and because its tests
     commit. Its output goes into a file beside the recording, and is shown if it ends before it began.
     """
-    findings_path(recording).unlink(missing_ok=True)
     log = recording.with_name(f"{recording.name}.log")
     command = [sys.executable, "-m", "pytest", *_arguments(config, recording)]
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     with log.open("w", encoding="utf-8") as output:
         # The command is this session's own.
         process = subprocess.Popen(  # noqa: S603
@@ -51,20 +48,16 @@ def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
             # Ctrl-C in a terminal reaches this process alone, which passes it on once.
             start_new_session=True,
         )
-        found = Findings(findings_path(recording), find_candidates(read_recording(recording)))
-        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-        write_line = reporter.write_line
         try:
             _show(found, process, reporter)
         except KeyboardInterrupt:
             _interrupt(process)
             found.read()
     if process.returncode == pytest.ExitCode.INTERRUPTED:
-        write_line(f"Interrupted; --race-confirm={recording} goes on from here")
+        reporter.write_line(f"Interrupted; --race-confirm={recording} goes on from here")
     elif process.returncode not in (0, 1):
-        write_line(f"The session that tries candidates ended with {process.returncode}: {log}")
-        write_line(log.read_text("utf-8")[-_MOST_SHOWN:])
-    write_line(as_text(found, read_suppressions(config.rootpath)))
+        reporter.write_line(f"The session that tries candidates ended with {process.returncode}: {log}")
+        reporter.write_line(log.read_text("utf-8")[-_MOST_SHOWN:])
     return process.returncode
 
 

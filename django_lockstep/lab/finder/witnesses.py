@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 import unittest
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -16,7 +15,8 @@ from django_lockstep.lab.explorer import Exploration, timeline
 from django_lockstep.lab.finder.calls import intercept_calls
 from django_lockstep.lab.finder.committed import committed_tests
 from django_lockstep.lab.finder.forks import Fork, RequestActor
-from django_lockstep.lab.finder.pairings import Actor, Earlier, with_another_user, with_earlier, with_itself
+from django_lockstep.lab.finder.pairings import Earlier, with_another_user, with_earlier, with_itself
+from django_lockstep.lab.finder.points import Point, Points
 from django_lockstep.lab.finder.requests import intercept
 
 __all__ = ["raced"]
@@ -118,46 +118,35 @@ class _Place:
         self._place = place
         self._after = earlier
         self._two_users = two_users
-        self._seen: Counter[str] = Counter()
         self._earlier: Earlier | None = None
         self._found: Exploration | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Race it when the test comes to it."""
-        self._seen.clear()
+        points = Points(self._reach)
+        names = {name for name, _ in (self._place, self._after or self._place) if name}
         try:
-            with self._intercepting():
+            with intercept(points.on_request), intercept_calls(names, points.on_call):
                 yield
         finally:
             # Also if the test did not come to what it was to be raced with.
             if self._earlier is not None:
                 self._earlier.before.close()
 
-    def _intercepting(self) -> AbstractContextManager[None]:
-        if not self._place[0]:
-            return intercept(self._on_request)
-        return intercept_calls({name for name, _ in (self._place, self._after or self._place)}, self._reach)
-
-    def _on_request(self, handler: Any, environ: dict[str, Any], call_next: Any) -> Any:
-        self._reach("", RequestActor.of(environ, call_next))
-        return call_next(environ)
-
-    def _reach(self, name: str, actor: Actor) -> None:
-        reached = name, self._seen[name]
-        self._seen[name] += 1
-        if reached == self._after:
-            self._earlier = Earlier.note(actor, number=reached[1], call=name)
-        if reached == self._place:
-            with self._paired(actor) as fork:
+    def _reach(self, point: Point) -> None:
+        if (point.call, point.number) == self._after:
+            self._earlier = Earlier.note(point)
+        if (point.call, point.number) == self._place:
+            with self._paired(point) as fork:
                 self._found = fork.explore(seconds=_SECONDS)
 
-    def _paired(self, actor: Actor) -> AbstractContextManager[Fork]:
+    def _paired(self, point: Point) -> AbstractContextManager[Fork]:
         if self._earlier is not None:
-            return with_earlier(self._earlier, actor)
-        if self._two_users and isinstance(actor, RequestActor):
-            return with_another_user(actor)
-        return with_itself(actor)
+            return with_earlier(self._earlier, point.actor)
+        if self._two_users and isinstance(point.actor, RequestActor):
+            return with_another_user(point.actor)
+        return with_itself(point.actor)
 
     def require_no_race(self) -> None:
         """Fail the test unless all schedules ended right."""

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from django_lockstep.lab.finder.derive import find_candidates
-from django_lockstep.lab.finder.files import read_recording
-from django_lockstep.lab.finder.findings import Findings, findings_path
+from django_lockstep.lab.finder.findings import Findings
 from tests.django_lockstep.lab.finder.test_plugin import FILES, Project, postgresql
 
 SETTINGS = f"""{FILES["settings.py"]}
@@ -122,7 +120,7 @@ def project(tmp_path: Path, db: None) -> Project:
 def test_each_is_confirmed_and_its_test_file_fails(project: Project) -> None:
     printed = project.pytest("--find-races", "--race-record=races.jsonl")
     record = project.folder / "races.jsonl"
-    pairs = Findings(findings_path(record), find_candidates(read_recording(record))).pairs()
+    pairs = Findings.on(record).pairs()
 
     assert "1 failed, 7 passed" in printed, printed
     found = {candidate.unit.removeprefix("cinema.services.book_"): finding for candidate, finding in pairs}
