@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import chain
 from typing import TypeVar
 
 from django_lockstep.lab.explorer import ExplorerError
@@ -17,6 +18,7 @@ from django_lockstep.lab.finder.findings import Finding, Findings, Place
 from django_lockstep.lab.finder.forks import Fork, RequestActor
 from django_lockstep.lab.finder.judging import Attempts
 from django_lockstep.lab.finder.pairings import Earlier, Pairing, with_another_user, with_earlier, with_itself
+from django_lockstep.lab.finder.partners import Partners, partner_tests
 from django_lockstep.lab.finder.points import Point, Points
 from django_lockstep.lab.finder.reproduction import TestPlace, with_test_file
 from django_lockstep.lab.finder.requests import intercept
@@ -29,7 +31,8 @@ MOST_EARLIER = 3
 """Requests or calls of a test with which later ones of it are paired."""
 SECONDS_EACH = 20.0
 """Seconds that one fork may take, of whatever budget."""
-_Paired = tuple[Pairing, AbstractContextManager[Fork]]
+_Paired = tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]
+"""What is raced, and the candidates that it may show."""
 _Item = TypeVar("_Item")
 
 
@@ -49,6 +52,7 @@ class Confirmation:
         self._test = ""
         self._places: dict[str, TestPlace] = {}
         self._earlier: list[Earlier] = []
+        self._partners = Partners()
         self._failures: dict[str, str] = {}
         # Held by the thread that forks: a live server's other threads go on without.
         self._forking = threading.Lock()
@@ -56,10 +60,12 @@ class Confirmation:
     # For the runner of the tests
 
     def choose(self, items: Iterable[_Item], name: Callable[[_Item], str]) -> list[_Item]:
-        """Return the tests that show a candidate, those of the worst candidates first."""
+        """Return the tests that show a candidate or do what it is raced with, those of the worst candidates first."""
         ordered = sorted(self._candidates, key=lambda candidate: candidate.rank)
+        # Before what is raced comes what it is raced with.
+        tests = [test for one in ordered for test in (*partner_tests(one), one.witnesses[0].test)]
         turns = max((len(candidate.witnesses) for candidate in ordered), default=0)
-        tests = [one.witnesses[turn].test for turn in range(turns) for one in ordered if turn < len(one.witnesses)]
+        tests += [one.witnesses[turn].test for turn in range(1, turns) for one in ordered if turn < len(one.witnesses)]
         order = {test: place for place, test in enumerate(dict.fromkeys(tests))}
         return sorted((item for item in items if name(item) in order), key=lambda item: order[name(item)])
 
@@ -145,35 +151,53 @@ class Confirmation:
             self._forking.release()
 
     def _fork(self, point: Point, *, until: float) -> None:
-        """Fork if a candidate was recorded here, or may race with what a candidate did before in this test."""
+        """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test."""
         there = [each for each in self._open(self._test) if each[0].unit_kind == point.kind]
-        here = {one.id: one for one, place in there if _is_place(place, one, point)}
+        here = {one.id: one for one, place in there if place in one.witnesses and _is_place(place, one, point)}
         related = {one.id: one for one, _ in there if point.name in (one.unit, one.partner)}
         for candidate in here.values():
-            self._attempts.setdefault(candidate.id, Attempts(candidate, values=self._values)).places += 1
-        for pairing, paired in self._pairings(point, twice=bool(here)):
-            tried = here if pairing.after is None else here | related
-            still = [one for name in tried if (one := self._attempts.get(name)) and one.confirmed is None]
-            if still and time.monotonic() < until:
-                _try(still, paired, pairing=pairing)
-        self._report(here | related, Place(test=self._test, number=point.number, call=point.call))
-        if len(self._earlier) < MOST_EARLIER and any(map(self._is_undecided, related.values())):
-            with suppress(ExplorerError):  # too many rows: then nothing is paired with it
-                self._earlier.append(Earlier.note(point))
+            self._attempts_on(candidate).places += 1
+        changed = dict(here)
+        pairings = self._pairings(point, here, [one for name, one in related.items() if name in self._attempts])
+        for pairing, paired, candidates in chain(pairings, self._partners.pairings(self._test, point, there)):
+            tried = [one for each in candidates if (one := self._attempts_on(each)).is_open_to(pairing)]
+            if tried and time.monotonic() < until:
+                _try(tried, paired, pairing=pairing)
+            changed |= {one.candidate.id: one.candidate for one in tried}
+        self._report(changed, Place(test=self._test, number=point.number, call=point.call))
+        if any(map(self._is_undecided, related.values())):
+            self._keep(point, there)
+
+    def _attempts_on(self, candidate: Candidate) -> Attempts:
+        return self._attempts.setdefault(candidate.id, Attempts(candidate, values=self._values))
 
     def _report(self, candidates: Iterable[str], place: Place) -> None:
-        for attempts in filter(None, map(self._attempts.get, candidates)):
+        for name in candidates:
+            attempts = self._attempts[name]
             self._found.add(with_test_file(attempts.candidate, attempts.finding(place), self._places))
 
-    def _pairings(self, point: Point, *, twice: bool) -> Iterator[_Paired]:
-        if twice:
-            yield Pairing(kind=point.kind), with_itself(point.actor)
+    def _keep(self, point: Point, shown: Sequence[tuple[Candidate, Witness]]) -> None:
+        """Keep what later points, of this test and of others, may be paired with."""
+        if len(self._earlier) < MOST_EARLIER:
+            with suppress(ExplorerError):  # too many rows: then nothing is paired with it
+                self._earlier.append(Earlier.note(point))
+        with suppress(Exception):  # whatever a request does that is sent once more: the test goes on
+            self._partners.capture(self._test, point, shown)
+
+    def _pairings(self, point: Point, here: Mapping[str, Candidate], related: Sequence[Candidate]) -> Iterator[_Paired]:
+        actor, candidates = point.actor, list(here.values())
+        if here:
+            yield Pairing(kind=point.kind), with_itself(actor), candidates
         for earlier in self._earlier:
             if earlier.point.kind == point.kind:
                 pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
-                yield pairing, with_earlier(earlier, point.actor)
-        if twice and isinstance(point.actor, RequestActor):
-            yield Pairing(kind=point.kind, two_users=True), with_another_user(point.actor)
+                yield (
+                    pairing,
+                    with_earlier(earlier, actor),
+                    [*candidates, *(one for one in related if one.id not in here)],
+                )
+        if here and isinstance(actor, RequestActor):
+            yield Pairing(kind=point.kind, two_users=True), with_another_user(actor), candidates
 
 
 def _try(wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: Pairing) -> None:

@@ -64,6 +64,10 @@ class Finding(Place):
     """Of a call, the function that the earlier one is of."""
     two_users: bool = False
     """Whether it was raced with the same by a copy of its user."""
+    partner_test: str = ""
+    """Another test, one of whose requests it was raced with, if it was."""
+    partner_number: int = 0
+    """Which one of them."""
     schedules: int = 0
     """Schedules that were run."""
     schedule: str = ""

@@ -62,6 +62,10 @@ class Attempts:
         """Note why a pairing could not be explored."""
         self._obstacles[str(pairing)] = reason
 
+    def is_open_to(self, pairing: Pairing) -> bool:
+        """Whether the pairing may still show it; with a request of another test it is tried once."""
+        return self.confirmed is None and not (pairing.partner and str(pairing) in self._schedules)
+
     def finding(self, place: Place) -> Finding:
         """Return what is known so far."""
         schedules = sum(self._schedules.values())
@@ -78,6 +82,8 @@ class Attempts:
             after=pairing.after,
             after_call=pairing.after_call,
             two_users=pairing.two_users,
+            partner_test=pairing.partner_test,
+            partner_number=pairing.partner_number,
             schedule=outcome.schedule,
             differences=outcome.differences,
             consequence=consequence_of(outcome.differences),

@@ -1,4 +1,4 @@
-"""With what a request or a call is raced: itself, the same by another user, an earlier one of the same test."""
+"""With what a request or a call is raced: itself, the same by another user, an earlier one, one of another test."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from django_lockstep.lab.finder.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.forks import Fork, RequestActor
 from django_lockstep.lab.finder.points import Actor, Point
+from django_lockstep.lab.finder.transplants import Captured
+from django_lockstep.lab.finder.trials import Trial
 
-__all__ = ["Earlier", "Pairing", "with_another_user", "with_earlier", "with_itself"]
+__all__ = ["Earlier", "Pairing", "put_back", "with_another_user", "with_earlier", "with_itself", "with_partner"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +30,16 @@ class Pairing:
     after_call: str = ""
     """Of a call, the name of the function that the earlier one is of."""
     two_users: bool = False
+    unit: str = ""
+    """The name of what is raced, where it is raced with a request of another test."""
+    partner: str = ""
+    """The name of that one's unit."""
+    partner_test: str = ""
+    partner_number: int = 0
 
     def __str__(self) -> str:
+        if self.partner:
+            return f"`{self.unit}` with `{self.partner}` of another test"
         if self.two_users:
             return f"the {self.kind} by two users"
         return f"the {self.kind} twice" if self.after is None else f"the {self.kind} and one before it in the test"
@@ -60,7 +70,7 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
     user = session_user(request.environ, using=DEFAULT_DB_ALIAS)
     if user is None:
         raise CannotClone("the request has no user")
-    with _put_back():
+    with put_back():
         environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
         yield Fork({"A": request, "B": RequestActor(environ, request.body, request.call)})
 
@@ -73,7 +83,7 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
     """
     actors = {"A": earlier.point.actor, "B": actor}
     sessions = [session_of(one.environ) for one in actors.values() if isinstance(one, RequestActor)]
-    with _put_back():
+    with put_back():
         earlier.before.restore()
         for session in filter(None, sessions):
             # One that was made in between is gone with the rest.
@@ -82,7 +92,30 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
 
 
 @contextmanager
-def _put_back() -> Iterator[None]:
+def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
+    """Pair the request with one of another test, moved here.
+
+    Raises `CannotClone` if it cannot be moved, is refused here, or has nothing to do with the request.
+    """
+    with put_back():
+        trial = _send_alone(request)
+        moved = partner.moved_to(request, trial)
+        other = _send_alone(moved)
+        if not other.answer.startswith(("2", "3")):
+            raise CannotClone(f"alone it is answered with {other.answer} here")
+        if not other.interferes_with(trial) and not trial.interferes_with(other):
+            raise CannotClone("alone it changes nothing here that the other one reads")
+        yield Fork({"A": request, "B": moved})
+
+
+def _send_alone(request: RequestActor) -> Trial:
+    with put_back():
+        return Trial.of(request)
+
+
+@contextmanager
+def put_back() -> Iterator[None]:
+    """Have the databases afterwards as they were before."""
     before = DatabaseCopy(copied_databases())
     try:
         yield

@@ -6,7 +6,6 @@ recorder is installed. Only a test's body is recorded, not its fixtures, and onl
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,14 +21,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from django_lockstep.lab.explorer.databases import is_test_database
-from django_lockstep.lab.finder.catalog import TableCatalog
 from django_lockstep.lab.finder.files import RecordingWriter
 from django_lockstep.lab.finder.fingerprints import Fingerprints
 from django_lockstep.lab.finder.inputs import call_inputs, request_inputs, request_user
-from django_lockstep.lab.finder.parameters import first, positional, type_name
+from django_lockstep.lab.finder.reader import StatementReader, is_of_interest
 from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Site
 from django_lockstep.lab.finder.requests import CallNext, RequestNumbers, buffer_body, current_request, intercept
-from django_lockstep.lab.finder.rows import RowReader
 from django_lockstep.lab.finder.stack import CodeMap
 from django_lockstep.lab.finder.transactions import Transactions
 from django_lockstep.lab.finder.units import Calls, Draft
@@ -38,7 +35,6 @@ __all__ = ["Recorder"]
 
 _request: ContextVar[Draft | None] = ContextVar("_request", default=None)
 """The request that this thread or task handles."""
-_RECORDED = re.compile(r"[\s(]*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|LOCK)\b", re.IGNORECASE)
 
 
 class Recorder:
@@ -51,7 +47,7 @@ class Recorder:
         self._transactions = Transactions()
         self._numbers = RequestNumbers()
         self._calls = Calls(begin=self._begin_call, end=self._write)
-        self._catalogs: dict[str, TableCatalog] = {}
+        self._reader = StatementReader(fingerprints, writer.write_tables)
         self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
         self._test = ""
         self._tests = 0
@@ -119,29 +115,22 @@ class Recorder:
         connection: BaseDatabaseWrapper = context["connection"]
         text = sql if isinstance(sql, str) else sql.as_string(connection.connection)
         self._transactions.note_statement(connection, text)
-        if not _RECORDED.match(text) or not self._is_recordable(connection):
+        if not is_of_interest(text) or not self._is_recordable(connection):
             return
         draft, site = self._locate(sys._getframe(3))
         if draft is None or draft.is_full:
             return
-        text, values = positional(text, first(params) if many else params)
-        result = self._catalog_reader(connection).read(
-            getattr(context["cursor"].cursor, "pgresult", None), connection.connection, draft.keys
+        statement = self._reader.read(
+            text,
+            params,
+            context,
+            keys=draft.keys,
+            many=many,
+            transaction=draft.transaction(connection.alias, self._transactions.current(connection)),
+            isolation=self._transactions.isolation(connection),
+            site=site,
         )
-        draft.statements.append(
-            RecordedStatement(
-                sql=text,
-                params=tuple(map(self._fingerprints.of, values)),
-                types=tuple(map(type_name, values)),
-                transaction=draft.transaction(connection.alias, self._transactions.current(connection)),
-                isolation=self._transactions.isolation(connection),
-                rows=rows if (rows := context["cursor"].rowcount) >= 0 else None,
-                read=result,
-                alias=connection.alias,
-                site=site,
-                many=many,
-            )
-        )
+        draft.statements.append(statement)
 
     def _is_recordable(self, connection: Any) -> bool:
         if not hasattr(connection.connection, "pgconn"):
@@ -157,12 +146,6 @@ class Recorder:
             ] = None
             return False
         return True
-
-    def _catalog_reader(self, connection: BaseDatabaseWrapper) -> RowReader:
-        name = str(connection.settings_dict["NAME"])
-        if name not in self._catalogs:
-            self._catalogs[name] = TableCatalog(self._writer.write_tables)
-        return RowReader(self._catalogs[name], self._fingerprints)
 
     @contextmanager
     def _noting_mail(self) -> Iterator[None]:
