@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
@@ -39,13 +40,21 @@ _Item = TypeVar("_Item")
 class Confirmation:
     """Decides where to fork which tests, and adds what the forks say to the findings; runners of tests drive it."""
 
-    def __init__(self, found: Findings, *, budget: float, values: bool = False) -> None:
+    def __init__(
+        self,
+        found: Findings,
+        *,
+        budget: float,
+        values: bool = False,
+        on_finding: Callable[[Finding], None] = lambda finding: None,
+    ) -> None:
         """Try what is undecided; findings show long strings only with ``values``."""
         self.budget = budget
         """Seconds that all forks together may take."""
         self._found = found
         self._candidates = found.undecided()
         self._values = values
+        self._on_finding = on_finding
         self._spent = 0.0
         self._attempts: dict[str, Attempts] = {}
         self._points = Points(self._reach)
@@ -99,7 +108,7 @@ class Confirmation:
         for candidate in self._candidates:
             if candidate.id not in self._attempts:
                 reason = _obstacle(candidate) or self._why_not_reached(candidate)
-                self._found.add(Finding(candidate=candidate.id, verdict="not tried", reason=reason))
+                self._add(Finding(candidate=candidate.id, verdict="not tried", reason=reason))
 
     # Which candidates
 
@@ -144,29 +153,34 @@ class Confirmation:
         if self._spent >= self.budget or not self._forking.acquire(blocking=False):
             return
         begun = time.monotonic()
+        changed: Iterable[str] = ()
         try:
-            self._fork(point, until=begun + self.budget - self._spent)
+            changed = self._fork(point, until=begun + self.budget - self._spent)
         finally:
             self._spent += time.monotonic() - begun
+            self._report(changed, Place(test=self._test, number=point.number, call=point.call))
             self._forking.release()
 
-    def _fork(self, point: Point, *, until: float) -> None:
-        """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test."""
+    def _fork(self, point: Point, *, until: float) -> list[str]:
+        """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test.
+
+        Return the candidates about which more is known now.
+        """
         there = [each for each in self._open(self._test) if each[0].unit_kind == point.kind]
         here = {one.id: one for one, place in there if place in one.witnesses and _is_place(place, one, point)}
         related = {one.id: one for one, _ in there if point.name in (one.unit, one.partner)}
         for candidate in here.values():
             self._attempts_on(candidate).places += 1
-        changed = dict(here)
+        changed = dict.fromkeys(here)
         pairings = self._pairings(point, here, [one for name, one in related.items() if name in self._attempts])
         for pairing, paired, candidates in chain(pairings, self._partners.pairings(self._test, point, there)):
             tried = [one for each in candidates if (one := self._attempts_on(each)).is_open_to(pairing)]
             if tried and time.monotonic() < until:
                 _try(tried, paired, pairing=pairing)
-            changed |= {one.candidate.id: one.candidate for one in tried}
-        self._report(changed, Place(test=self._test, number=point.number, call=point.call))
-        if any(map(self._is_undecided, related.values())):
-            self._keep(point, there)
+            changed |= dict.fromkeys(one.candidate.id for one in tried)
+        if undecided := [one for one in related.values() if self._is_undecided(one)]:
+            self._keep(point, there, undecided)
+        return list(changed)
 
     def _attempts_on(self, candidate: Candidate) -> Attempts:
         return self._attempts.setdefault(candidate.id, Attempts(candidate, values=self._values))
@@ -174,11 +188,17 @@ class Confirmation:
     def _report(self, candidates: Iterable[str], place: Place) -> None:
         for name in candidates:
             attempts = self._attempts[name]
-            self._found.add(with_test_file(attempts.candidate, attempts.finding(place), self._places))
+            self._add(with_test_file(attempts.candidate, attempts.finding(place), self._places))
 
-    def _keep(self, point: Point, shown: Sequence[tuple[Candidate, Witness]]) -> None:
+    def _add(self, finding: Finding) -> None:
+        finding = replace(finding, spent=round(self._spent, 1))
+        self._found.add(finding)
+        self._on_finding(finding)
+
+    def _keep(self, point: Point, shown: Sequence[tuple[Candidate, Witness]], related: Sequence[Candidate]) -> None:
         """Keep what later points, of this test and of others, may be paired with."""
-        if len(self._earlier) < MOST_EARLIER:
+        is_own = any(witness.test == self._test for candidate in related for witness in candidate.witnesses)
+        if is_own and len(self._earlier) < MOST_EARLIER:
             with suppress(ExplorerError):  # too many rows: then nothing is paired with it
                 self._earlier.append(Earlier.note(point))
         with suppress(Exception):  # whatever a request does that is sent once more: the test goes on

@@ -88,6 +88,8 @@ class Finding(Place):
     """A test that fails as long as the race is there."""
     seconds: float = 0.0
     """Time that it took."""
+    spent: float = 0.0
+    """Seconds of the budget that were used by then."""
 
 
 class Findings:

@@ -159,7 +159,7 @@ class _Reporting:
         from django_lockstep.lab.finder.report_data import report_on
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
-        status = confirm_in_second_session(config, self.path, found)
+        status = confirm_in_second_session(config, self.path, found, budget=budget_of(config))
         report = report_on(found, self._suppressed, root=config.rootpath)
         config.get_terminal_writer().line(as_text(report))
         return status

@@ -14,7 +14,6 @@ from django.test.utils import get_runner
 
 from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.files import RecordingWriter
-from django_lockstep.lab.finder.findings import Findings
 from django_lockstep.lab.finder.fingerprints import Fingerprints
 from django_lockstep.lab.finder.recorder import Recorder
 from django_lockstep.lab.finder.reproduction import TestPlace
@@ -49,14 +48,8 @@ def record_tests(labels: Sequence[str], path: Path, *, key: bytes | None, root: 
     return _run(labels, around=around, body=body, **options)
 
 
-def confirm_tests(
-    labels: Sequence[str], found: Findings, *, budget: float, values: bool = False, **options: Any
-) -> None:
-    """Try the candidates that are not decided yet in those of the tests that show one, for so many seconds.
-
-    Findings show long strings only with ``values``.
-    """
-    confirmation = Confirmation(found, budget=budget, values=values)
+def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: Any) -> None:
+    """Try candidates in those of the tests with these labels that show one."""
 
     @contextmanager
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:

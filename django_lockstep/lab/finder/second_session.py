@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from django_lockstep.lab.finder.findings import Findings
-from django_lockstep.lab.finder.report import in_a_line
+from django_lockstep.lab.finder.progress import Progress
 
 __all__ = ["confirm_in_second_session"]
 
@@ -28,7 +29,7 @@ _MOST_SHOWN = 4000
 """Characters of its output that are shown if it fails."""
 
 
-def confirm_in_second_session(config: pytest.Config, recording: Path, found: Findings) -> int:
+def confirm_in_second_session(config: pytest.Config, recording: Path, found: Findings, *, budget: float) -> int:
     """Run the session, and return the exit status: 1 if races were confirmed that are not suppressed.
 
     A process of its own, because the first session's database and fixtures are gone by now, and because its tests
@@ -48,11 +49,14 @@ def confirm_in_second_session(config: pytest.Config, recording: Path, found: Fin
             # Ctrl-C in a terminal reaches this process alone, which passes it on once.
             start_new_session=True,
         )
+        write = partial(reporter.write, flush=True)
+        progress = Progress(found, write, budget=budget, is_terminal=reporter.isatty)
         try:
-            _show(found, process, reporter)
+            _show(found, process, progress)
         except KeyboardInterrupt:
             _interrupt(process)
             found.read()
+        progress.close()
     if process.returncode == pytest.ExitCode.INTERRUPTED:
         reporter.write_line(f"Interrupted; --race-confirm={recording} goes on from here")
     elif process.returncode not in (0, 1):
@@ -68,19 +72,14 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _show(found: Findings, process: subprocess.Popen[bytes], reporter: Any) -> None:
-    """Show each confirmed race as soon as it is known, until the process ends."""
+def _show(found: Findings, process: subprocess.Popen[bytes], progress: Progress) -> None:
+    """Show what is found as soon as it is known, until the process ends."""
     ended = False
     while not ended:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_LOOK_AGAIN)
         ended = process.poll() is not None
-        changed = {finding.candidate: finding for finding in found.read()}
-        for candidate, finding in found.pairs():
-            # What is not confirmed yet may still be, in another test.
-            if candidate.id in changed and finding.verdict == "confirmed":
-                reporter.write_line(in_a_line(candidate, finding))
-                reporter.flush()
+        progress.update(found.read())
 
 
 def _arguments(config: pytest.Config, recording: Path) -> Iterator[str]:

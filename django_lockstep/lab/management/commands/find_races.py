@@ -12,8 +12,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_lockstep.lab.finder.budget import parse_budget
+from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
+from django_lockstep.lab.finder.progress import Progress
 from django_lockstep.lab.finder.report import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.report_data import Report, report_on
 from django_lockstep.lab.finder.report_files import require_report, write_report
@@ -63,8 +65,7 @@ class Command(BaseCommand):
             self.stdout.write(list_candidates(self._write(report(), options)))
             return report().exit_status
         try:
-            chosen = {name: options[name] for name in ("values", "verbosity")}
-            confirm_tests(options["labels"], found, budget=budget, **chosen)
+            self._confirm(found, budget, options)
         finally:  # also of a search that is interrupted
             self._write(report(), options)
         self.stdout.write(as_text(report()))
@@ -75,6 +76,21 @@ class Command(BaseCommand):
         findings_path(path).unlink(missing_ok=True)
         record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"])
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
+
+    def _confirm(self, found: Findings, budget: float, options: dict[str, Any]) -> None:
+        is_terminal = self.stdout.isatty()
+        progress = Progress(found, self._print, budget=budget, is_terminal=is_terminal)
+        confirmation = Confirmation(
+            found, budget=budget, values=options["values"], on_finding=lambda finding: progress.update([finding])
+        )
+        # The dots of the tests would stand in the line that is rewritten.
+        verbosity = 0 if is_terminal else options["verbosity"]
+        confirm_tests(options["labels"], confirmation, verbosity=verbosity)
+        progress.close()
+
+    def _print(self, text: str) -> None:
+        self.stdout.write(text, ending="")
+        self.stdout.flush()
 
     def _write(self, report: Report, options: dict[str, Any]) -> Report:
         if options["report"]:

@@ -292,8 +292,9 @@ def test_the_command_refuses_another_ending_before_any_test(tmp_path: Path) -> N
 def test_the_command_writes_what_is_known_when_it_is_interrupted(
     recording: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(labels: Any, found: Findings, **options: Any) -> None:
-        found.add(confirmed(next(iter(found.candidates))))
+    def interrupted(labels: Any, confirmation: Any, **options: Any) -> None:
+        found = Findings.on(recording)
+        confirmation._add(confirmed(next(iter(found.candidates))))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(find_races, "confirm_tests", interrupted)
