@@ -264,4 +264,4 @@ def _obstacle(candidate: Candidate) -> str:
     """Return why no fork can show the candidate; empty if one may."""
     if candidate.kind == "effect-before-commit":
         return "what has left the process cannot be compared"
-    return "" if candidate.unit_kind in {"request", "call"} else f"{candidate.unit} is the test itself"
+    return "" if candidate.unit_kind in {"request", "call"} else "asynchronous requests are not raced"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 from urllib.parse import parse_qsl
 
 from django.http import HttpRequest
@@ -17,14 +16,14 @@ from django.utils.functional import LazyObject, empty
 __all__ = ["call_inputs", "request_inputs", "request_user"]
 
 
-def request_inputs(request: HttpRequest, environ: dict[str, Any], body: bytes) -> Iterator[object]:
+def request_inputs(request: HttpRequest, body: bytes) -> Iterator[object]:
     """Yield the values in the query, the path and the body."""
-    yield from _pairs(environ.get("QUERY_STRING", ""))
+    yield from _pairs(request.META.get("QUERY_STRING", ""))
     match = request.resolver_match
     if match is not None:
         yield from match.args
         yield from match.kwargs.values()
-    content_type = environ.get("CONTENT_TYPE", "")
+    content_type = request.META.get("CONTENT_TYPE", "")
     if "json" in content_type:
         yield from _json_values(body)
     elif content_type.startswith("application/x-www-form-urlencoded"):

@@ -249,11 +249,18 @@ class _Recording(_Reporting):
         """Record the test's body."""
         if self._recorder is None:
             return (yield)
-        self._recorder.begin_test(item.nodeid)
+        self._recorder.begin_test(_test_id(item))
         try:
             return (yield)
         finally:
             self._recorder.end_test()
+
+
+def _test_id(item: pytest.Item) -> str:
+    """Return the id that the test has without workers: pytest-xdist may append its groups with ``--dist loadgroup``."""
+    marks = item.iter_markers("xdist_group")
+    groups = {str(mark.args[0] if mark.args else mark.kwargs.get("name", "default")) for mark in marks}
+    return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}")
 
 
 class _Controller(_Reporting):

@@ -7,7 +7,7 @@ recorder is installed. Only a test's body is recorded, not its fixtures, and onl
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from types import FrameType
@@ -26,7 +26,14 @@ from django_lockstep.lab.finder.fingerprints import Fingerprints
 from django_lockstep.lab.finder.inputs import call_inputs, request_inputs, request_user
 from django_lockstep.lab.finder.reader import StatementReader, is_of_interest
 from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Site
-from django_lockstep.lab.finder.requests import CallNext, RequestNumbers, buffer_body, current_request, intercept
+from django_lockstep.lab.finder.requests import (
+    CallNext,
+    RequestNumbers,
+    buffer_body,
+    current_request,
+    intercept,
+    intercept_async,
+)
 from django_lockstep.lab.finder.stack import CodeMap
 from django_lockstep.lab.finder.transactions import Transactions
 from django_lockstep.lab.finder.units import Calls, Draft
@@ -60,6 +67,7 @@ class Recorder:
         with ExitStack() as stack:
             stack.callback(self._close)
             stack.enter_context(intercept(self._on_request))
+            stack.enter_context(intercept_async(self._on_async_request))
             stack.enter_context(self._transactions.counted())
             stack.enter_context(self._noting_mail())
             connection_created.connect(self._connected)
@@ -187,16 +195,28 @@ class Recorder:
             return call_next(environ)
         finally:
             _request.reset(token)
-            self._safely(self._end_request, draft, environ, body)
+            self._safely(self._end_request, draft, body)
 
-    def _end_request(self, draft: Draft, environ: dict[str, Any], body: bytes) -> None:
+    async def _on_async_request(self, body: bytes, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        if not self._test:
+            return await call_next()
+        # Without a number of its own: only those are counted that can be forked.
+        draft = Draft(test=self._test, kind="asynchronous request", number=0)
+        token = _request.set(draft)
+        try:
+            return await call_next()
+        finally:
+            _request.reset(token)
+            self._safely(self._end_request, draft, body)
+
+    def _end_request(self, draft: Draft, body: bytes) -> None:
         request = current_request()
         if request is None or request.resolver_match is None or not draft.statements:
             return
         draft.name = f"{request.method} {request.resolver_match.route}"
         user = request_user(request)
         draft.user = "" if user is None else self._fingerprints.of(user)
-        for value in request_inputs(request, environ, body):
+        for value in request_inputs(request, body):
             draft.inputs |= set(self._fingerprints.of_input(value))
         self._write(draft)
 

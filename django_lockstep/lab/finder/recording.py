@@ -77,7 +77,7 @@ class Unit:
     test: str
     """The test's id."""
     kind: str
-    """``request`` or ``call``."""
+    """``request``, ``asynchronous request`` or ``call``."""
     name: str
     """``POST orders/<int:pk>/pay/`` or ``shop.services.withdraw``."""
     number: int
