@@ -21,6 +21,7 @@ from django_lockstep.lab.finder.judging import Attempts
 from django_lockstep.lab.finder.pairings import Earlier, Pairing, with_another_user, with_earlier, with_itself
 from django_lockstep.lab.finder.partners import Partners, partner_tests
 from django_lockstep.lab.finder.points import Point, Points
+from django_lockstep.lab.finder.redaction import mask_message
 from django_lockstep.lab.finder.reproduction import TestPlace, with_test_file
 from django_lockstep.lab.finder.requests import intercept
 
@@ -101,7 +102,7 @@ class Confirmation:
 
     def note_failure(self, test: str, message: str) -> None:
         """Note how a test failed, which may be why it did not come to what was to be forked."""
-        self._failures.setdefault(test, message)
+        self._failures.setdefault(test, self._masked(message))
 
     def close(self) -> None:
         """Report the candidates that no fork was made for."""
@@ -176,11 +177,31 @@ class Confirmation:
         for pairing, paired, candidates in chain(pairings, self._partners.pairings(self._test, point, there)):
             tried = [one for each in candidates if (one := self._attempts_on(each)).is_open_to(pairing)]
             if tried and time.monotonic() < until:
-                _try(tried, paired, pairing=pairing)
+                self._try(tried, paired, pairing=pairing)
             changed |= dict.fromkeys(one.candidate.id for one in tried)
         if undecided := [one for one in related.values() if self._is_undecided(one)]:
             self._keep(point, there, undecided)
         return list(changed)
+
+    def _try(self, wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: Pairing) -> None:
+        """Explore one pairing, and note what it says about each candidate."""
+        begun = time.monotonic()
+        try:
+            with paired as fork:
+                found = fork.explore(seconds=SECONDS_EACH)
+                tables = {attempts.candidate.table for attempts in wanted}
+                for attempts in wanted:
+                    attempts.note(pairing, found, fork, tables=tables)
+        except (ExplorerError, FinderError) as error:
+            _note_obstacle(wanted, pairing, str(error))
+        except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
+            _raise_interrupt(error)
+            _note_obstacle(wanted, pairing, f"{type(error).__name__}: {self._masked(str(error))}")
+        for attempts in wanted:
+            attempts.seconds += time.monotonic() - begun
+
+    def _masked(self, message: str) -> str:
+        return message if self._values else mask_message(message)
 
     def _attempts_on(self, candidate: Candidate) -> Attempts:
         return self._attempts.setdefault(candidate.id, Attempts(candidate, values=self._values))
@@ -218,24 +239,6 @@ class Confirmation:
                 )
         if here and isinstance(actor, RequestActor):
             yield Pairing(kind=point.kind, two_users=True), with_another_user(actor), candidates
-
-
-def _try(wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: Pairing) -> None:
-    """Explore one pairing, and note what it says about each candidate."""
-    begun = time.monotonic()
-    try:
-        with paired as fork:
-            found = fork.explore(seconds=SECONDS_EACH)
-            tables = {attempts.candidate.table for attempts in wanted}
-            for attempts in wanted:
-                attempts.note(pairing, found, fork, tables=tables)
-    except (ExplorerError, FinderError) as error:
-        _note_obstacle(wanted, pairing, str(error))
-    except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
-        _raise_interrupt(error)
-        _note_obstacle(wanted, pairing, f"{type(error).__name__}: {error}")
-    for attempts in wanted:
-        attempts.seconds += time.monotonic() - begun
 
 
 def _note_obstacle(wanted: Sequence[Attempts], pairing: Pairing, reason: str) -> None:

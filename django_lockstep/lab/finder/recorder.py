@@ -26,6 +26,7 @@ from django_lockstep.lab.finder.fingerprints import Fingerprints
 from django_lockstep.lab.finder.inputs import call_inputs, request_inputs, request_user
 from django_lockstep.lab.finder.reader import StatementReader, is_of_interest
 from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Site
+from django_lockstep.lab.finder.redaction import mask_message
 from django_lockstep.lab.finder.requests import (
     CallNext,
     RequestNumbers,
@@ -115,7 +116,8 @@ class Recorder:
         try:
             note(*arguments)
         except Exception as error:  # noqa: BLE001  # a fault of the recorder must not fail a test of the project
-            self.notes[f"Some statements could not be recorded: {type(error).__name__}: {error}"] = None
+            why = f"{type(error).__name__}: {mask_message(str(error))}"
+            self.notes[f"Some statements could not be recorded: {why}"] = None
 
     # Statements
 
