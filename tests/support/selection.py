@@ -37,6 +37,7 @@ PLACES = {
         "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_it_does_nothing_without_django",
         "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_without_a_mark_it_says_which_one_to_use",
         "tests/django_lockstep/lab/explorer/test_scratch.py",
+        "tests/django_lockstep/lab/finder/test_command.py",
         "tests/django_lockstep/lab/finder/test_find_races.py",
         "tests/django_lockstep/lab/finder/test_find_races_in_any_test.py",
         "tests/django_lockstep/lab/finder/test_partners.py",

@@ -83,6 +83,7 @@ class Command(BaseCommand):
         confirmation = Confirmation(
             found, budget=budget, values=options["values"], on_finding=lambda finding: progress.update([finding])
         )
+        progress.update([])
         # The dots of the tests would stand in the line that is rewritten.
         verbosity = 0 if is_terminal else options["verbosity"]
         confirm_tests(options["labels"], confirmation, verbosity=verbosity)
