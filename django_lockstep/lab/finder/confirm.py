@@ -232,11 +232,8 @@ class Confirmation:
         for earlier in self._earlier:
             if earlier.point.kind == point.kind:
                 pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
-                yield (
-                    pairing,
-                    with_earlier(earlier, actor),
-                    [*candidates, *(one for one in related if one.id not in here)],
-                )
+                also = [one for one in related if one.id not in here]
+                yield pairing, with_earlier(earlier, actor), candidates + also
         if here and isinstance(actor, RequestActor):
             yield Pairing(kind=point.kind, two_users=True), with_another_user(actor), candidates
 

@@ -88,7 +88,7 @@ def _candidate(
 
 def _witnesses(units: Iterable[Unit]) -> tuple[Witness, ...]:
     shortest = sorted(units, key=lambda unit: (len(unit.statements), unit.test, unit.number))
-    each = dict.fromkeys(Witness(test=unit.test, number=unit.number, user=unit.user) for unit in shortest)
+    each = dict.fromkeys(Witness(test=unit.test, number=unit.number) for unit in shortest)
     return tuple(each)[:_MOST_WITNESSES]
 
 

@@ -1,4 +1,4 @@
-"""What came into a unit of work from outside: the values of a request, its user, the arguments of a call.
+"""What came into a unit of work from outside: the values of a request, the arguments of a call.
 
 Nothing is evaluated that the project's code has not evaluated: that could send statements.
 """
@@ -11,9 +11,8 @@ from types import FrameType
 from urllib.parse import parse_qsl
 
 from django.http import HttpRequest
-from django.utils.functional import LazyObject, empty
 
-__all__ = ["call_inputs", "request_inputs", "request_user"]
+__all__ = ["call_inputs", "request_inputs"]
 
 
 def request_inputs(request: HttpRequest, body: bytes) -> Iterator[object]:
@@ -53,19 +52,6 @@ def _json_values(body: bytes) -> Iterator[object]:
             waiting += value
         else:
             yield value
-
-
-def request_user(request: HttpRequest) -> object:
-    """Return the primary key of the request's user; None where nobody is logged in, or nothing has asked."""
-    known = vars(request)
-    for name in ("_force_auth_user", "_cached_user", "user"):
-        user = known.get(name)
-        if isinstance(user, LazyObject):
-            user = None if user._wrapped is empty else user._wrapped
-        if user is not None:
-            return getattr(user, "pk", None)
-    session = vars(known.get("session", object)).get("_session_cache")
-    return session.get("_auth_user_id") if isinstance(session, dict) else None
 
 
 def call_inputs(frame: FrameType) -> Iterator[object]:

@@ -47,7 +47,6 @@ class StatementReader:
             rows=cursor.rowcount if cursor.rowcount >= 0 else None,
             read=rows.read(getattr(cursor.cursor, "pgresult", None), connection.connection, keys),
             alias=connection.alias,
-            many=many,
             **where,
         )
 

@@ -23,7 +23,7 @@ from django.db.backends.signals import connection_created
 from django_lockstep.lab.explorer.databases import is_test_database
 from django_lockstep.lab.finder.files import RecordingWriter
 from django_lockstep.lab.finder.fingerprints import Fingerprints
-from django_lockstep.lab.finder.inputs import call_inputs, request_inputs, request_user
+from django_lockstep.lab.finder.inputs import call_inputs, request_inputs
 from django_lockstep.lab.finder.reader import StatementReader, is_of_interest
 from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Site
 from django_lockstep.lab.finder.redaction import mask_message
@@ -216,8 +216,6 @@ class Recorder:
         if request is None or request.resolver_match is None or not draft.statements:
             return
         draft.name = f"{request.method} {request.resolver_match.route}"
-        user = request_user(request)
-        draft.user = "" if user is None else self._fingerprints.of(user)
         for value in request_inputs(request, body):
             draft.inputs |= set(self._fingerprints.of_input(value))
         self._write(draft)

@@ -57,26 +57,26 @@ def raced(
     """
     earlier = None if after is None else (after_call or call, after)
     place = _Place((call, number), earlier=earlier, two_users=two_users)
-    *other, other_number = partner or (0,)
-    tests = [*([_Test(*other)] if other else []), raced_test := _Test(test, method)]
-    fixtures_of = {each: each.fixtures() for each in tests}
+    main, *others = [_Test(test, method), *([_Test(*partner[:-1])] if partner else [])]
 
     def test_it(**fixtures: Any) -> None:
+        def run(each: _Test, watching: AbstractContextManager[None]) -> None:
+            with each.set_up() as function, watching:
+                function(**{name: fixtures[name] for name in each.fixtures()})
+
         with committed_tests():
-            for each, names in fixtures_of.items():
-                given = {name: fixtures[name] for name in names}
-                if each is raced_test:
-                    with each.set_up() as function, place.watching():
-                        function(**given)
-                else:
-                    with put_back(), each.set_up() as function, place.watching_partner(other_number):
-                        function(**given)
+            for other in others:
+                with put_back():
+                    run(other, place.watching_partner(partner[-1]))
+            run(main, place.watching())
         place.require_no_race()
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    names = sorted({"transactional_db", "_race_sessions"}.union(*fixtures_of.values()))
+    names = sorted(
+        {"transactional_db", "_race_sessions", *main.fixtures()}.union(*(each.fixtures() for each in others))
+    )
     test_it.__signature__ = inspect.Signature([inspect.Parameter(name, keyword) for name in names])  # type: ignore[attr-defined]
-    test_it.pytestmark = raced_test.marks()  # type: ignore[attr-defined]
+    test_it.pytestmark = main.marks()  # type: ignore[attr-defined]
     return test_it
 
 
