@@ -101,7 +101,7 @@ def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
         trial = _send_alone(request)
         moved = partner.moved_to(request, trial)
         other = _send_alone(moved)
-        if not other.answer.startswith(("2", "3")):
+        if not other.is_accepted:
             raise CannotClone(f"alone it is answered with {other.answer} here")
         if not other.interferes_with(trial) and not trial.interferes_with(other):
             raise CannotClone("alone it changes nothing here that the other one reads")

@@ -56,7 +56,9 @@ class Partners:
             needed = name not in self._captured and bool(partner_tests(candidate))
             if needed and isinstance(point.actor, RequestActor):
                 with put_back():
-                    self._captured[name] = Captured.of(point.actor, test=test, number=point.number)
+                    captured = Captured.of(point.actor, test=test, number=point.number)
+                if captured.trial.is_accepted:
+                    self._captured[name] = captured
 
 
 def _roles(point: Point, shown: Iterable[tuple[Candidate, Witness]]) -> Iterator[_Role]:

@@ -54,6 +54,11 @@ class Trial:
         unit = Unit(test="", kind="request", name="", number=0, statements=tuple(statements))
         return cls(answer, History(unit, tables))
 
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the request was not refused."""
+        return self.answer.startswith(("2", "3"))
+
     @cached_property
     def changed(self) -> frozenset[Row]:
         """The rows that it changed or locked, less those that it made."""
