@@ -97,10 +97,12 @@ def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
 
     Raises `CannotClone` if it cannot be moved, is refused here, or has nothing to do with the request.
     """
-    with put_back():
-        trial = _send_alone(request)
+    with put_back() as before:
+        trial = Trial.of(request)
+        before.restore()
         moved = partner.moved_to(request, trial)
-        other = _send_alone(moved)
+        with put_back():  # as it is now: a copy of its user may have been made
+            other = Trial.of(moved)
         if not other.is_accepted:
             raise CannotClone(f"alone it is answered with {other.answer} here")
         if not other.interferes_with(trial) and not trial.interferes_with(other):
@@ -108,17 +110,12 @@ def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
         yield Fork({"A": request, "B": moved})
 
 
-def _send_alone(request: RequestActor) -> Trial:
-    with put_back():
-        return Trial.of(request)
-
-
 @contextmanager
-def put_back() -> Iterator[None]:
+def put_back() -> Iterator[DatabaseCopy]:
     """Have the databases afterwards as they were before."""
     before = DatabaseCopy(copied_databases())
     try:
-        yield
+        yield before
     finally:
         before.restore()
         before.close()
