@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 from django.urls import resolve
 
@@ -21,7 +22,7 @@ from django_lockstep.lab.finder.users import KnownUser
 __all__ = ["Captured"]
 
 _OF_REQUEST = re.compile(r"REQUEST_METHOD|PATH_INFO|QUERY_STRING|CONTENT_TYPE|HTTP_.*")
-_OF_USER = re.compile(r"HTTP_(HOST|COOKIE|.*(AUTH|TOKEN|API_KEY).*)")
+_OF_USER = re.compile(r"HTTP_(HOST|COOKIE|(?!X_CSRF).*(AUTH|TOKEN|API_KEY).*)")
 _KEY_NAME = re.compile(r"(^|.*_)(pk|ids?|key)")
 _PART = re.compile(rb'(;\s*name="([^"]*)"\r\n(?:Content-Type: [^\r]*\r\n)?\r\n)(.*?)(?=\r\n--)', re.DOTALL)
 """A field of a form in parts, which is not a file."""
@@ -65,8 +66,14 @@ class Captured:
     def _by_user_of(self, place: RequestActor) -> dict[str, Any]:
         there = KnownUser.of(place.environ, using=DEFAULT_DB_ALIAS)
         if self.user is None or (there is not None and self.user.may_the_same_as(there)):
-            return {name: value for name, value in place.environ.items() if _OF_USER.fullmatch(name)}
-        return self.user.log_in_copy(using=DEFAULT_DB_ALIAS)
+            headers = {name: value for name, value in place.environ.items() if _OF_USER.fullmatch(name)}
+        else:
+            headers = self.user.log_in_copy(using=DEFAULT_DB_ALIAS)
+        # The token in a form is compared with the cookie that came with it.
+        csrf = re.compile(rf"(?<![^; ]){re.escape(settings.CSRF_COOKIE_NAME)}=[^;]*")
+        own = csrf.search(self.request.environ.get("HTTP_COOKIE", ""))
+        cookies = [csrf.sub("", headers.get("HTTP_COOKIE", "")), own[0] if own else ""]
+        return {**headers, "HTTP_COOKIE": "; ".join(filter(None, cookies))}
 
 
 def _is_of_request_alone(name: str) -> bool:

@@ -45,7 +45,7 @@ class KnownUser:
         return (*flags, self.groups, self.permissions)
 
     def log_in_copy(self, *, using: str) -> dict[str, str]:
-        """Make a copy of the user, and return the headers of their session. Raises `CannotClone` if it is refused."""
+        """Copy the user, and return how a request says that it is theirs. Raises `CannotClone` if that is refused."""
         try:
             with transaction.atomic(using=using):
                 user = self._copy(using)
@@ -53,7 +53,9 @@ class KnownUser:
             raise CannotClone(f"a copy of its user was refused: {error}") from error
         client = Client()
         client.force_login(user)
-        return {"HTTP_COOKIE": f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"}
+        session = client.cookies[settings.SESSION_COOKIE_NAME].value
+        # django-webtest logs users in by their names.
+        return {"HTTP_COOKIE": f"{settings.SESSION_COOKIE_NAME}={session}", "WEBTEST_USER": user.get_username()}
 
     def _copy(self, using: str) -> Any:
         model: Any = type(self.user)

@@ -239,6 +239,26 @@ def test_a_user_who_may_more_is_copied(manager: User, here: RequestActor, anonym
     assert (user_of(sent).username, user_of(sent).email) == ("manager2", "manager@example.org")
 
 
+@pytest.mark.usefixtures("other_test")
+@pytest.mark.parametrize("by_manager", [False, True])
+def test_the_token_of_a_form_goes_with_its_cookie(manager: User, *, by_manager: bool) -> None:
+    def checked(address: str, token: str, user: User) -> RequestActor:
+        sent = request(address, {"csrfmiddlewaretoken": token}, user=user)
+        sent.environ["HTTP_COOKIE"] += f"; csrftoken={token}"  # type: ignore[index]
+        return RequestActor(sent.environ, sent.body, ClientHandler(enforce_csrf_checks=True))
+
+    Product.objects.create(pk=3, name="Kettle", stock=5)
+    customer = User.objects.create_user("customer")
+    with override_settings(MIDDLEWARE=[*MIDDLEWARE, "django.middleware.csrf.CsrfViewMiddleware"]):
+        here = checked("/products/3/sell/", "a" * 32, customer)
+        captured = Captured.of(checked("/products/7/sell/", "b" * 32, manager if by_manager else customer))
+        manager.delete()
+        sent = captured.moved_to(here, Trial.of(here))
+
+        assert (captured.trial.answer, sent(None)) == ("200", "200")
+        assert user_of(sent).username == ("manager2" if by_manager else "customer")
+
+
 def test_a_copy_that_is_refused(here: RequestActor, manager: User) -> None:
     captured = Captured.of(request("/products/3/recall/", user=manager))
     manager.username = "manager2"
