@@ -12,14 +12,15 @@ from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.summaries import describe_step
 from django_lockstep.lab.explorer.timelines import timeline
 
-__all__ = ["FORMATS", "findings", "format_of"]
+__all__ = ["ENDINGS", "FORMATS", "findings", "format_of"]
 
-_ENDINGS = {".json": "json", ".html": "html", ".svg": "svg", ".xml": "junit", ".sarif": "sarif"}
+ENDINGS = {".txt": "text", ".json": "json", ".html": "html", ".svg": "svg", ".xml": "junit", ".sarif": "sarif"}
+"""The format that a file's ending asks for."""
 
 
 def format_of(path: Path | None) -> str:
     """Return the format that the file's ending asks for; text for any other, and without a file."""
-    return _ENDINGS.get(path.suffix.lower(), "text") if path else "text"
+    return ENDINGS.get(path.suffix.lower(), "text") if path else "text"
 
 
 def findings(reports: Sequence[RaceReport]) -> Iterator[Finding]:

@@ -39,7 +39,6 @@ class Witness:
 
     test: str
     number: int
-    user: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

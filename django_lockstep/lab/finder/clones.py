@@ -9,11 +9,12 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, models, transaction
 
 from django_lockstep.lab.finder.errors import CannotClone
 
-__all__ = ["UserClone", "clone_user", "session_of", "session_user"]
+__all__ = ["UserClone", "clone_user", "renamed", "session_of", "session_user"]
 
 _MOST_ROWS = 300
 _NOT_CLONED = {"sessions.Session", "admin.LogEntry"}
@@ -92,7 +93,7 @@ class UserClone:
             return field.get_default()
         if not isinstance(value, str):
             raise CannotClone(f"{field} must be unique")
-        return self.renamed.setdefault(value, _renamed(value, field.max_length))
+        return self.renamed.setdefault(value, renamed(value, field.max_length))
 
 
 _GENERATED = object()
@@ -102,8 +103,8 @@ def _key(row: models.Model) -> _Row:
     return row._meta.concrete_model or type(row), row.pk
 
 
-def _renamed(value: str, longest: int | None) -> str:
-    # Before an at sign, so that an address stays one.
+def renamed(value: str, longest: int | None) -> str:
+    """Return another string for one that must be unique; an address stays one."""
     name, at, domain = value.partition("@")
     suffix = f"2{at}{domain}"
     return name[: longest - len(suffix) if longest else None] + suffix
@@ -111,7 +112,10 @@ def _renamed(value: str, longest: int | None) -> str:
 
 def session_user(environ: Mapping[str, Any], *, using: str) -> models.Model | None:
     """Return the user whose session the request has, or whom a test client names in the environ; None if anonymous."""
-    users = get_user_model()._base_manager.using(using)
+    try:
+        users = get_user_model()._base_manager.using(using)
+    except ImproperlyConfigured:  # a project without users
+        return None
     if (session := session_of(environ)) is not None and session.get(SESSION_KEY):
         return users.filter(pk=session[SESSION_KEY]).first()
     # django-webtest logs users in by their names.

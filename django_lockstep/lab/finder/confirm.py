@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
-from typing import Any
-
-from django.http.response import HttpResponseBase
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from itertools import chain
+from typing import TypeVar
 
 from django_lockstep.lab.explorer import ExplorerError
-from django_lockstep.lab.finder.calls import Call
+from django_lockstep.lab.finder.calls import intercept_calls
 from django_lockstep.lab.finder.candidates import Candidate, Witness
+from django_lockstep.lab.finder.committed import committed_tests
 from django_lockstep.lab.finder.errors import FinderError
-from django_lockstep.lab.finder.findings import Finding, Place
+from django_lockstep.lab.finder.findings import Finding, Findings, Place
 from django_lockstep.lab.finder.forks import Fork, RequestActor
 from django_lockstep.lab.finder.judging import Attempts
 from django_lockstep.lab.finder.pairings import Earlier, Pairing, with_another_user, with_earlier, with_itself
-from django_lockstep.lab.finder.requests import RequestNumbers
+from django_lockstep.lab.finder.partners import Partners, partner_tests
+from django_lockstep.lab.finder.points import Point, Points
+from django_lockstep.lab.finder.redaction import mask_message
+from django_lockstep.lab.finder.reproduction import TestPlace, with_test_file
+from django_lockstep.lab.finder.requests import intercept
 
 __all__ = ["Confirmation"]
 
@@ -30,81 +33,97 @@ MOST_EARLIER = 3
 """Requests or calls of a test with which later ones of it are paired."""
 SECONDS_EACH = 20.0
 """Seconds that one fork may take, of whatever budget."""
-_Paired = tuple[Pairing, AbstractContextManager[Fork]]
-Actor = Callable[[Any], Any]
+_Paired = tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]
+"""What is raced, and the candidates that it may show."""
+_Item = TypeVar("_Item")
 
 
-@dataclass(slots=True)
 class Confirmation:
-    """Decides where to fork which tests, and collects what the forks say about the candidates.
+    """Decides where to fork which tests, and adds what the forks say to the findings; runners of tests drive it."""
 
-    ``report`` is called with each finding as soon as it is known; a later one on the same candidate replaces it.
-    """
+    def __init__(
+        self,
+        found: Findings,
+        *,
+        budget: float,
+        values: bool = False,
+        on_finding: Callable[[Finding], None] = lambda finding: None,
+    ) -> None:
+        """Try what is undecided; findings show long strings only with ``values``."""
+        self.budget = budget
+        """Seconds that all forks together may take."""
+        self._found = found
+        self._candidates = found.undecided()
+        self._values = values
+        self._on_finding = on_finding
+        self._spent = 0.0
+        self._attempts: dict[str, Attempts] = {}
+        self._points = Points(self._reach)
+        self._test = ""
+        self._places: dict[str, TestPlace] = {}
+        self._earlier: list[Earlier] = []
+        self._partners = Partners()
+        self._failures: dict[str, str] = {}
+        # Held by the thread that forks: a live server's other threads go on without.
+        self._forking = threading.Lock()
 
-    candidates: Sequence[Candidate]
-    budget: float
-    """Seconds that all forks together may take."""
-    report: Callable[[Finding], None]
-    values: bool = False
-    """Whether findings may show long strings."""
-    _spent: float = 0.0
-    _attempts: dict[str, Attempts] = field(default_factory=dict)
-    _test: str = ""
-    _requests: RequestNumbers = field(default_factory=RequestNumbers)
-    _calls: Counter[str] = field(default_factory=Counter)
-    _earlier: list[Earlier] = field(default_factory=list)
-    _failures: dict[str, str] = field(default_factory=dict)
-    _forking: threading.Lock = field(default_factory=threading.Lock)
-    """Held by the thread that forks: a live server's other threads go on without."""
+    # For the runner of the tests
 
-    def tests(self) -> list[str]:
-        """Return the witness tests, those of the worst candidates first."""
-        ordered = sorted(self.candidates, key=lambda candidate: candidate.rank)
+    def choose(self, items: Iterable[_Item], name: Callable[[_Item], str]) -> list[_Item]:
+        """Return the tests that show a candidate or do what it is raced with, those of the worst candidates first."""
+        ordered = sorted(self._candidates, key=lambda candidate: candidate.rank)
+        # Before what is raced comes what it is raced with.
+        tests = [test for one in ordered for test in (*partner_tests(one), one.witnesses[0].test)]
         turns = max((len(candidate.witnesses) for candidate in ordered), default=0)
-        tests = [one.witnesses[turn].test for turn in range(turns) for one in ordered if turn < len(one.witnesses)]
-        return list(dict.fromkeys(tests))
+        tests += [one.witnesses[turn].test for turn in range(1, turns) for one in ordered if turn < len(one.witnesses)]
+        order = {test: place for place, test in enumerate(dict.fromkeys(tests))}
+        return sorted((item for item in items if name(item) in order), key=lambda item: order[name(item)])
 
     def is_wanted(self, test: str) -> bool:
         """Whether the test shows a candidate that is still open, and there is time left."""
         return self._spent < self.budget and any(True for _ in self._open(test))
 
-    def begin(self, test: str) -> None:
-        """Note that the body of a test begins; called with an empty name, that it has ended."""
-        self._test = test
-        self._requests.restart()
-        self._calls.clear()
-        while self._earlier:
-            self._earlier.pop().before.close()
+    @contextmanager
+    def installed(self) -> Iterator[Callable[[], None]]:
+        """Have tests commit, and their requests seen; yields what closes the copies of a test that is interrupted."""
+        with committed_tests() as close_copies, intercept(self._points.on_request):
+            yield close_copies
+
+    @contextmanager
+    def running(self, test: str, place: TestPlace) -> Iterator[None]:
+        """Fork while the body of this test runs."""
+        self._places[test] = place
+        self._begin(test)
+        try:
+            with intercept_calls(self._calls(), self._points.on_call):
+                yield
+        finally:
+            self._begin("")
 
     def note_failure(self, test: str, message: str) -> None:
         """Note how a test failed, which may be why it did not come to what was to be forked."""
-        self._failures.setdefault(test, message)
+        self._failures.setdefault(test, self._masked(message))
 
-    def calls(self) -> set[str]:
+    def close(self) -> None:
+        """Report the candidates that no fork was made for."""
+        for candidate in self._candidates:
+            if candidate.id not in self._attempts:
+                reason = _obstacle(candidate) or self._why_not_reached(candidate)
+                self._add(Finding(candidate=candidate.id, verdict="not tried", reason=reason))
+
+    # Which candidates
+
+    def _begin(self, test: str) -> None:
+        self._test = test
+        self._points.restart()
+        while self._earlier:
+            self._earlier.pop().before.close()
+
+    def _calls(self) -> set[str]:
         """Return the names of the functions whose calls in this test are wanted."""
         wanted = [candidate for candidate, _ in self._open(self._test) if candidate.unit_kind == "call"]
         partners = {candidate.partner for candidate in wanted if candidate.partner_kind == "call"}
         return {candidate.unit for candidate in wanted} | partners
-
-    def handle_request(
-        self, environ: dict[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]
-    ) -> HttpResponseBase:
-        """Fork at the request if it is wanted, then send it as the test does."""
-        request = RequestActor.of(environ, call)
-        self._reach(request.name, request, self._requests.take())
-        return call(environ)
-
-    def handle_call(self, name: str, call: Call) -> None:
-        """Fork at the call if it is wanted; the test makes it afterwards."""
-        self._reach(name, call, self._calls[name])
-        self._calls[name] += 1
-
-    def close(self) -> None:
-        """Report the candidates that no fork was made for."""
-        for candidate in self.candidates:
-            if candidate.id not in self._attempts:
-                reason = _obstacle(candidate) or self._why_not_reached(candidate)
-                self.report(Finding(candidate=candidate.id, verdict="not tried", reason=reason))
 
     def _why_not_reached(self, candidate: Candidate) -> str:
         failed = (self._failures.get(witness.test) for witness in candidate.witnesses)
@@ -113,7 +132,7 @@ class Confirmation:
         return "the time was over" if self._spent >= self.budget else "its tests did not come to it"
 
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
-        for candidate in self.candidates:
+        for candidate in self._candidates:
             if self._is_open(candidate):
                 places = (*candidate.witnesses, *candidate.partner_witnesses)
                 yield from ((candidate, witness) for witness in places if witness.test == test)
@@ -124,51 +143,45 @@ class Confirmation:
             return not _obstacle(candidate)
         return not attempts.confirmed and attempts.places < MOST_WITNESSES
 
-    def _reach(self, name: str, actor: Actor, number: int) -> None:
-        """Fork here if that is wanted, and nothing else is being forked."""
-        if self._spent >= self.budget or not self._forking.acquire(blocking=False):
-            return
-        begun = time.monotonic()
-        try:
-            self._fork(name, actor, number, until=begun + self.budget - self._spent)
-        finally:
-            self._spent += time.monotonic() - begun
-            self._forking.release()
-
-    def _fork(self, name: str, actor: Actor, number: int, *, until: float) -> None:
-        """Fork if a candidate was recorded here, or may race with what a candidate did before in this test."""
-        kind = "request" if isinstance(actor, RequestActor) else "call"
-        there = [(candidate, witness) for candidate, witness in self._open(self._test) if candidate.unit_kind == kind]
-        here = {one.id: one for one, place in there if _is_place(place, one, kind, name, number)}
-        related = {one.id: one for one, _ in there if name in (one.unit, one.partner)}
-        for candidate in here.values():
-            self._attempts.setdefault(candidate.id, Attempts(candidate, values=self.values)).places += 1
-        place = Place(test=self._test, number=number, call=name if kind == "call" else "")
-        for pairing, paired in self._pairings(kind, actor, twice=bool(here)):
-            tried = here if pairing.after is None else here | related
-            still = [one for name in tried if (one := self._attempts.get(name)) and one.confirmed is None]
-            if still and time.monotonic() < until:
-                self._try(still, paired, pairing=pairing)
-        for candidate in (here | related).values():
-            if candidate.id in self._attempts:
-                self.report(self._attempts[candidate.id].finding(place))
-        if len(self._earlier) < MOST_EARLIER and any(map(self._is_undecided, related.values())):
-            with suppress(ExplorerError):  # too many rows: then nothing is paired with it
-                self._earlier.append(Earlier.note(actor, number=number, call=place.call))
-
     def _is_undecided(self, candidate: Candidate) -> bool:
         attempts = self._attempts.get(candidate.id)
         return attempts is None or attempts.confirmed is None
 
-    def _pairings(self, kind: str, actor: Actor, *, twice: bool) -> Iterator[_Paired]:
-        if twice:
-            yield Pairing(kind=kind), with_itself(actor)
-        for earlier in self._earlier:
-            if bool(earlier.call) == (kind == "call"):
-                pairing = Pairing(kind=kind, after=earlier.number, after_call=earlier.call)
-                yield pairing, with_earlier(earlier, actor)
-        if twice and isinstance(actor, RequestActor):
-            yield Pairing(kind=kind, two_users=True), with_another_user(actor)
+    # Forks
+
+    def _reach(self, point: Point) -> None:
+        """Fork here if that is wanted, and nothing else is being forked."""
+        if self._spent >= self.budget or not self._forking.acquire(blocking=False):
+            return
+        begun = time.monotonic()
+        changed: Iterable[str] = ()
+        try:
+            changed = self._fork(point, until=begun + self.budget - self._spent)
+        finally:
+            self._spent += time.monotonic() - begun
+            self._report(changed, Place(test=self._test, number=point.number, call=point.call))
+            self._forking.release()
+
+    def _fork(self, point: Point, *, until: float) -> list[str]:
+        """Fork if a candidate was recorded here, or may race with what a candidate did before, or in another test.
+
+        Return the candidates about which more is known now.
+        """
+        there = [each for each in self._open(self._test) if each[0].unit_kind == point.kind]
+        here = {one.id: one for one, place in there if place in one.witnesses and _is_place(place, one, point)}
+        related = {one.id: one for one, _ in there if point.name in (one.unit, one.partner)}
+        for candidate in here.values():
+            self._attempts_on(candidate).places += 1
+        changed = dict.fromkeys(here)
+        pairings = self._pairings(point, here, [one for name, one in related.items() if name in self._attempts])
+        for pairing, paired, candidates in chain(pairings, self._partners.pairings(self._test, point, there)):
+            tried = [one for each in candidates if (one := self._attempts_on(each)).is_open_to(pairing)]
+            if tried and time.monotonic() < until:
+                self._try(tried, paired, pairing=pairing)
+            changed |= dict.fromkeys(one.candidate.id for one in tried)
+        if undecided := [one for one in related.values() if self._is_undecided(one)]:
+            self._keep(point, there, undecided)
+        return list(changed)
 
     def _try(self, wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: Pairing) -> None:
         """Explore one pairing, and note what it says about each candidate."""
@@ -180,16 +193,54 @@ class Confirmation:
                 for attempts in wanted:
                     attempts.note(pairing, found, fork, tables=tables)
         except (ExplorerError, FinderError) as error:
-            self._note_obstacle(wanted, pairing, str(error))
+            _note_obstacle(wanted, pairing, str(error))
         except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
             _raise_interrupt(error)
-            self._note_obstacle(wanted, pairing, f"{type(error).__name__}: {error}")
+            _note_obstacle(wanted, pairing, f"{type(error).__name__}: {self._masked(str(error))}")
         for attempts in wanted:
             attempts.seconds += time.monotonic() - begun
 
-    def _note_obstacle(self, wanted: Sequence[Attempts], pairing: Pairing, reason: str) -> None:
-        for attempts in wanted:
-            attempts.note_obstacle(pairing, reason.partition("\n")[0])
+    def _masked(self, message: str) -> str:
+        return message if self._values else mask_message(message)
+
+    def _attempts_on(self, candidate: Candidate) -> Attempts:
+        return self._attempts.setdefault(candidate.id, Attempts(candidate, values=self._values))
+
+    def _report(self, candidates: Iterable[str], place: Place) -> None:
+        for name in candidates:
+            attempts = self._attempts[name]
+            self._add(with_test_file(attempts.candidate, attempts.finding(place), self._places))
+
+    def _add(self, finding: Finding) -> None:
+        finding = replace(finding, spent=round(self._spent, 1))
+        self._found.add(finding)
+        self._on_finding(finding)
+
+    def _keep(self, point: Point, shown: Sequence[tuple[Candidate, Witness]], related: Sequence[Candidate]) -> None:
+        """Keep what later points, of this test and of others, may be paired with."""
+        is_own = any(witness.test == self._test for candidate in related for witness in candidate.witnesses)
+        if is_own and len(self._earlier) < MOST_EARLIER:
+            with suppress(ExplorerError):  # too many rows: then nothing is paired with it
+                self._earlier.append(Earlier.note(point))
+        with suppress(Exception):  # whatever a request does that is sent once more: the test goes on
+            self._partners.capture(self._test, point, shown)
+
+    def _pairings(self, point: Point, here: Mapping[str, Candidate], related: Sequence[Candidate]) -> Iterator[_Paired]:
+        actor, candidates = point.actor, list(here.values())
+        if here:
+            yield Pairing(kind=point.kind), with_itself(actor), candidates
+        for earlier in self._earlier:
+            if earlier.point.kind == point.kind:
+                pairing = Pairing(kind=point.kind, after=earlier.point.number, after_call=earlier.point.call)
+                also = [one for one in related if one.id not in here]
+                yield pairing, with_earlier(earlier, actor), candidates + also
+        if here and isinstance(actor, RequestActor):
+            yield Pairing(kind=point.kind, two_users=True), with_another_user(actor), candidates
+
+
+def _note_obstacle(wanted: Sequence[Attempts], pairing: Pairing, reason: str) -> None:
+    for attempts in wanted:
+        attempts.note_obstacle(pairing, reason.partition("\n")[0])
 
 
 def _raise_interrupt(error: BaseException) -> None:
@@ -201,16 +252,16 @@ def _raise_interrupt(error: BaseException) -> None:
         cause = cause.__context__
 
 
-def _is_place(place: Witness, candidate: Candidate, kind: str, name: str, number: int) -> bool:
-    """Whether the candidate was recorded here. Requests are numbered over all views, calls by function."""
-    if kind == "request":
-        return place.number == number
+def _is_place(place: Witness, candidate: Candidate, point: Point) -> bool:
+    """Whether the candidate was recorded here."""
+    if not point.call:
+        return place.number == point.number
     # Calls that sent no statement were not recorded, so that it may be a later one.
-    return name == candidate.unit and place.number <= number
+    return point.call == candidate.unit and place.number <= point.number
 
 
 def _obstacle(candidate: Candidate) -> str:
     """Return why no fork can show the candidate; empty if one may."""
     if candidate.kind == "effect-before-commit":
         return "what has left the process cannot be compared"
-    return "" if candidate.unit_kind in {"request", "call"} else f"{candidate.unit} is the test itself"
+    return "" if candidate.unit_kind in {"request", "call"} else "asynchronous requests are not raced"

@@ -88,15 +88,15 @@ def _candidate(
 
 def _witnesses(units: Iterable[Unit]) -> tuple[Witness, ...]:
     shortest = sorted(units, key=lambda unit: (len(unit.statements), unit.test, unit.number))
-    each = dict.fromkeys(Witness(test=unit.test, number=unit.number, user=unit.user) for unit in shortest)
+    each = dict.fromkeys(Witness(test=unit.test, number=unit.number) for unit in shortest)
     return tuple(each)[:_MOST_WITNESSES]
 
 
 def _writers(histories: Sequence[History]) -> Mapping[_Key, list[Unit]]:
-    """Return the units that write, by verb, table and column; of an INSERT without columns."""
+    """Return the units that write, by verb, table and column; of an INSERT or DELETE without columns."""
     writers: dict[_Key, list[Unit]] = defaultdict(list)
     for history in histories:
-        for write in history.writes("UPDATE", "INSERT"):
+        for write in history.writes("UPDATE", "INSERT", "DELETE"):
             columns = write.template.assignments if write.template.verb == "UPDATE" else [""]
             for column in columns:
                 writers[write.template.verb, write.template.table, (column, "", 0)].append(history.unit)
@@ -104,15 +104,19 @@ def _writers(histories: Sequence[History]) -> Mapping[_Key, list[Unit]]:
 
 
 def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: Mapping[_Key, list[Unit]]) -> list[Unit]:
-    """Return the units of another name that write what this one reads, all of one name."""
-    verb, names = ("INSERT", ("",)) if hit.kind == "check-then-insert" else ("UPDATE", tuple(columns))
+    """Return the units of another name that write what this one reads, or else delete it, all of one name."""
     known = [unit for each in hits for unit in each.partners]
-    found = known or [unit for name in names for unit in writers.get((verb, hit.table, (name, "", 0)), ())]
-    others = [unit for unit in found if unit.name != hit.unit.name]
-    if not others:
+
+    def others(verb: str, *names: str) -> list[Unit]:
+        found = known or [unit for name in names for unit in writers.get((verb, hit.table, (name, "", 0)), ())]
+        return [unit for unit in found if unit.name != hit.unit.name]
+
+    is_insert = hit.kind == "check-then-insert"
+    found = others("INSERT", "") if is_insert else others("UPDATE", *columns) or others("DELETE", "")
+    if not found:
         return known
-    shortest = min(others, key=lambda unit: (len(unit.statements), unit.name))
-    return [unit for unit in others if unit.name == shortest.name]
+    shortest = min(found, key=lambda unit: (len(unit.statements), unit.name))
+    return [unit for unit in found if unit.name == shortest.name]
 
 
 def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], partner: str) -> str:

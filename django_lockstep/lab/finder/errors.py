@@ -1,7 +1,7 @@
 """Errors of the finder.
 
 FinderError
-├── CannotClone        a request's user cannot be copied
+├── CannotClone        a request cannot be sent in another test, or by a copy of its user
 ├── NotASuppression    an entry of pyproject.toml does not say which race is accepted, and why
 ├── NotARecording      the file is not a recording, or of another version
 └── ParserMissing      the extra ``finder`` is not installed
@@ -19,7 +19,7 @@ class FinderError(LockstepError):
 
 
 class CannotClone(FinderError):
-    """A user cannot be copied with all that belongs to them."""
+    """A request cannot be sent in another test, or its user cannot be copied with all that belongs to them."""
 
 
 class NotASuppression(FinderError, ValueError):

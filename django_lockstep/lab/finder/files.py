@@ -27,7 +27,7 @@ from django_lockstep.lab.finder.recording import (
 
 __all__ = ["RecordingWriter", "merge_recordings", "read_recording"]
 
-_VERSION = 1
+_VERSION = 2
 
 
 class RecordingWriter:

@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from django_lockstep.lab.finder.candidates import Candidate
+from django_lockstep.lab.finder.derive import find_candidates
+from django_lockstep.lab.finder.files import read_recording
+from django_lockstep.lab.finder.recording import Recording
+from django_lockstep.lab.wording import counted
 
 __all__ = ["CONSEQUENCES", "VERDICTS", "Finding", "Findings", "Place", "consequence_of", "findings_path", "tables_of"]
 
@@ -60,6 +64,10 @@ class Finding(Place):
     """Of a call, the function that the earlier one is of."""
     two_users: bool = False
     """Whether it was raced with the same by a copy of its user."""
+    partner_test: str = ""
+    """Another test, one of whose requests it was raced with, if it was."""
+    partner_number: int = 0
+    """Which one of them."""
     schedules: int = 0
     """Schedules that were run."""
     schedule: str = ""
@@ -80,39 +88,56 @@ class Finding(Place):
     """A test that fails as long as the race is there."""
     seconds: float = 0.0
     """Time that it took."""
+    spent: float = 0.0
+    """Seconds of the budget that were used by then."""
 
 
 class Findings:
-    """The findings on a recording's candidates, in a file to which each is appended as soon as it is known."""
+    """A recording's candidates with the findings on them, each of which is appended to a file as soon as it is known.
 
-    def __init__(self, path: Path, candidates: Iterable[Candidate]) -> None:
-        self._path = path
-        self._candidates = {candidate.id: candidate for candidate in candidates}
+    Candidates are derived in seconds where a project is large: one object serves all of a process.
+    """
+
+    def __init__(
+        self, path: Path, candidates: Iterable[Candidate], *, summary: str = "", notes: Sequence[str] = ()
+    ) -> None:
+        """Take up what the file has; ``summary`` and ``notes`` say how much was recorded, and what could not be."""
+        self.path = path
+        self.candidates = {candidate.id: candidate for candidate in candidates}
+        self.summary = summary
+        self.notes = tuple(notes)
         self._found: dict[str, Finding] = {}
         self.read()
+
+    @classmethod
+    def on(cls, recording: Path) -> Findings:
+        """Return those on a recording's candidates. Raises ``OSError`` and `NotARecording` if there is none."""
+        recorded = read_recording(recording)
+        candidates = find_candidates(recorded)
+        return cls(findings_path(recording), candidates, summary=_count(recorded, candidates), notes=recorded.notes)
 
     def read(self) -> list[Finding]:
         """Read what another process has appended; return what is new or has changed. The last one counts."""
         before = dict(self._found)
-        known = (finding for finding in map(_parse, _lines(self._path)) if finding.candidate in self._candidates)
+        known = (finding for finding in map(_parse, _lines(self.path)) if finding.candidate in self.candidates)
         self._found.update({finding.candidate: finding for finding in known})
         return [finding for name, finding in self._found.items() if before.get(name) != finding]
 
     def add(self, finding: Finding) -> None:
         """Append a finding; it replaces an earlier one on its candidate."""
         self._found[finding.candidate] = finding
-        with self._path.open("a", encoding="utf-8") as file:
+        with self.path.open("a", encoding="utf-8") as file:
             # Each in a line of its own, also after one that was not finished.
             file.write(f"\n{json.dumps(asdict(finding))}\n")
 
     def undecided(self) -> list[Candidate]:
         """Return the candidates that are neither confirmed nor were tried in vain."""
         tried = {name for name, finding in self._found.items() if finding.verdict != "not tried"}
-        return [candidate for name, candidate in self._candidates.items() if name not in tried]
+        return [candidate for name, candidate in self.candidates.items() if name not in tried]
 
     def pairs(self) -> list[tuple[Candidate, Finding]]:
-        """Return each candidate with what became of it: the confirmed first, and of these the worst."""
-        pairs = [(candidate, self._found[name]) for name, candidate in self._candidates.items() if name in self._found]
+        """Return each candidate with what became of it, if that is known: the confirmed first, of these the worst."""
+        pairs = [(candidate, self._found[name]) for name, candidate in self.candidates.items() if name in self._found]
         return sorted(pairs, key=_importance)
 
 
@@ -120,6 +145,11 @@ def _importance(pair: tuple[Candidate, Finding]) -> tuple[int, int, int]:
     candidate, finding = pair
     worst = CONSEQUENCES.index(finding.consequence) if finding.consequence else len(CONSEQUENCES)
     return VERDICTS.index(finding.verdict), worst, candidate.rank
+
+
+def _count(recording: Recording, candidates: Sequence[Candidate]) -> str:
+    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
+    return f"{found}, from {counted(recording.tests, 'test')}"
 
 
 def findings_path(recording: Path) -> Path:

@@ -21,7 +21,7 @@ from django.urls import Resolver404, resolve
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Run, Scenario, explore, replay
 from django_lockstep.lab.finder.requests import buffer_body
 
-__all__ = ["IGNORED", "Fork", "RequestActor"]
+__all__ = ["IGNORED", "Fork", "RequestActor", "apart_from_the_test"]
 
 IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
 """Tables and columns that every request may write, and whose rows nobody counts."""
@@ -81,12 +81,12 @@ class Fork:
         """
         if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
             raise NotExplorable("the test has opened a transaction around the request")
-        with _apart_from_the_test():
+        with apart_from_the_test():
             return explore(self._scenario(), directed=True, timeout=seconds, **self._terms)
 
     def replay(self, schedule: str) -> Run:
         """Run one schedule again, with the values read. Raises as `replay` does."""
-        with _apart_from_the_test():
+        with apart_from_the_test():
             return replay(self._scenario(), schedule, **self._terms)
 
     @property
@@ -99,7 +99,7 @@ class Fork:
 
 
 @contextmanager
-def _apart_from_the_test() -> Iterator[None]:
+def apart_from_the_test() -> Iterator[None]:
     """Keep what the actors do from the test: from its client's receivers, and its outbox."""
     with ExitStack() as stack:
         # The test's client notes templates and errors of whatever request is being handled.

@@ -91,14 +91,14 @@ class History:
 
     def __init__(self, unit: Unit, tables: Mapping[str, Table]) -> None:
         self.unit = unit
-        self._tables = tables
+        self.tables = tables
         self._changed: dict[int, frozenset[Row]] = {}
         self.steps = [
             Step(place, statement, parse_template(statement.sql)) for place, statement in enumerate(unit.statements)
         ]
 
     def table(self, name: str) -> Table:
-        return self._tables.get(name) or Table(name=name)
+        return self.tables.get(name) or Table(name=name)
 
     def writes(self, *verbs: str) -> Iterator[Step]:
         """Yield the statements of these verbs that changed something other than a session."""

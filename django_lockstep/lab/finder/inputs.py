@@ -1,4 +1,4 @@
-"""What came into a unit of work from outside: the values of a request, its user, the arguments of a call.
+"""What came into a unit of work from outside: the values of a request, the arguments of a call.
 
 Nothing is evaluated that the project's code has not evaluated: that could send statements.
 """
@@ -8,23 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 from urllib.parse import parse_qsl
 
 from django.http import HttpRequest
-from django.utils.functional import LazyObject, empty
 
-__all__ = ["call_inputs", "request_inputs", "request_user"]
+__all__ = ["call_inputs", "request_inputs"]
 
 
-def request_inputs(request: HttpRequest, environ: dict[str, Any], body: bytes) -> Iterator[object]:
+def request_inputs(request: HttpRequest, body: bytes) -> Iterator[object]:
     """Yield the values in the query, the path and the body."""
-    yield from _pairs(environ.get("QUERY_STRING", ""))
+    yield from _pairs(request.META.get("QUERY_STRING", ""))
     match = request.resolver_match
     if match is not None:
         yield from match.args
         yield from match.kwargs.values()
-    content_type = environ.get("CONTENT_TYPE", "")
+    content_type = request.META.get("CONTENT_TYPE", "")
     if "json" in content_type:
         yield from _json_values(body)
     elif content_type.startswith("application/x-www-form-urlencoded"):
@@ -54,19 +52,6 @@ def _json_values(body: bytes) -> Iterator[object]:
             waiting += value
         else:
             yield value
-
-
-def request_user(request: HttpRequest) -> object:
-    """Return the primary key of the request's user; None where nobody is logged in, or nothing has asked."""
-    known = vars(request)
-    for name in ("_force_auth_user", "_cached_user", "user"):
-        user = known.get(name)
-        if isinstance(user, LazyObject):
-            user = None if user._wrapped is empty else user._wrapped
-        if user is not None:
-            return getattr(user, "pk", None)
-    session = vars(known.get("session", object)).get("_session_cache")
-    return session.get("_auth_user_id") if isinstance(session, dict) else None
 
 
 def call_inputs(frame: FrameType) -> Iterator[object]:

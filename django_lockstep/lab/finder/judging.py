@@ -12,7 +12,7 @@ from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, tables_of
 from django_lockstep.lab.finder.forks import Fork
 from django_lockstep.lab.finder.pairings import Pairing
-from django_lockstep.lab.finder.redaction import redact
+from django_lockstep.lab.finder.redaction import hide_strings, redact
 from django_lockstep.lab.finder.remedies import try_lock
 from django_lockstep.lab.wording import counted, listed
 
@@ -60,7 +60,11 @@ class Attempts:
 
     def note_obstacle(self, pairing: Pairing, reason: str) -> None:
         """Note why a pairing could not be explored."""
-        self._obstacles[str(pairing)] = reason
+        self._obstacles[str(pairing)] = reason if self.values else hide_strings(reason)
+
+    def is_open_to(self, pairing: Pairing) -> bool:
+        """Whether the pairing may still show it; with a request of another test it is tried once."""
+        return self.confirmed is None and not (pairing.partner and str(pairing) in self._schedules)
 
     def finding(self, place: Place) -> Finding:
         """Return what is known so far."""
@@ -78,6 +82,8 @@ class Attempts:
             after=pairing.after,
             after_call=pairing.after_call,
             two_users=pairing.two_users,
+            partner_test=pairing.partner_test,
+            partner_number=pairing.partner_number,
             schedule=outcome.schedule,
             differences=outcome.differences,
             consequence=consequence_of(outcome.differences),

@@ -1,11 +1,10 @@
-"""With what a request or a call is raced: itself, the same by another user, an earlier one of the same test."""
+"""With what a request or a call is raced: itself, the same by another user, an earlier one, one of another test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
 
@@ -13,10 +12,11 @@ from django_lockstep.lab.finder.clones import clone_user, session_of, session_us
 from django_lockstep.lab.finder.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.forks import Fork, RequestActor
+from django_lockstep.lab.finder.points import Actor, Point
+from django_lockstep.lab.finder.transplants import Captured
+from django_lockstep.lab.finder.trials import Trial
 
-__all__ = ["Earlier", "Pairing", "with_another_user", "with_earlier", "with_itself"]
-
-Actor = Callable[[Any], Any]
+__all__ = ["Earlier", "Pairing", "put_back", "with_another_user", "with_earlier", "with_itself", "with_partner"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,16 @@ class Pairing:
     after_call: str = ""
     """Of a call, the name of the function that the earlier one is of."""
     two_users: bool = False
+    unit: str = ""
+    """The name of what is raced, where it is raced with a request of another test."""
+    partner: str = ""
+    """The name of that one's unit."""
+    partner_test: str = ""
+    partner_number: int = 0
 
     def __str__(self) -> str:
+        if self.partner:
+            return f"`{self.unit}` with `{self.partner}` of another test"
         if self.two_users:
             return f"the {self.kind} by two users"
         return f"the {self.kind} twice" if self.after is None else f"the {self.kind} and one before it in the test"
@@ -39,18 +47,15 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A request or a call of the test, with a copy of the databases from just before it."""
+    """A point that the test has passed, with a copy of the databases from just before it."""
 
-    actor: Actor
-    number: int
-    call: str
-    """The name of the function; empty for a request."""
+    point: Point
     before: DatabaseCopy
 
     @classmethod
-    def note(cls, actor: Actor, *, number: int, call: str = "") -> Earlier:
+    def note(cls, point: Point) -> Earlier:
         """Copy the databases; the copy is there until it is closed."""
-        return cls(actor, number, call, DatabaseCopy(copied_databases()))
+        return cls(point, DatabaseCopy(copied_databases()))
 
 
 @contextmanager
@@ -65,7 +70,7 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
     user = session_user(request.environ, using=DEFAULT_DB_ALIAS)
     if user is None:
         raise CannotClone("the request has no user")
-    with _put_back():
+    with put_back():
         environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
         yield Fork({"A": request, "B": RequestActor(environ, request.body, request.call)})
 
@@ -76,20 +81,41 @@ def with_earlier(earlier: Earlier, actor: Actor) -> Iterator[Fork]:
 
     What the test did in between is undone, except that the sessions of both requests are there.
     """
-    sessions = [session_of(one.environ) for one in (earlier.actor, actor) if isinstance(one, RequestActor)]
-    with _put_back():
+    actors = {"A": earlier.point.actor, "B": actor}
+    sessions = [session_of(one.environ) for one in actors.values() if isinstance(one, RequestActor)]
+    with put_back():
         earlier.before.restore()
         for session in filter(None, sessions):
             # One that was made in between is gone with the rest.
             session.save(must_create=not session.exists(session.session_key))
-        yield Fork({"A": earlier.actor, "B": actor})
+        yield Fork(actors)
 
 
 @contextmanager
-def _put_back() -> Iterator[None]:
+def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
+    """Pair the request with one of another test, moved here.
+
+    Raises `CannotClone` if it cannot be moved, is refused here, or has nothing to do with the request.
+    """
+    with put_back() as before:
+        trial = Trial.of(request)
+        before.restore()
+        moved = partner.moved_to(request, trial)
+        with put_back():  # as it is now: a copy of its user may have been made
+            other = Trial.of(moved)
+        if not other.is_accepted:
+            raise CannotClone(f"alone it is answered with {other.answer} here")
+        if not other.interferes_with(trial) and not trial.interferes_with(other):
+            raise CannotClone("alone it changes nothing here that the other one reads")
+        yield Fork({"A": request, "B": moved})
+
+
+@contextmanager
+def put_back() -> Iterator[DatabaseCopy]:
+    """Have the databases afterwards as they were before."""
     before = DatabaseCopy(copied_databases())
     try:
-        yield
+        yield before
     finally:
         before.restore()
         before.close()

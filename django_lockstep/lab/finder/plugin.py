@@ -9,6 +9,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ import pytest
 from django_lockstep.lab.finder.budget import parse_budget
 
 if TYPE_CHECKING:
+    from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.recorder import Recorder
     from django_lockstep.lab.finder.report_data import Report
     from django_lockstep.lab.finder.suppressions import Suppression
@@ -28,53 +31,31 @@ _FILE = "recording.jsonl"
 
 def add_options(group: Any) -> None:
     """Add the options of the finder."""
-    group.addoption(
-        "--find-races",
-        action="store_true",
-        help="record what the tests do, then try what may race by running it twice at the same time",
-    )
+    for name, text in _SWITCHES.items():
+        group.addoption(name, action="store_true", help=text)
+    for name, text in _FILES.items():
+        group.addoption(name, type=Path, default=None, metavar="FILE", help=text)
     group.addoption(
         "--race-budget",
         default="5m",
         metavar="TIME",
         help="time for these tries, such as 90s or 5m, the worst candidates first (default: 5m); 0 only lists them",
     )
-    group.addoption(
-        "--race-confirm",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="try the candidates of an earlier recording, as the second part of --find-races does; what was tried "
-        "before is not tried again",
-    )
-    group.addoption(
-        "--race-report",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="write a report; the ending chooses the format: .txt, .json, .html, .sarif or .xml for JUnit",
-    )
-    group.addoption(
-        "--race-record",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="where the recording is kept (default: a file in pytest's cache, named at the end); written with an "
-        "equals sign, or pytest may look for the project's settings beside the file",
-    )
-    group.addoption(
-        "--race-candidates",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="list the candidates of an earlier recording; no test is run",
-    )
-    group.addoption(
-        "--race-values",
-        action="store_true",
-        help="record parameters and rows as they are; without it only whether two are equal can be seen, and reports "
-        "show no strings longer than 20 characters",
-    )
+
+
+_SWITCHES = {
+    "--find-races": "record what the tests do, then try what may race by running it twice at the same time",
+    "--race-values": "record parameters and rows as they are; without it only whether two are equal can be seen, and "
+    "reports show no strings longer than 20 characters",
+}
+_FILES = {
+    "--race-confirm": "try the candidates of an earlier recording, as the second part of --find-races does; what was "
+    "tried before is not tried again",
+    "--race-report": "write a report; the ending chooses the format: .txt, .json, .html, .sarif or .xml for JUnit",
+    "--race-record": "where the recording is kept (default: a file in pytest's cache, named at the end); written with "
+    "an equals sign, or pytest may look for the project's settings beside the file",
+    "--race-candidates": "list the candidates of an earlier recording; no test is run",
+}
 
 
 def register(config: pytest.Config) -> None:
@@ -84,38 +65,42 @@ def register(config: pytest.Config) -> None:
     confirming = config.getoption("--race-confirm")
     if not (confirming or config.getoption("--find-races")):
         return
-    _require_packages()
     budget_of(config)  # refused now rather than after all tests
-    _require_report(config)
-    suppressed = _suppressions(config)
+    suppressed = _require_usable(config)
     # The second session may have been given --find-races, too, by the project's settings or the environment.
-    config.pluginmanager.register(_Confirming(config, suppressed) if confirming else _plugin(config))
+    plugin = _Confirming(confirming, suppressed) if confirming else _plugin(config, suppressed)
+    config.pluginmanager.register(plugin)
 
 
-def _suppressions(config: pytest.Config) -> list[Suppression]:
-    from django_lockstep.lab.finder.errors import NotASuppression
+@contextmanager
+def _refused(option: str = "") -> Iterator[None]:
+    """Have pytest say what is wrong with an option, or with the project's settings, and end."""
+    try:
+        yield
+    except (OSError, ValueError, ImportError) as error:
+        raise pytest.UsageError(f"{option}: {error}" if option else str(error)) from error
+
+
+def _require_usable(config: pytest.Config) -> list[Suppression]:
+    """Refuse what could only fail after all tests; return the races that the project accepts."""
+    with _refused("--find-races"):
+        import django_lockstep.lab.finder.statements  # noqa: F401
+    from django_lockstep.lab.finder.report_files import require_report
     from django_lockstep.lab.finder.suppressions import read_suppressions
 
-    try:
+    with _refused():
+        if path := config.getoption("--race-report"):
+            require_report(path, option="--race-report")
         return read_suppressions(config.rootpath)
-    except NotASuppression as error:
-        raise pytest.UsageError(str(error)) from error
 
 
-def _plugin(config: pytest.Config) -> _Reporting:
+def _plugin(config: pytest.Config, suppressed: list[Suppression]) -> _Reporting:
     if hasattr(config, "workerinput"):
         given = config.workerinput["find_races"]
-        return _Recording(config, Path(given["path"]), bytes.fromhex(given["key"]))
+        return _Recording(config, Path(given["path"]), suppressed, key=bytes.fromhex(given["key"]))
     if config.getoption("dist", "no") != "no":  # pytest-xdist
-        return _Controller(config)
-    return _Recording(config, recording_path(config), os.urandom(16))
-
-
-def _require_packages() -> None:
-    try:
-        import django_lockstep.lab.finder.statements  # noqa: F401
-    except ImportError as error:
-        raise pytest.UsageError(f"--find-races: {error}") from error
+        return _Controller(config, recording_path(config), suppressed)
+    return _Recording(config, recording_path(config), suppressed, key=os.urandom(16))
 
 
 def recording_path(config: pytest.Config) -> Path:
@@ -128,10 +113,12 @@ def recording_path(config: pytest.Config) -> Path:
 
 
 class _Reporting:
-    """Lists the candidates when the tests are over."""
+    """Lists the candidates when the tests are over, and tries them."""
 
-    def __init__(self, config: pytest.Config, path: Path) -> None:
+    def __init__(self, config: pytest.Config, path: Path, suppressed: list[Suppression]) -> None:
         self._config = config
+        self._suppressed = suppressed
+        self._found: Findings | None = None
         self.path = path
         self.is_recorded = False
         """Whether this run has written the file; another one may lie there."""
@@ -141,10 +128,13 @@ class _Reporting:
         self.gather()
         if hasattr(config, "workerinput") or not self.is_recorded:
             return
+        from django_lockstep.lab.finder.findings import Findings, findings_path
         from django_lockstep.lab.finder.report import list_candidates, summary_of
 
+        findings_path(self.path).unlink(missing_ok=True)  # on an earlier recording
+        self._found = Findings.on(self.path)
         # Also if the candidates are tried: then there is a report even if that ends early.
-        report = _report(config, self.path, tried=False)
+        report = _report(config, self._found, self._suppressed)
         terminalreporter.section("what may race")
         terminalreporter.write_line(summary_of(report))
         if not budget_of(config):
@@ -159,61 +149,61 @@ class _Reporting:
         """Try the candidates when all else is over, the database of the tests is gone, and the summary printed."""
         yield
         interrupted = session.exitstatus in {pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR}
-        if hasattr(session.config, "workerinput") or not self.is_recorded or interrupted:
-            return
-        if budget_of(session.config):
-            from django_lockstep.lab.finder.second_session import confirm_in_second_session
-
-            status = confirm_in_second_session(session.config, self.path)
+        if self._found is not None and not interrupted and budget_of(session.config):
+            status = self._confirm(session.config, self._found)
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = status
+
+    def _confirm(self, config: pytest.Config, found: Findings) -> int:
+        from django_lockstep.lab.finder.report import as_text
+        from django_lockstep.lab.finder.report_data import report_on
+        from django_lockstep.lab.finder.second_session import confirm_in_second_session
+
+        status = confirm_in_second_session(config, self.path, found, budget=budget_of(config))
+        report = report_on(found, self._suppressed, root=config.rootpath)
+        config.get_terminal_writer().line(as_text(report))
+        return status
 
 
 class _Confirming:
     """Turns the session into one that only tries candidates."""
 
-    def __init__(self, config: pytest.Config, suppressed: list[Suppression]) -> None:
-        self._path: Path = config.getoption("--race-confirm")
+    def __init__(self, path: Path, suppressed: list[Suppression]) -> None:
+        self._path = path
         self._suppressed = suppressed
+        self._found: Findings | None = None
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Register what needs Django's apps."""
+        from django_lockstep.lab.finder.confirm import Confirmation
         from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
-        from django_lockstep.lab.finder.errors import NotARecording
+        from django_lockstep.lab.finder.report_data import report_on
 
-        try:
-            plugin = ConfirmPlugin.for_recording(
-                self._path,
-                budget=budget_of(session.config),
-                suppressed=self._suppressed,
-                values=session.config.getoption("--race-values"),
-            )
-        except (OSError, NotARecording) as error:
-            raise pytest.UsageError(f"--race-confirm: {error}") from error
-        session.config.pluginmanager.register(plugin)
+        config = session.config
+        found = self._found = _read(self._path, option="--race-confirm")
+        confirmation = Confirmation(found, budget=budget_of(config), values=config.getoption("--race-values"))
+        report = partial(report_on, found, self._suppressed, root=config.rootpath)
+        config.pluginmanager.register(ConfirmPlugin(confirmation, report))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write what is known by now, also of a session that is interrupted."""
-        if session.config.getoption("--race-report"):
-            _report(session.config, self._path, tried=True)
+        if self._found is not None:
+            _report(session.config, self._found, self._suppressed)
 
 
-def _require_report(config: pytest.Config) -> None:
-    from django_lockstep.lab.finder.report_files import require_report
+def _read(path: Path, *, option: str) -> Findings:
+    from django_lockstep.lab.finder.findings import Findings
 
-    try:
-        if path := config.getoption("--race-report"):
-            require_report(path, option="--race-report")
-    except ValueError as error:
-        raise pytest.UsageError(str(error)) from error
+    with _refused(option):
+        return Findings.on(path)
 
 
-def _report(config: pytest.Config, recording: Path, *, tried: bool) -> Report:
-    """Return the report on a recording, with or without what was tried, and write it where one is asked for."""
+def _report(config: pytest.Config, found: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
+    """Return the report, with or without what was tried, and write it where one is asked for."""
     from django_lockstep.lab.finder.report_data import report_on
     from django_lockstep.lab.finder.report_files import write_report
 
-    report = report_on(recording, _suppressions(config), root=config.rootpath, tried=tried)
+    report = report_on(found, suppressed, root=config.rootpath, tried=tried)
     if path := config.getoption("--race-report"):
         write_report(path, report)
     return report
@@ -221,17 +211,15 @@ def _report(config: pytest.Config, recording: Path, *, tried: bool) -> Report:
 
 def budget_of(config: pytest.Config) -> float:
     """Return the seconds of ``--race-budget``."""
-    try:
+    with _refused("--race-budget"):
         return parse_budget(config.getoption("--race-budget"))
-    except ValueError as error:
-        raise pytest.UsageError(f"--race-budget: {error}") from error
 
 
 class _Recording(_Reporting):
     """Records the tests that this process runs."""
 
-    def __init__(self, config: pytest.Config, path: Path, key: bytes) -> None:
-        super().__init__(config, path)
+    def __init__(self, config: pytest.Config, path: Path, suppressed: list[Suppression], *, key: bytes) -> None:
+        super().__init__(config, path, suppressed)
         self._key = None if config.getoption("--race-values") else key
         self._recorder: Recorder | None = None
 
@@ -261,18 +249,25 @@ class _Recording(_Reporting):
         """Record the test's body."""
         if self._recorder is None:
             return (yield)
-        self._recorder.begin_test(item.nodeid)
+        self._recorder.begin_test(_test_id(item))
         try:
             return (yield)
         finally:
             self._recorder.end_test()
 
 
+def _test_id(item: pytest.Item) -> str:
+    """Return the id that the test has without workers: pytest-xdist may append its groups with ``--dist loadgroup``."""
+    marks = item.iter_markers("xdist_group")
+    groups = {str(mark.args[0] if mark.args else mark.kwargs.get("name", "default")) for mark in marks}
+    return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}")
+
+
 class _Controller(_Reporting):
     """Has the workers of pytest-xdist record, each into a file of its own, and merges these."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        super().__init__(config, recording_path(config))
+    def __init__(self, config: pytest.Config, path: Path, suppressed: list[Suppression]) -> None:
+        super().__init__(config, path, suppressed)
         # The same in all, so that their values can be compared.
         self._key = os.urandom(16).hex()
         self._parts: list[Path] = []
@@ -299,14 +294,9 @@ def list_recording(config: pytest.Config) -> int | None:
     path: Path | None = config.getoption("--race-candidates")
     if path is None:
         return None
-    _require_packages()
-    _require_report(config)
-    from django_lockstep.lab.finder.errors import NotARecording
+    suppressed = _require_usable(config)
     from django_lockstep.lab.finder.report import list_candidates, summary_of
 
-    try:
-        report = _report(config, path, tried=False)
-    except (OSError, NotARecording) as error:
-        raise pytest.UsageError(f"--race-candidates: {error}") from error
+    report = _report(config, _read(path, option="--race-candidates"), suppressed, tried=False)
     sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")
     return pytest.ExitCode.OK

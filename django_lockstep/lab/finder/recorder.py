@@ -6,11 +6,11 @@ recorder is installed. Only a test's body is recorded, not its fixtures, and onl
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 from unittest import mock
 from weakref import WeakSet
@@ -21,14 +21,20 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from django_lockstep.lab.explorer.databases import is_test_database
-from django_lockstep.lab.finder.catalog import TableCatalog
 from django_lockstep.lab.finder.files import RecordingWriter
 from django_lockstep.lab.finder.fingerprints import Fingerprints
-from django_lockstep.lab.finder.inputs import call_inputs, request_inputs, request_user
-from django_lockstep.lab.finder.parameters import first, positional, type_name
-from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement
-from django_lockstep.lab.finder.requests import CallNext, RequestNumbers, buffer_body, current_request, intercept
-from django_lockstep.lab.finder.rows import RowReader
+from django_lockstep.lab.finder.inputs import call_inputs, request_inputs
+from django_lockstep.lab.finder.reader import StatementReader, is_of_interest
+from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Site
+from django_lockstep.lab.finder.redaction import mask_message
+from django_lockstep.lab.finder.requests import (
+    CallNext,
+    RequestNumbers,
+    buffer_body,
+    current_request,
+    intercept,
+    intercept_async,
+)
 from django_lockstep.lab.finder.stack import CodeMap
 from django_lockstep.lab.finder.transactions import Transactions
 from django_lockstep.lab.finder.units import Calls, Draft
@@ -37,7 +43,6 @@ __all__ = ["Recorder"]
 
 _request: ContextVar[Draft | None] = ContextVar("_request", default=None)
 """The request that this thread or task handles."""
-_RECORDED = re.compile(r"[\s(]*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|LOCK)\b", re.IGNORECASE)
 
 
 class Recorder:
@@ -50,7 +55,7 @@ class Recorder:
         self._transactions = Transactions()
         self._numbers = RequestNumbers()
         self._calls = Calls(begin=self._begin_call, end=self._write)
-        self._catalogs: dict[str, TableCatalog] = {}
+        self._reader = StatementReader(fingerprints, writer.write_tables)
         self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
         self._test = ""
         self._tests = 0
@@ -63,6 +68,7 @@ class Recorder:
         with ExitStack() as stack:
             stack.callback(self._close)
             stack.enter_context(intercept(self._on_request))
+            stack.enter_context(intercept_async(self._on_async_request))
             stack.enter_context(self._transactions.counted())
             stack.enter_context(self._noting_mail())
             connection_created.connect(self._connected)
@@ -110,7 +116,8 @@ class Recorder:
         try:
             note(*arguments)
         except Exception as error:  # noqa: BLE001  # a fault of the recorder must not fail a test of the project
-            self.notes[f"Some statements could not be recorded: {type(error).__name__}: {error}"] = None
+            why = f"{type(error).__name__}: {mask_message(str(error))}"
+            self.notes[f"Some statements could not be recorded: {why}"] = None
 
     # Statements
 
@@ -118,32 +125,22 @@ class Recorder:
         connection: BaseDatabaseWrapper = context["connection"]
         text = sql if isinstance(sql, str) else sql.as_string(connection.connection)
         self._transactions.note_statement(connection, text)
-        if not _RECORDED.match(text) or not self._is_recordable(connection):
+        if not is_of_interest(text) or not self._is_recordable(connection):
             return
-        draft = _request.get()
-        found = self._code.walk(sys._getframe(3), whole=draft is None)
-        if draft is None and found.call is not None:
-            draft = self._calls.draft(found.call)
+        draft, site = self._locate(sys._getframe(3))
         if draft is None or draft.is_full:
             return
-        text, values = positional(text, first(params) if many else params)
-        result = self._catalog_reader(connection).read(
-            getattr(context["cursor"].cursor, "pgresult", None), connection.connection, draft.keys
+        statement = self._reader.read(
+            text,
+            params,
+            context,
+            keys=draft.keys,
+            many=many,
+            transaction=draft.transaction(connection.alias, self._transactions.current(connection)),
+            isolation=self._transactions.isolation(connection),
+            site=site,
         )
-        draft.statements.append(
-            RecordedStatement(
-                sql=text,
-                params=tuple(map(self._fingerprints.of, values)),
-                types=tuple(map(type_name, values)),
-                transaction=draft.transaction(connection.alias, self._transactions.current(connection)),
-                isolation=self._transactions.isolation(connection),
-                rows=rows if (rows := context["cursor"].rowcount) >= 0 else None,
-                read=result,
-                alias=connection.alias,
-                site=found.site,
-                many=many,
-            )
-        )
+        draft.statements.append(statement)
 
     def _is_recordable(self, connection: Any) -> bool:
         if not hasattr(connection.connection, "pgconn"):
@@ -160,12 +157,6 @@ class Recorder:
             return False
         return True
 
-    def _catalog_reader(self, connection: BaseDatabaseWrapper) -> RowReader:
-        name = str(connection.settings_dict["NAME"])
-        if name not in self._catalogs:
-            self._catalogs[name] = TableCatalog(self._writer.write_tables)
-        return RowReader(self._catalogs[name], self._fingerprints)
-
     @contextmanager
     def _noting_mail(self) -> Iterator[None]:
         send: Any = locmem.EmailBackend.send_messages
@@ -179,16 +170,20 @@ class Recorder:
             yield
 
     def _note_mail(self) -> None:
+        draft, site = self._locate(sys._getframe(3))
+        if draft is None:
+            return
+        opened = ((each.alias, self._transactions.current(each)) for each in connections.all(initialized_only=True))
+        inside = next((draft.transaction(alias, number) for alias, number in opened if number is not None), None)
+        draft.statements.append(RecordedStatement(sql=SENT_MAIL, transaction=inside, site=site))
+
+    def _locate(self, frame: FrameType) -> tuple[Draft | None, Site | None]:
+        """Return the unit that goes on, and the line of the project's code that the frame was called from."""
         draft = _request.get()
-        found = self._code.walk(sys._getframe(3), whole=draft is None)
+        found = self._code.walk(frame, whole=draft is None)
         if draft is None and found.call is not None:
             draft = self._calls.draft(found.call)
-        opened = ((each, self._transactions.current(each)) for each in connections.all(initialized_only=True))
-        inside = next(
-            (draft.transaction(each.alias, number) for each, number in opened if draft and number is not None), None
-        )
-        if draft is not None:
-            draft.statements.append(RecordedStatement(sql=SENT_MAIL, transaction=inside, site=found.site))
+        return draft, found.site
 
     # Units
 
@@ -202,16 +197,26 @@ class Recorder:
             return call_next(environ)
         finally:
             _request.reset(token)
-            self._safely(self._end_request, draft, environ, body)
+            self._safely(self._end_request, draft, body)
 
-    def _end_request(self, draft: Draft, environ: dict[str, Any], body: bytes) -> None:
+    async def _on_async_request(self, body: bytes, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        if not self._test:
+            return await call_next()
+        # Without a number of its own: only those are counted that can be forked.
+        draft = Draft(test=self._test, kind="asynchronous request", number=0)
+        token = _request.set(draft)
+        try:
+            return await call_next()
+        finally:
+            _request.reset(token)
+            self._safely(self._end_request, draft, body)
+
+    def _end_request(self, draft: Draft, body: bytes) -> None:
         request = current_request()
         if request is None or request.resolver_match is None or not draft.statements:
             return
         draft.name = f"{request.method} {request.resolver_match.route}"
-        user = request_user(request)
-        draft.user = "" if user is None else self._fingerprints.of(user)
-        for value in request_inputs(request, environ, body):
+        for value in request_inputs(request, body):
             draft.inputs |= set(self._fingerprints.of_input(value))
         self._write(draft)
 

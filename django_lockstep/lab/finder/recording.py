@@ -53,7 +53,8 @@ class RecordedStatement:
     sql: str
     """With a placeholder ``%s`` for each parameter."""
     params: tuple[str, ...] = ()
-    """The fingerprint of each parameter; of a list those of its elements, in brackets."""
+    """The fingerprint of each parameter, of several sets those of the first; of a list those of its elements, in
+    brackets."""
     types: tuple[str, ...] = ()
     """The Python type of each parameter; ``now`` for a time that was the current one, ``NoneType`` for NULL."""
     transaction: int | None = None
@@ -66,8 +67,6 @@ class RecordedStatement:
     alias: str = "default"
     site: Site | None = None
     """None where no line of the project's code is between the handler and the driver."""
-    many: bool = False
-    """Whether it was sent for many sets of parameters, of which the first is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +76,12 @@ class Unit:
     test: str
     """The test's id."""
     kind: str
-    """``request`` or ``call``."""
+    """``request``, ``asynchronous request`` or ``call``."""
     name: str
     """``POST orders/<int:pk>/pay/`` or ``shop.services.withdraw``."""
     number: int
     """Of a request: how many others, of whatever name, came before it in this test. Of a call: how many of this
     function, outside of requests, that sent a statement. Both count what the test does after its fixtures."""
-    user: str = ""
-    """The fingerprint of the user's primary key; empty if anonymous or not known."""
     inputs: frozenset[str] = frozenset()
     """Fingerprints of the values in the query, the body and the path of a request; of a call's plain arguments."""
     statements: tuple[RecordedStatement, ...] = ()

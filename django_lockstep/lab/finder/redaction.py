@@ -2,7 +2,8 @@
 
 Numbers, keys, times and short strings stay, because a timeline without them says nothing; the explorer has masked the
 columns whose names say that they hold secrets. Equal strings get the same number, so that what was read can still be
-recognised in what is written.
+recognised in what is written. Messages of errors are computed from values in whatever way: of them all numbers and all
+that stands in quotes are masked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from django_lockstep.lab.explorer import Outcome, Run, Step
 from django_lockstep.lab.explorer.final_state import FinalState
 
-__all__ = ["redact"]
+__all__ = ["hide_strings", "mask_message", "redact"]
 
 _LONG = 20
 """Characters that a string may have and still be shown."""
@@ -28,6 +29,11 @@ _LITERAL = re.compile(r"'((?:[^']|'')*)'")
 """A string in SQL."""
 _WRITTEN = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 """A string as Python writes it."""
+_IN_MESSAGE = re.compile(
+    # What kind of thing has the name, or which long string it was, is no secret.
+    r'((?:column|constraint|index|relation|table) "[^"]*"|str#\d+)'
+    r"|(?<!\w)'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|=\([^)]*\)|\d[\d.,:-]*\d|\d"
+)
 
 
 def redact(outcome: Outcome, run: Run, *, ends: Iterable[FinalState]) -> tuple[Outcome, Run]:
@@ -36,6 +42,16 @@ def redact(outcome: Outcome, run: Run, *, ends: Iterable[FinalState]) -> tuple[O
     for text in _texts(run, [*ends, outcome.state]):
         names.add(text)
     return _redact_outcome(outcome, names), _redact_run(run, names)
+
+
+def mask_message(message: str) -> str:
+    """Return the message of any error without numbers, and without what stands in quotes."""
+    return _IN_MESSAGE.sub(lambda found: found[1] or ("#" if found[0][0].isdigit() else "'...'"), message)
+
+
+def hide_strings(message: str) -> str:
+    """Return a message of this library without the long strings that stand in quotes."""
+    return _Names().hide_written(message)
 
 
 class _Names:
@@ -104,7 +120,8 @@ def _redact_run(run: Run, names: _Names) -> Run:
         differences=tuple(map(names.hide, run.differences)),
         reason=names.hide(run.reason),
         raised={
-            name: replace(raised, message=names.hide_written(raised.message)) for name, raised in run.raised.items()
+            name: replace(raised, message=mask_message(names.hide(raised.message)))
+            for name, raised in run.raised.items()
         },
     )
 

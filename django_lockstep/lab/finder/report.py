@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from django_lockstep.lab.finder.candidates import Candidate
-from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
-from django_lockstep.lab.finder.report_data import Entry, Report, entries_of
-from django_lockstep.lab.finder.suppressions import Suppression
+from django_lockstep.lab.finder.findings import VERDICTS, Finding
+from django_lockstep.lab.finder.report_data import Entry, Report
 from django_lockstep.lab.wording import counted
 
-__all__ = ["as_text", "full_text", "in_a_line", "list_candidates", "status_of", "summary_of"]
+__all__ = ["as_text", "full_text", "in_a_line", "list_candidates", "summary_of"]
 
 
 def full_text(report: Report) -> str:
     """Return counts and notes, and what became of the candidates; if none was tried, only these."""
-    return f"{summary_of(report)}\n{_text(report.entries) if report.tried else list_candidates(report)}"
+    return f"{summary_of(report)}\n{as_text(report) if report.tried else list_candidates(report)}"
 
 
 def summary_of(report: Report) -> str:
@@ -38,21 +37,12 @@ def _lines(number: int, candidate: Candidate) -> Iterator[str]:
     yield f"   shown by: {candidate.witnesses[0].test}"
 
 
-def status_of(found: Findings, suppressed: Sequence[Suppression]) -> int:
-    """Return 1 if a race is confirmed that the project does not suppress, otherwise 0."""
-    return int(any(entry.status == "confirmed" for entry in entries_of(found.pairs(), suppressed)))
-
-
-def as_text(found: Findings, suppressed: Sequence[Suppression] = ()) -> str:
+def as_text(report: Report) -> str:
     """Return the confirmed races with how they end and what helps; of the other candidates a line each."""
-    return _text(entries_of(found.pairs(), suppressed))
-
-
-def _text(entries: Sequence[Entry]) -> str:
-    verdicts = [entry.finding.verdict for entry in entries]
+    verdicts = [entry.finding.verdict for entry in report.entries]
     counts = [f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS]
-    lines = [f"{counted(len(entries), 'candidate')}: {', '.join(counts)}"]
-    for entry in entries:
+    lines = [f"{counted(len(verdicts), 'candidate')}: {', '.join(counts)}"]
+    for entry in report.entries:
         confirmed = entry.finding.verdict == "confirmed"
         lines += _paragraph(entry) if confirmed else [in_a_line(entry.candidate, entry.finding)]
     return "\n".join(lines)

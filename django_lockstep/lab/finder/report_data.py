@@ -9,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from django_lockstep.lab.finder.candidates import Access, Candidate
-from django_lockstep.lab.finder.derive import find_candidates
-from django_lockstep.lab.finder.files import read_recording
-from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings, findings_path
-from django_lockstep.lab.finder.recording import Recording
+from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
 from django_lockstep.lab.finder.remedies import REMEDIES
 from django_lockstep.lab.finder.suppressions import Suppression
-from django_lockstep.lab.wording import counted
 
 __all__ = ["STATUSES", "Entry", "Report", "as_json", "entries_of", "report_on"]
 
@@ -74,20 +70,21 @@ class Report:
         counts = {status: sum(entry.status == status for entry in self.entries) for status in STATUSES}
         return {status: count for status, count in counts.items() if count or status != "suppressed"}
 
+    @property
+    def exit_status(self) -> int:
+        """1 if a race is confirmed that the project does not accept, otherwise 0."""
+        return int(any(entry.status == "confirmed" for entry in self.entries))
 
-def report_on(path: Path, suppressed: Sequence[Suppression], *, root: Path, tried: bool = True) -> Report:
-    """Return the report on a recording; without ``tried``, as if none of its candidates had been tried.
 
-    Raises ``OSError`` and `NotARecording` if there is no recording.
-    """
-    candidates = find_candidates(recording := read_recording(path))
-    known = Findings(findings_path(path), candidates).pairs() if tried else []
+def report_on(found: Findings, suppressed: Sequence[Suppression], *, root: Path, tried: bool = True) -> Report:
+    """Return the report on all candidates; without ``tried``, as if none of them had been tried."""
+    known = found.pairs() if tried else []
     decided = {candidate.id for candidate, _ in known}
-    rest = [(each, _not_tried(each)) for each in candidates if each.id not in decided]
+    rest = [(each, _not_tried(each)) for name, each in found.candidates.items() if name not in decided]
     return Report(
         root=root,
-        summary=_count(recording, candidates),
-        notes=recording.notes,
+        summary=found.summary,
+        notes=found.notes,
         tried=bool(known),
         entries=entries_of([*known, *rest], suppressed),
     )
@@ -109,11 +106,6 @@ def _not_tried(candidate: Candidate) -> Finding:
 def _reason(candidate: Candidate, finding: Finding, suppressed: Sequence[Suppression]) -> str:
     covering = (one.reason for one in suppressed if finding.verdict == "confirmed" and one.covers(candidate))
     return next(covering, "")
-
-
-def _count(recording: Recording, candidates: Sequence[Candidate]) -> str:
-    found = f"{counted(len(candidates), 'candidate')} in {counted(len(recording.units), 'unit')} of work that write"
-    return f"{found}, from {counted(recording.tests, 'test')}"
 
 
 def as_json(report: Report) -> str:

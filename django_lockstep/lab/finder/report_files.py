@@ -8,6 +8,7 @@ from typing import Any
 
 from django_lockstep.lab.explorer import Step
 from django_lockstep.lab.explorer.findings import Finding, FindingStep, Location, as_junit, as_sarif
+from django_lockstep.lab.explorer.formats import ENDINGS, format_of
 from django_lockstep.lab.explorer.summaries import describe_step
 from django_lockstep.lab.finder.candidates import Access
 from django_lockstep.lab.finder.report import full_text
@@ -21,14 +22,15 @@ __all__ = ["require_report", "write_report"]
 
 def require_report(path: Path, *, option: str) -> None:
     """Raise ``ValueError`` unless a report can be written there; call it before any test runs."""
-    if path.suffix.lower() not in _FORMATS:
-        raise ValueError(f"{option} {path}: the name of a report must end with one of {listed(_FORMATS)}")
+    endings = [ending for ending, name in ENDINGS.items() if name in _FORMATS]
+    if path.suffix.lower() not in endings:
+        raise ValueError(f"{option} {path}: the name of a report must end with one of {listed(endings)}")
     require_writable(path, option=option)
 
 
 def write_report(path: Path, report: Report) -> None:
     """Write the report, so that a reader sees the old file or the whole new one."""
-    write_atomically(path, _FORMATS[path.suffix.lower()](report))
+    write_atomically(path, _FORMATS[format_of(path)](report))
 
 
 def _findings(report: Report) -> Iterator[Finding]:
@@ -76,18 +78,10 @@ def _location(access: Access) -> Location | None:
     return Location(path=access.site.path, line=access.site.line) if access.site else None
 
 
-def _as_junit(report: Report) -> str:
-    return as_junit(_findings(report), suite="races")
-
-
-def _as_sarif(report: Report) -> str:
-    return as_sarif(_findings(report))
-
-
 _FORMATS: Mapping[str, Callable[[Report], str]] = {
-    ".txt": full_text,
-    ".json": as_json,
-    ".html": as_html,
-    ".sarif": _as_sarif,
-    ".xml": _as_junit,
+    "text": full_text,
+    "json": as_json,
+    "html": as_html,
+    "sarif": lambda report: as_sarif(_findings(report)),
+    "junit": lambda report: as_junit(_findings(report), suite="races"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -13,13 +13,23 @@ from unittest import mock
 from django.core.handlers.base import BaseHandler
 from django.core.handlers.wsgi import WSGIHandler
 from django.http import HttpRequest
-from django.test.client import ClientHandler
+from django.test.client import AsyncClientHandler, ClientHandler, FakePayload
 
-__all__ = ["CallNext", "OnRequest", "RequestNumbers", "buffer_body", "current_request", "intercept"]
+__all__ = [
+    "CallNext",
+    "OnAsyncRequest",
+    "OnRequest",
+    "RequestNumbers",
+    "buffer_body",
+    "current_request",
+    "intercept",
+    "intercept_async",
+]
 
 CallNext = Callable[[dict[str, Any]], Any]
 """Handles an environ as the handler would have done, and returns its response."""
 OnRequest = Callable[[BaseHandler, dict[str, Any], CallNext], Any]
+OnAsyncRequest = Callable[[bytes, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 _requests: ContextVar[list[HttpRequest] | None] = ContextVar("_requests", default=None)
 
@@ -80,6 +90,32 @@ def intercept(on_request: OnRequest) -> Iterator[None]:
         stack.enter_context(mock.patch.object(ClientHandler, "__call__", of_client))
         stack.enter_context(mock.patch.object(WSGIHandler, "__call__", of_wsgi))
         stack.enter_context(mock.patch.object(BaseHandler, "get_response", noted))
+        yield
+
+
+@contextmanager
+def intercept_async(on_request: OnAsyncRequest) -> Iterator[None]:
+    """Have ``await on_request(body, call_next)`` answer the requests of asynchronous test clients."""
+
+    async def of_client(handler: AsyncClientHandler, scope: dict[str, Any]) -> Any:
+        body: bytes = scope["_body_file"].read() if "_body_file" in scope else b""
+        token = _requests.set([])
+        try:
+            return await on_request(body, lambda: client(handler, {**scope, "_body_file": FakePayload(body)}))
+        finally:
+            _requests.reset(token)
+
+    async def noted(handler: BaseHandler, request: HttpRequest) -> Any:
+        if (made := _requests.get()) is not None:
+            made.append(request)
+        return await get_response(handler, request)
+
+    client: Any = AsyncClientHandler.__call__
+    get_response: Any = BaseHandler.get_response_async
+    with (
+        mock.patch.object(AsyncClientHandler, "__call__", of_client),
+        mock.patch.object(BaseHandler, "get_response_async", noted),
+    ):
         yield
 
 

@@ -12,16 +12,11 @@ from typing import Any
 from django.conf import settings
 from django.test.utils import get_runner
 
-from django_lockstep.lab.finder.calls import intercept_calls
-from django_lockstep.lab.finder.candidates import Candidate
-from django_lockstep.lab.finder.committed import committed_tests
 from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.files import RecordingWriter
-from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.fingerprints import Fingerprints
 from django_lockstep.lab.finder.recorder import Recorder
-from django_lockstep.lab.finder.reproduction import TestPlace, with_test_file
-from django_lockstep.lab.finder.requests import intercept
+from django_lockstep.lab.finder.reproduction import TestPlace
 from django_lockstep.lab.finder.stack import CodeMap
 
 __all__ = ["confirm_tests", "record_tests"]
@@ -53,46 +48,17 @@ def record_tests(labels: Sequence[str], path: Path, *, key: bytes | None, root: 
     return _run(labels, around=around, body=body, **options)
 
 
-def confirm_tests(
-    labels: Sequence[str],
-    candidates: Sequence[Candidate],
-    found: Findings,
-    *,
-    budget: float,
-    values: bool = False,
-    **options: Any,
-) -> None:
-    """Try the candidates that are not decided yet in those of the tests that show one, for so many seconds.
-
-    Findings show long strings only with ``values``.
-    """
-    by_id = {candidate.id: candidate for candidate in candidates}
-    places: dict[str, TestPlace] = {}
-
-    def add(finding: Finding) -> None:
-        found.add(with_test_file(by_id[finding.candidate], finding, places))
-
-    confirmation = Confirmation(found.undecided(), budget=budget, report=add, values=values)
-    order = {test: place for place, test in enumerate(confirmation.tests())}
+def confirm_tests(labels: Sequence[str], confirmation: Confirmation, **options: Any) -> None:
+    """Try candidates in those of the tests with these labels that show one."""
 
     @contextmanager
     def around(suite: unittest.TestSuite) -> Iterator[unittest.TestSuite]:
-        wanted = sorted((test for test in _tests(suite) if test.id() in order), key=lambda test: order[test.id()])
-        places.update({test.id(): TestPlace.of_case(test) for test in wanted})
-        with committed_tests(), intercept(lambda handler, *request: confirmation.handle_request(*request)):
-            yield unittest.TestSuite(wanted)
+        chosen = confirmation.choose(_tests(suite), unittest.TestCase.id)
+        with confirmation.installed():
+            yield unittest.TestSuite(chosen)
         confirmation.close()
 
-    @contextmanager
-    def body(test: unittest.TestCase) -> Iterator[None]:
-        confirmation.begin(test.id())
-        try:
-            with intercept_calls(confirmation.calls(), confirmation.handle_call):
-                yield
-        finally:
-            confirmation.begin("")
-
-    _run(labels, around=around, body=body, **options)
+    _run(labels, around=around, body=lambda test: confirmation.running(test.id(), TestPlace.of_case(test)), **options)
 
 
 def _run(labels: Sequence[str], *, around: _Around, body: _Body, **options: Any) -> int:

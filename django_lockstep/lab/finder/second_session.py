@@ -7,16 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.derive import find_candidates
-from django_lockstep.lab.finder.files import read_recording
-from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.report import as_text, in_a_line
-from django_lockstep.lab.finder.suppressions import read_suppressions
+from django_lockstep.lab.finder.findings import Findings
+from django_lockstep.lab.finder.progress import Progress
 
 __all__ = ["confirm_in_second_session"]
 
@@ -31,15 +29,15 @@ _MOST_SHOWN = 4000
 """Characters of its output that are shown if it fails."""
 
 
-def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
+def confirm_in_second_session(config: pytest.Config, recording: Path, found: Findings, *, budget: float) -> int:
     """Run the session, and return the exit status: 1 if races were confirmed that are not suppressed.
 
     A process of its own, because the first session's database and fixtures are gone by now, and because its tests
     commit. Its output goes into a file beside the recording, and is shown if it ends before it began.
     """
-    findings_path(recording).unlink(missing_ok=True)
     log = recording.with_name(f"{recording.name}.log")
     command = [sys.executable, "-m", "pytest", *_arguments(config, recording)]
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     with log.open("w", encoding="utf-8") as output:
         # The command is this session's own.
         process = subprocess.Popen(  # noqa: S603
@@ -51,20 +49,19 @@ def confirm_in_second_session(config: pytest.Config, recording: Path) -> int:
             # Ctrl-C in a terminal reaches this process alone, which passes it on once.
             start_new_session=True,
         )
-        found = Findings(findings_path(recording), find_candidates(read_recording(recording)))
-        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-        write_line = reporter.write_line
+        write = partial(reporter.write, flush=True)
+        progress = Progress(found, write, budget=budget, is_terminal=reporter.isatty)
         try:
-            _show(found, process, reporter)
+            _show(found, process, progress)
         except KeyboardInterrupt:
             _interrupt(process)
             found.read()
+        progress.close()
     if process.returncode == pytest.ExitCode.INTERRUPTED:
-        write_line(f"Interrupted; --race-confirm={recording} goes on from here")
+        reporter.write_line(f"Interrupted; --race-confirm={recording} goes on from here")
     elif process.returncode not in (0, 1):
-        write_line(f"The session that tries candidates ended with {process.returncode}: {log}")
-        write_line(log.read_text("utf-8")[-_MOST_SHOWN:])
-    write_line(as_text(found, read_suppressions(config.rootpath)))
+        reporter.write_line(f"The session that tries candidates ended with {process.returncode}: {log}")
+        reporter.write_line(log.read_text("utf-8")[-_MOST_SHOWN:])
     return process.returncode
 
 
@@ -75,19 +72,14 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _show(found: Findings, process: subprocess.Popen[bytes], reporter: Any) -> None:
-    """Show each confirmed race as soon as it is known, until the process ends."""
+def _show(found: Findings, process: subprocess.Popen[bytes], progress: Progress) -> None:
+    """Show what is found as soon as it is known, until the process ends."""
     ended = False
     while not ended:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_LOOK_AGAIN)
         ended = process.poll() is not None
-        changed = {finding.candidate: finding for finding in found.read()}
-        for candidate, finding in found.pairs():
-            # What is not confirmed yet may still be, in another test.
-            if candidate.id in changed and finding.verdict == "confirmed":
-                reporter.write_line(in_a_line(candidate, finding))
-                reporter.flush()
+        progress.update(found.read())
 
 
 def _arguments(config: pytest.Config, recording: Path) -> Iterator[str]:

@@ -32,7 +32,6 @@ class Draft:
     kind: str
     number: int
     name: str = ""
-    user: str = ""
     inputs: set[str] = field(default_factory=set)
     statements: list[RecordedStatement] = field(default_factory=list)
     keys: dict[str, int | str] = field(default_factory=dict)
@@ -58,7 +57,6 @@ class Draft:
             kind=self.kind,
             name=self.name,
             number=self.number,
-            user=self.user,
             inputs=frozenset(self.inputs),
             statements=tuple(self.statements),
             key_order=tuple(order),

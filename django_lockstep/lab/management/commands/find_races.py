@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 import tempfile
 from argparse import ArgumentParser
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from django_lockstep.lab.finder.budget import parse_budget
-from django_lockstep.lab.finder.derive import find_candidates
+from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.errors import FinderError
-from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.report import as_text, list_candidates, status_of, summary_of
+from django_lockstep.lab.finder.progress import Progress
+from django_lockstep.lab.finder.report import as_text, list_candidates, summary_of
 from django_lockstep.lab.finder.report_data import Report, report_on
 from django_lockstep.lab.finder.report_files import require_report, write_report
 from django_lockstep.lab.finder.runner import confirm_tests, record_tests
-from django_lockstep.lab.finder.suppressions import Suppression, read_suppressions
+from django_lockstep.lab.finder.suppressions import read_suppressions
 
 
 class Command(BaseCommand):
@@ -46,25 +47,29 @@ class Command(BaseCommand):
             budget = parse_budget(options["budget"])
             if options["report"]:
                 require_report(options["report"], option="--report")
-            status = self._search(budget, read_suppressions(Path.cwd()), options)
+            status = self._search(budget, options)
         except (FinderError, ValueError, OSError) as error:
             raise CommandError(str(error), returncode=2) from error
         if status:
             raise SystemExit(status)
 
-    def _search(self, budget: float, suppressed: list[Suppression], options: dict[str, Any]) -> int:
+    def _search(self, budget: float, options: dict[str, Any]) -> int:
         path = options["confirm"] or options["record"] or Path(tempfile.mkdtemp(prefix="races-")) / "recording.jsonl"
+        suppressed = read_suppressions(Path.cwd())  # refused now rather than after all tests
+        if not options["confirm"]:
+            self._record(path, options)
+        found = Findings.on(path)
+        report = partial(report_on, found, suppressed, root=Path.cwd())
+        self.stdout.write(summary_of(report()))
+        if not budget:
+            self.stdout.write(list_candidates(self._write(report(), options)))
+            return report().exit_status
         try:
-            if not options["confirm"]:
-                self._record(path, options)
-            report = self._report(path, suppressed, options)
-            self.stdout.write(summary_of(report))
-            found = self._confirm(path, budget, options)
+            self._confirm(found, budget, options)
         finally:  # also of a search that is interrupted
-            if path.exists():
-                self._report(path, suppressed, options)
-        self.stdout.write(as_text(found, suppressed) if budget else list_candidates(report))
-        return status_of(found, suppressed)
+            self._write(report(), options)
+        self.stdout.write(as_text(report()))
+        return report().exit_status
 
     def _record(self, path: Path, options: dict[str, Any]) -> None:
         key = None if options["values"] else os.urandom(16)
@@ -72,16 +77,23 @@ class Command(BaseCommand):
         record_tests(options["labels"], path, key=key, root=Path.cwd(), verbosity=options["verbosity"])
         self.stdout.write(f"recording: {path}; --confirm tries its candidates")
 
-    def _confirm(self, path: Path, budget: float, options: dict[str, Any]) -> Findings:
-        candidates = find_candidates(read_recording(path))
-        found = Findings(findings_path(path), candidates)
-        if budget:
-            chosen = {name: options[name] for name in ("values", "verbosity")}
-            confirm_tests(options["labels"], candidates, found, budget=budget, **chosen)
-        return found
+    def _confirm(self, found: Findings, budget: float, options: dict[str, Any]) -> None:
+        is_terminal = self.stdout.isatty()
+        progress = Progress(found, self._print, budget=budget, is_terminal=is_terminal)
+        confirmation = Confirmation(
+            found, budget=budget, values=options["values"], on_finding=lambda finding: progress.update([finding])
+        )
+        progress.update([])
+        # The dots of the tests would stand in the line that is rewritten.
+        verbosity = 0 if is_terminal else options["verbosity"]
+        confirm_tests(options["labels"], confirmation, verbosity=verbosity)
+        progress.close()
 
-    def _report(self, path: Path, suppressed: list[Suppression], options: dict[str, Any]) -> Report:
-        report = report_on(path, suppressed, root=Path.cwd())
+    def _print(self, text: str) -> None:
+        self.stdout.write(text, ending="")
+        self.stdout.flush()
+
+    def _write(self, report: Report, options: dict[str, Any]) -> Report:
         if options["report"]:
             write_report(options["report"], report)
         return report

@@ -403,6 +403,15 @@ def test_another_unit_that_writes_what_is_read_is_its_partner() -> None:
     assert [witness.number for witness in candidate.partner_witnesses] == [2]
 
 
+def test_one_that_deletes_what_is_read_is_its_partner_where_none_writes_it() -> None:
+    edit = unit(read_seat(), sent(WRITE, 20, 7))
+    set_price = unit(sent(WRITE, 5, 7, site=site(20, "reprice")), sent(SELL, True, 8), name="POST price/")
+    remove = unit(sent("DELETE FROM seat WHERE id = %s", 7, site=site(30, "remove")), name="POST remove/")
+
+    assert [each.partner for each in found(edit, remove)] == ["POST remove/"]
+    assert found(edit, remove, set_price)[0].partner == "POST price/"
+
+
 def test_an_id_stays_when_lines_move() -> None:
     def ids(offset: int) -> set[str]:
         lines = (sent(WRITE, 20, 7, site=site(2 + offset)), sent(SELL, True, 7, site=site(3 + offset)))

@@ -13,7 +13,6 @@ SELL = unit(
     sent('SELECT * FROM "seat" WHERE "seat"."id" = %s', 7, read=[row("seat", 7, price=10)]),
     sent('UPDATE "seat" SET "price" = %s WHERE "seat"."id" = %s', 20, 7, in_=None, isolation="serializable"),
     inputs=[7, "x"],
-    user="=3",
     key_order=("=7",),
 )
 BARE = Unit(test="test_it", kind="call", name="box.office.sell", number=2, statements=(sent("LOCK TABLE seat"),))
@@ -46,12 +45,12 @@ def test_the_last_line_of_a_killed_run_is_left_out(tmp_path: Path) -> None:
     assert read_recording(path) == Recording(tables=TABLES, units=(SELL,))
 
 
-@pytest.mark.parametrize("text", ["", "no recording\n", '{"recording":0}\n', "[1]\n"])
+@pytest.mark.parametrize("text", ["", "no recording\n", '{"recording":1}\n', "[1]\n"])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.txt"
     path.write_text(text)
 
-    with pytest.raises(NotARecording, match=r"other.txt is not a recording of version 1: record the tests again"):
+    with pytest.raises(NotARecording, match=r"other.txt is not a recording of version 2: record the tests again"):
         read_recording(path)
 
 

@@ -10,8 +10,6 @@ from subprocess import CompletedProcess
 import pytest
 
 from django_lockstep.lab.finder.candidates import Candidate
-from django_lockstep.lab.finder.derive import find_candidates
-from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from tests.support.seeded_shop import copy_shop, database_url, run_suite, start_suite
 from tests.testapps.seeded_shop.units import UNITS
@@ -37,8 +35,7 @@ class Search:
         return self.folder / RECORD
 
     def pairs(self) -> list[tuple[Candidate, Finding]]:
-        candidates = find_candidates(read_recording(self.recording))
-        return Findings(findings_path(self.recording), candidates).pairs()
+        return Findings.on(self.recording).pairs()
 
     def confirmed(self) -> list[tuple[Candidate, Finding]]:
         return [(candidate, finding) for candidate, finding in self.pairs() if finding.verdict == "confirmed"]
@@ -77,10 +74,10 @@ def test_each_confirmed_one_has_what_shows_it(search: Search) -> None:
 
 
 def test_each_candidate_has_one_verdict(search: Search) -> None:
-    pairs = search.pairs()
+    found = Findings.on(search.recording)
 
-    assert len(pairs) == len(find_candidates(read_recording(search.recording)))
-    assert all(finding.reason for _, finding in pairs)
+    assert {candidate.id for candidate, _ in found.pairs()} == found.candidates.keys()
+    assert all(finding.reason for _, finding in found.pairs())
 
 
 TWIN = """
@@ -173,7 +170,6 @@ def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:
 
     assert process.returncode == pytest.ExitCode.INTERRUPTED, printed
     assert f"Interrupted; --race-confirm={record} goes on from here" in printed
-    candidates = find_candidates(read_recording(record))
-    known = Findings(findings_path(record), candidates).pairs()
-    assert 0 < len(known) < len(candidates)
+    known = Findings.on(record)
+    assert 0 < len(known.pairs()) < len(known.candidates)
     assert "CONFIRMED: " in printed

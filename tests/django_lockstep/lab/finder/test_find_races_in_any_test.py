@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from django_lockstep.lab.finder.derive import find_candidates
-from django_lockstep.lab.finder.files import read_recording
-from django_lockstep.lab.finder.findings import Findings, findings_path
+from django_lockstep.lab.finder.findings import Findings
 from tests.django_lockstep.lab.finder.test_plugin import FILES, Project, postgresql
 
 SETTINGS = f"""{FILES["settings.py"]}
@@ -19,12 +17,30 @@ URLS = """
 from django.http import HttpResponse
 from django.urls import path
 from cinema import services
+from cinema.models import Show
 
 def view(request, pk):
     services.book_by_request(pk)
     return HttpResponse()
 
-urlpatterns = [path("book/<int:pk>/", view)]
+async def asynchronous_view(request, pk):
+    show = await Show.objects.aget(pk=pk)
+    show.free -= int(request.GET["seats"])
+    await show.asave()
+    return HttpResponse()
+
+urlpatterns = [path("book/<int:pk>/", view), path("later/<int:pk>/", asynchronous_view)]
+"""
+API = """
+from ninja import NinjaAPI
+from cinema import services
+
+api = NinjaAPI()
+
+@api.post("/book/{pk}")
+def book_by_api(request, pk: int):
+    services.book_in_ninja(pk)
+    return {}
 """
 _SERVICE = """
 
@@ -33,17 +49,30 @@ def {name}(pk):
     show.free -= 1
     show.save(using="{alias}")
 """
-NAMES = ("in_class", "in_function", "in_plain_class", "with_fixtures", "with_data", "by_request", "after_failure")
+NAMES = (
+    "in_class",
+    "in_function",
+    "in_plain_class",
+    "with_fixtures",
+    "with_data",
+    "by_request",
+    "in_ninja",
+    "in_group",
+    "after_failure",
+)
 SERVICES = "from cinema.models import Show\n" + "".join(
     _SERVICE.format(name=f"book_{name}", alias="default") for name in NAMES
 )
-UNITS = {*NAMES, "in_other", "GET book/<int:pk>/"} - {"by_request"}
+LATER = "GET later/<int:pk>/"
+UNITS = {*NAMES, "in_other", "GET book/<int:pk>/", "cinema.api.book_by_api"} - {"by_request", "in_ninja"}
 SERVICES += _SERVICE.format(name="book_in_other", alias="other")
 TESTS = """
 from urllib.request import urlopen
 import pytest
 from django.test import LiveServerTestCase, TestCase, TransactionTestCase
+from ninja.testing import TestClient
 from cinema import services
+from cinema.api import api
 from cinema.models import Show
 
 def make(alias="default"):
@@ -94,6 +123,21 @@ class ServerTests(LiveServerTestCase):
         with urlopen(f"{self.live_server_url}/book/{make()}/") as response:
             assert response.status == 200
 
+class LaterTests(TransactionTestCase):
+    async def test_it(self):
+        show = await Show.objects.acreate(title="Hamlet")
+        response = await self.async_client.get(f"/later/{show.pk}/?seats=1")
+        assert response.status_code == 200
+
+@pytest.mark.django_db
+def test_by_the_client_of_an_api():
+    assert TestClient(api).post(f"/book/{make()}").status_code == 200
+
+@pytest.mark.django_db
+@pytest.mark.xdist_group("slow")
+def test_in_a_group():
+    services.book_in_group(make())
+
 @pytest.mark.django_db
 def test_that_fails():
     assert not Show.objects.exists()
@@ -108,6 +152,7 @@ def project(tmp_path: Path, db: None) -> Project:
     fixture = [{"model": "cinema.show", "pk": 77, "fields": {"title": "Macbeth"}}]
     files = {
         "settings.py": SETTINGS,
+        "cinema/api.py": API,
         "cinema/urls.py": URLS,
         "cinema/services.py": SERVICES,
         "cinema/test_services.py": TESTS,
@@ -120,12 +165,14 @@ def project(tmp_path: Path, db: None) -> Project:
 
 
 def test_each_is_confirmed_and_its_test_file_fails(project: Project) -> None:
-    printed = project.pytest("--find-races", "--race-record=races.jsonl")
+    printed = project.pytest("--find-races", "--race-record=races.jsonl", "-n2", "--dist=loadgroup")
     record = project.folder / "races.jsonl"
-    pairs = Findings(findings_path(record), find_candidates(read_recording(record))).pairs()
+    pairs = Findings.on(record).pairs()
 
-    assert "1 failed, 7 passed" in printed, printed
+    assert "1 failed, 10 passed" in printed, printed
     found = {candidate.unit.removeprefix("cinema.services.book_"): finding for candidate, finding in pairs}
+    later = found.pop(LATER)
+    assert (later.verdict, later.reason) == ("not tried", "asynchronous requests are not raced")
     assert found.keys() == UNITS, printed
     assert {finding.verdict for finding in found.values()} == {"confirmed"}, printed
     assert all("A, B, one after the other" in finding.reason for finding in found.values())

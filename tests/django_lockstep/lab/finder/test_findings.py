@@ -8,7 +8,8 @@ import pytest
 
 from django_lockstep.lab.finder.candidates import Access, Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings, consequence_of, findings_path, tables_of
-from django_lockstep.lab.finder.report import as_text, in_a_line, status_of
+from django_lockstep.lab.finder.report import as_text, in_a_line
+from django_lockstep.lab.finder.report_data import report_on
 from django_lockstep.lab.finder.suppressions import Suppression
 from tests.django_lockstep.lab.finder.builders import site
 
@@ -128,7 +129,7 @@ def test_the_text_has_a_paragraph_for_each_confirmed_one(tmp_path: Path) -> None
     found = findings(tmp_path, "a", "b")
     found.add(confirmed("a", pairing="the request twice", test="test_it", remedy="with the row locked first"))
     found.add(Finding(candidate="b", verdict="not confirmed", reason="4 schedules"))
-    text = as_text(found)
+    text = as_text(report_on(found, [], root=tmp_path))
 
     assert text.startswith("2 candidates: 1 confirmed, 1 not confirmed, 0 not tried\n")
     assert "CONFIRMED: read-modify-write a in POST a/ (numbers lost or doubled)" in text
@@ -152,11 +153,12 @@ def test_the_status_is_1_for_one_that_is_not_suppressed(tmp_path: Path, suppress
     found.add(confirmed("b"))
     found.add(Finding(candidate="c", verdict="not confirmed", reason=""))
 
-    assert status_of(found, [Suppression(site=each, reason="known") for each in suppressed]) == status
+    accepted = [Suppression(site=each, reason="known") for each in suppressed]
+    assert report_on(found, accepted, root=tmp_path).exit_status == status
 
 
 def test_nothing_confirmed_is_0(tmp_path: Path) -> None:
-    assert status_of(findings(tmp_path, "a"), []) == 0
+    assert report_on(findings(tmp_path, "a"), [], root=tmp_path).exit_status == 0
 
 
 def test_findings_stand_beside_the_recording() -> None:

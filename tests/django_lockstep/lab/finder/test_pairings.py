@@ -13,6 +13,7 @@ from django_lockstep.lab.finder.clones import session_of, session_user
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.forks import Fork, RequestActor
 from django_lockstep.lab.finder.pairings import Earlier, Pairing, with_another_user, with_earlier, with_itself
+from django_lockstep.lab.finder.points import Point
 from tests.testapps.seeded_shop.racing.models import Product, Shift
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -88,7 +89,7 @@ def test_a_request_without_a_user_has_no_other_one(user: User) -> None:
 
 def test_what_was_done_since_the_earlier_one_is_undone_meanwhile(user: User) -> None:
     kettle = Product.objects.create(name="Kettle", stock=5)
-    earlier = Earlier.note(request_by(user), number=0)
+    earlier = Earlier.note(Point(request_by(user), 0))
     kettle.stock = 3
     kettle.save()
     Product.objects.create(name="Teapot")
@@ -98,9 +99,9 @@ def test_what_was_done_since_the_earlier_one_is_undone_meanwhile(user: User) -> 
     with with_earlier(earlier, later) as fork:
         assert list(Product.objects.values_list("name", "stock")) == [("Kettle", 5)]
         assert list(User.objects.values_list("username", flat=True)) == ["customer"]
-        assert fork.actors == {"A": earlier.actor, "B": later}
+        assert fork.actors == {"A": earlier.point.actor, "B": later}
         # Both are still logged in, as far as their users are there.
-        assert session_user(request_environ(earlier.actor), using="default") == user
+        assert session_user(request_environ(earlier.point.actor), using="default") == user
         assert session_of(later.environ) is not None
         Product.objects.create(name="Saucer")
     earlier.before.close()
@@ -114,7 +115,7 @@ def request_environ(actor: Any) -> Mapping[str, Any]:
 
 
 def test_everything_is_put_back_when_the_exploration_fails(user: User) -> None:
-    earlier = Earlier.note(request_by(user), number=0)
+    earlier = Earlier.note(Point(request_by(user), 0))
     Product.objects.create(name="Kettle")
     later = request_by(user)
     before = database()

@@ -97,13 +97,17 @@ class Project:
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text.lstrip())
 
-    def pytest(self, *options: str) -> str:
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment, in which nothing of ours chooses settings."""
         ours = ("BANK_", "DATABASE_URL", "DJANGO_", "PYTEST_", "PYTHON")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        env = {**kept, "PYTHONPATH": str(ROOT), "CINEMA_DATABASE": json.dumps(self.database)}
+        return {**kept, "PYTHONPATH": str(ROOT), "CINEMA_DATABASE": json.dumps(self.database)}
+
+    def pytest(self, *options: str) -> str:
         command = [sys.executable, "-m", "pytest", "-p", "django_lockstep.lab.pytest_plugin", "-p", "no:randomly"]
         done = subprocess.run(
-            [*command, *options], cwd=self.folder, env=env, capture_output=True, text=True, check=False
+            [*command, *options], cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
         )
         return done.stdout + done.stderr
 

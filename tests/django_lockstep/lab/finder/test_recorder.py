@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.handlers.base import BaseHandler
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.mail.backends.locmem import EmailBackend
@@ -104,17 +103,6 @@ def test_requests_are_numbered_over_all_views_and_those_that_only_read_are_left_
     (unit,) = tape.units
     assert (unit.name, unit.number) == ("POST seats/<int:pk>/guest/", 2)
     assert PLAIN.of("Bob") in unit.inputs
-
-
-def test_the_user_is_known_where_the_project_has_asked_for_them(tape: Tape, seat: PlainSeat) -> None:
-    user = User.objects.create_user("ada")
-    client = Client()
-    client.force_login(user)
-    with tape():
-        client.post(f"/seats/{seat.pk}/raise/", {"amount": "1"})
-        client.post(f"/seats/{seat.pk}/raise/", {"amount": "1", "as": "me"})
-
-    assert [unit.user for unit in tape.units] == ["", PLAIN.of(user.pk)]
 
 
 def test_calls_of_the_projects_functions_are_units_by_the_outermost(tape: Tape, seat: PlainSeat) -> None:

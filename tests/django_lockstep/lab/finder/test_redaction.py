@@ -11,7 +11,7 @@ from django_lockstep.lab.explorer.results import Raised
 from django_lockstep.lab.finder.findings import Place
 from django_lockstep.lab.finder.judging import Attempts
 from django_lockstep.lab.finder.pairings import Pairing
-from django_lockstep.lab.finder.redaction import redact
+from django_lockstep.lab.finder.redaction import mask_message, redact
 from tests.django_lockstep.lab.finder.test_reports import RUN, candidate
 
 NOTE = "a note that it's better not to show"
@@ -96,3 +96,36 @@ def test_findings_show_them_only_if_values_are_asked_for(*, values: bool) -> Non
 
     assert finding.verdict == "confirmed"
     assert (NOTE in json.dumps(asdict(finding))) is values
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("Card 4929-1234 of 'Ada Lovelace' has 12.50 left", "Card # of '...' has # left"),
+        ("KeyError: 'Ada'", "KeyError: '...'"),
+        ('invalid input syntax for type integer: "Ada"', "invalid input syntax for type integer: '...'"),
+        ("Key (email)=(ada@example.org) already exists.", "Key (email)'...' already exists."),
+        ('violates unique constraint "seat_pkey2"', 'violates unique constraint "seat_pkey2"'),
+        ("It isn't there, and wasn't before", "It isn't there, and wasn't before"),
+        (r"not 'Ada\'s' seat", "not '...' seat"),
+    ],
+)
+def test_messages_keep_neither_numbers_nor_what_is_quoted(message: str, shown: str) -> None:
+    assert mask_message(message) == shown
+
+
+def test_the_message_of_an_actors_error_is_masked() -> None:
+    raised = {"A": Raised(type="ValueError", message=f"{NOTE} costs 12", source="box/office.py:3")}
+    _, run = redact(OUTCOME, replace(LONG, raised=raised), ends=[])
+
+    assert run.raised["A"].message == "str#1 costs #"
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_what_kept_a_pairing_from_being_tried_names_no_long_string(*, values: bool) -> None:
+    attempts = Attempts(candidate(), values=values)
+    attempts.note_obstacle(Pairing(kind="request"), f"it sent {NOTE!r}, then 'Ada' of 300 rows")
+    reason = attempts.finding(Place(test="test_it")).reason
+
+    assert (NOTE in reason) is values
+    assert reason.endswith("then 'Ada' of 300 rows")

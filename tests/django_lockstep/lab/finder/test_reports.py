@@ -15,7 +15,7 @@ from django_lockstep.lab.explorer import Run, Step, svg, timeline
 from django_lockstep.lab.explorer.reports import run_data
 from django_lockstep.lab.finder.candidates import Access, Candidate, Witness
 from django_lockstep.lab.finder.files import RecordingWriter
-from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
+from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.recording import Site
 from django_lockstep.lab.finder.report_data import Report, entries_of, report_on
 from django_lockstep.lab.finder.report_files import require_report, write_report
@@ -268,17 +268,18 @@ def recording(root: Path) -> Path:
 
 
 def test_what_has_no_finding_yet_is_not_tried(recording: Path, root: Path) -> None:
-    report = report_on(recording, [], root=root)
+    found = Findings.on(recording)
+    report = report_on(found, [], root=root)
     (entry,) = report.entries
 
     assert (entry.status, entry.finding.reason) == ("not tried", "nothing was tried yet")
     assert "1. read-modify-write" in written(report, ".txt")
     assert "No note\n1 candidate in 1 unit of work that write, from 1 test" in written(report, ".txt")
 
-    Findings(findings_path(recording), [entry.candidate]).add(confirmed(entry.candidate.id))
+    found.add(confirmed(entry.candidate.id))
 
-    assert report_on(recording, [], root=root).entries[0].status == "confirmed"
-    assert report_on(recording, [], root=root, tried=False).entries[0].status == "not tried"
+    assert report_on(Findings.on(recording), [], root=root).entries[0].status == "confirmed"
+    assert report_on(found, [], root=root, tried=False).entries[0].status == "not tried"
 
 
 def test_the_command_refuses_another_ending_before_any_test(tmp_path: Path) -> None:
@@ -291,8 +292,9 @@ def test_the_command_refuses_another_ending_before_any_test(tmp_path: Path) -> N
 def test_the_command_writes_what_is_known_when_it_is_interrupted(
     recording: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(labels: Any, candidates: Any, found: Findings, **options: Any) -> None:
-        found.add(confirmed(candidates[0].id))
+    def interrupted(labels: Any, confirmation: Any, **options: Any) -> None:
+        found = Findings.on(recording)
+        confirmation._add(confirmed(next(iter(found.candidates))))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(find_races, "confirm_tests", interrupted)

@@ -1,5 +1,6 @@
 """The text of test files that reproduce races."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,6 +65,48 @@ def test_a_test_that_only_runs_where_it_is() -> None:
     assert lines(TestPlace("shop.tests", "test_booking", is_complete=False)) == []
 
 
+OTHER = TestPlace("shop.tests.test_shows", "test_cancelling", "CancelTests", ("show",))
+
+
+def with_partner(partner: TestPlace, place: TestPlace = PLACE) -> list[str]:
+    finding = confirmed("book", partner_test="test_it", partner_number=2)
+    return write_test_file(candidate("book"), finding, place, partner).splitlines()
+
+
+def test_a_request_of_another_test() -> None:
+    text = with_partner(OTHER)
+
+    assert text[3:6] == [
+        "from shop.tests import test_seats",
+        "from shop.tests import test_shows",
+        "from shop.tests.test_shows import show  # noqa: F401  # fixtures",
+    ]
+    assert text[-1].partition("raced")[2] == (
+        '(test_seats.test_booking, partner=(test_shows.CancelTests, "test_cancelling", 2))'
+    )
+
+
+def test_a_request_of_a_test_in_the_same_module_and_in_one_of_the_same_name() -> None:
+    same = TestPlace(PLACE.module, "test_cancelling")
+    elsewhere = TestPlace("box.test_seats", "test_cancelling")
+
+    assert with_partner(same)[3:] == [
+        "from shop.tests import test_seats",
+        "",
+        "test_post_book_does_not_race = raced(test_seats.test_booking, partner=(test_seats.test_cancelling, 2))",
+    ]
+    assert with_partner(elsewhere)[4] == "from box import test_seats as partner_tests"
+    assert "partner=(partner_tests.test_cancelling, 2)" in with_partner(elsewhere)[-1]
+
+
+@pytest.mark.parametrize(
+    "partner",
+    [replace(OTHER, is_complete=False), replace(OTHER, is_parametrized=True), replace(OTHER, fixtures=("seat",))],
+)
+def test_a_test_that_cannot_be_run_before_another_one(partner: TestPlace) -> None:
+    assert with_partner(partner, replace(PLACE, fixtures=("seat",))) == []
+
+
 # Items of pytest: those of this module
 
 
@@ -82,7 +125,7 @@ def test_the_place_of_a_function(
     request: pytest.FixtureRequest, number: int, seat: str, show: str, tmp_path: object
 ) -> None:
     assert TestPlace.of(request.node) == TestPlace(
-        __name__, "test_the_place_of_a_function", fixtures=("make_show", "seat")
+        __name__, "test_the_place_of_a_function", fixtures=("make_show", "seat"), is_parametrized=True
     )
 
 

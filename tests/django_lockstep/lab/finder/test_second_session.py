@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from django_lockstep.lab.finder.plugin import _test_id
 from django_lockstep.lab.finder.second_session import _arguments, _interrupt
 
 ADDED = ["--race-confirm=races/recording.jsonl", "--maxfail=0", "-o", "cache_dir=races/cache"]
@@ -39,6 +40,22 @@ def test_arguments_are_those_of_the_first_session(given: tuple[object, ...], kep
 def test_options_of_plugins_that_are_there_are_overruled() -> None:
     assert arguments(plugins={"xdist", "_cov", "other"}) == [*ADDED, "-n0", "--no-cov"]
     assert arguments(plugins={"timeout", "junitxml"}) == [*ADDED, "--timeout=0", "--junit-xml="]
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "marks"),
+    [
+        ("test_seats.py::test_it", []),
+        ("test_seats.py::test_it", [pytest.mark.xdist_group("slow").mark]),
+        ("test_seats.py::test_it@slow", [pytest.mark.xdist_group("slow").mark]),
+        ("test_seats.py::test_it@default", [pytest.mark.xdist_group.mark]),
+        ("test_seats.py::test_it@a_b", [pytest.mark.xdist_group(name=name).mark for name in ("b", "a")]),
+    ],
+)
+def test_a_test_has_the_id_that_it_has_without_workers(nodeid: str, marks: list[pytest.Mark]) -> None:
+    item: Any = SimpleNamespace(nodeid=nodeid, iter_markers=lambda name: marks)
+
+    assert _test_id(item) == "test_seats.py::test_it"
 
 
 def started(program: str) -> "subprocess.Popen[bytes]":

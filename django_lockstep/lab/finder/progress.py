@@ -1,0 +1,45 @@
+"""How far trying candidates has come: on a terminal one line that is rewritten, below the races that were confirmed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+
+from django_lockstep.lab.finder.findings import Finding, Findings
+from django_lockstep.lab.finder.report import in_a_line
+from django_lockstep.lab.wording import counted
+
+__all__ = ["Progress"]
+
+_ERASE = "\r\x1b[K"
+
+
+class Progress:
+    """Shows findings as they are known; without a terminal only the confirmed ones, in lines that stay."""
+
+    def __init__(self, found: Findings, write: Callable[[str], object], *, budget: float, is_terminal: bool) -> None:
+        self._found = found
+        self._write = write
+        self._budget = budget
+        self._erase = _ERASE if is_terminal else ""
+        self._spent = 0.0
+        self._confirmed: set[str] = set()
+
+    def update(self, changed: Iterable[Finding]) -> None:
+        """Show what has changed, and then how far it has come."""
+        for finding in changed:
+            self._spent = max(self._spent, finding.spent)
+            if finding.verdict == "confirmed":
+                self._confirmed.add(finding.candidate)
+                candidate = self._found.candidates[finding.candidate]
+                self._write(f"{self._erase}{in_a_line(candidate, finding)}\n")
+        if self._erase:
+            self._write(f"{self._erase}{self._line()[: shutil.get_terminal_size().columns - 1]}")
+
+    def close(self) -> None:
+        """Take the line away."""
+        self._write(self._erase)
+
+    def _line(self) -> str:
+        decided = f"{len(self._found.pairs())} of {counted(len(self._found.candidates), 'candidate')} decided"
+        return f"{decided}, {len(self._confirmed)} confirmed, {self._spent:.0f} of {self._budget:.0f} s"

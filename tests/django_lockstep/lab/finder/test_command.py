@@ -1,0 +1,64 @@
+"""``manage.py find_races`` in a project of its own, on Django's test runner."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.django_lockstep.lab.finder.test_plugin import FILES, Project, postgresql
+
+
+@pytest.fixture
+def project(tmp_path: Path, db: None) -> Project:
+    made = Project(tmp_path, postgresql())
+    settings = FILES["settings.py"].replace('["cinema"]', '["cinema", "django_lockstep.lab"]')
+    (tmp_path / "settings.py").write_text(settings)
+    return made
+
+
+def run(project: Project, *options: str, terminal: bool) -> tuple[int, str]:
+    """Run the command, and return its status and what it has written; with a terminal, what that has shown."""
+    reading, writing = pty.openpty() if terminal else os.pipe()
+    command = [sys.executable, "-m", "django", "find_races", "cinema", "--settings=settings", *options]
+    with subprocess.Popen(
+        command, cwd=project.folder, env={**project.env, "PYTHONPATH": f"{project.env['PYTHONPATH']}:."},
+        stdout=writing, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        os.close(writing)
+        shown = b""
+        try:
+            while part := os.read(reading, 65536):
+                shown += part
+        except OSError:  # a terminal that nobody writes to any more
+            pass
+        os.close(reading)
+    return process.returncode, shown.decode().replace("\r\n", "\n")
+
+
+def test_a_race_is_confirmed(project: Project) -> None:
+    status, shown = run(project, terminal=False)
+
+    assert status == 1, shown
+    assert "1 candidate in 1 unit of work that write, from 1 test\n" in shown
+    assert "\nconfirmed: read-modify-write" in shown
+    assert "\nCONFIRMED: read-modify-write" in shown
+    assert "\x1b" not in shown
+
+
+def test_a_terminal_has_a_line_that_says_how_far_it_has_come(project: Project) -> None:
+    status, shown = run(project, "--budget=1m", terminal=True)
+
+    assert status == 1, shown
+    assert "\x1b[K0 of 1 candidate decided, 0 confirmed, 0 of 60 s" in shown
+    assert "\x1b[K1 of 1 candidate decided, 1 confirmed, " in shown
+
+
+def test_without_a_budget_candidates_are_only_listed(project: Project) -> None:
+    status, shown = run(project, "--budget=0", terminal=False)
+
+    assert status == 0, shown
+    assert "\n1. read-modify-write" in shown
+    assert "CONFIRMED" not in shown

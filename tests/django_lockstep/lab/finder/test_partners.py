@@ -1,0 +1,136 @@
+"""Requests of different tests raced with each other, in a project of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from django_lockstep.lab.finder.findings import Finding, Findings
+from tests.django_lockstep.lab.finder.test_plugin import FILES, Project, postgresql
+
+SETTINGS = f"""{FILES["settings.py"]}
+INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions", "cinema"]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+]
+ROOT_URLCONF = "cinema.urls"
+"""
+MODELS = """
+from django.db import models
+
+class Order(models.Model):
+    status = models.CharField(max_length=20, default="open")
+
+class Shipment(models.Model):
+    order = models.ForeignKey(Order, models.CASCADE)
+
+class Refund(models.Model):
+    order = models.ForeignKey(Order, models.CASCADE)
+"""
+VIEWS = """
+from django.db import transaction
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import path
+from cinema.models import Order, Refund, Shipment
+
+def approve(request, pk):
+    with transaction.atomic():
+        order = get_object_or_404(ORDERS, pk=pk)
+        if order.status != "open":
+            return HttpResponse(status=409)
+        order.status = "approved"
+        order.save()
+        Shipment.objects.get_or_create(order=order)
+    return HttpResponse()
+
+def cancel(request, pk):
+    with transaction.atomic():
+        order = get_object_or_404(ORDERS, pk=pk)
+        if order.status != "open":
+            return HttpResponse(status=409)
+        order.status = "cancelled"
+        order.save()
+        Refund.objects.get_or_create(order=order)
+    return HttpResponse()
+
+ORDERS = Order.objects.all()
+
+urlpatterns = [
+    path("orders/<int:pk>/approve/", approve),
+    path("orders/<int:pk>/cancel/", cancel),
+]
+"""
+TESTS = """
+from django.contrib.auth.models import User
+from django.test import TestCase
+from cinema.models import Order
+
+class OrderTests(TestCase):
+    others = 0
+
+    def setUp(self):
+        for _ in range(self.others):
+            Order.objects.create(status="closed")
+        self.order = Order.objects.create()
+
+    def decided(self, path):
+        assert self.client.post(path.format(self.order.pk)).status_code == 200
+        self.order.refresh_from_db()
+        return self.order.status
+
+class ApproveTests(OrderTests):
+    def test_approve(self):
+        self.assertEqual(self.decided("/orders/{}/approve/"), "approved")
+
+class CancelTests(OrderTests):
+    others = 3
+
+    def setUp(self):
+        super().setUp()
+        self.client.force_login(User.objects.create_user("customer"))
+
+    def test_cancel(self):
+        self.assertEqual(self.decided("/orders/{}/cancel/"), "cancelled")
+"""
+APPROVE, CANCEL = "POST orders/<int:pk>/approve/", "POST orders/<int:pk>/cancel/"
+
+
+@pytest.fixture
+def project(tmp_path: Path, db: None) -> Project:
+    made = Project(tmp_path, postgresql())
+    texts = {"settings.py": SETTINGS, "models.py": MODELS, "urls.py": VIEWS, "test_services.py": TESTS}
+    for name, text in texts.items():
+        (tmp_path / ("" if name == "settings.py" else "cinema") / name).write_text(text)
+    (tmp_path / "cinema" / "services.py").unlink()
+    return made
+
+
+def decided(project: Project) -> dict[str, Finding]:
+    """Return what became of the candidates on orders, by unit."""
+    pairs = Findings.on(project.folder / "races.jsonl").pairs()
+    return {candidate.unit: finding for candidate, finding in pairs if candidate.table == "cinema_order"}
+
+
+def test_what_one_test_approves_another_one_cancels(project: Project) -> None:
+    printed = project.pytest("--find-races", "--race-record=races.jsonl")
+    found = decided(project)
+
+    assert "2 passed" in printed, printed
+    assert {unit: finding.verdict for unit, finding in found.items()} == {APPROVE: "confirmed", CANCEL: "confirmed"}
+    for finding in found.values():
+        assert finding.pairing in {
+            f"`{APPROVE}` with `{CANCEL}` of another test",
+            f"`{CANCEL}` with `{APPROVE}` of another test",
+        }
+
+    for number, finding in enumerate(found.values()):
+        (project.folder / "cinema" / f"test_race_{number}.py").write_text(finding.test_file)
+    again = project.pytest("-k", "does_not_race")
+    assert "2 failed" in again, again
+    assert again.count("It races (broken)") == 2, again
+    assert "CancelTests" in "".join(finding.test_file for finding in found.values())
+
+    urls = project.folder / "cinema" / "urls.py"
+    urls.write_text(urls.read_text().replace("Order.objects.all()", "Order.objects.select_for_update()"))
+    assert "2 passed" in project.pytest("-k", "does_not_race")

@@ -1,0 +1,267 @@
+"""Requests moved from one test to another: keys, users, and what cannot be moved."""
+
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.core.handlers.wsgi import WSGIRequest
+from django.db import transaction
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.test import Client, RequestFactory, override_settings
+from django.test.client import ClientHandler
+from django.urls import path
+
+from django_lockstep.lab.finder.clones import session_user
+from django_lockstep.lab.finder.errors import CannotClone
+from django_lockstep.lab.finder.forks import RequestActor
+from django_lockstep.lab.finder.pairings import with_partner
+from django_lockstep.lab.finder.transplants import Captured
+from django_lockstep.lab.finder.trials import Trial
+from tests.testapps.seeded_shop.racing.models import Article, Order, Product
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_urls")]
+
+LOCKED = Product.objects.select_for_update()
+
+
+@transaction.atomic
+def sell(request: HttpRequest, pk: int) -> HttpResponse:
+    """Sell a product, with a lock if the address says so."""
+    product = get_object_or_404(LOCKED if "locked" in request.path else Product.objects.all(), pk=pk)
+    if product.stock < 1:
+        return HttpResponse(status=409)
+    product.stock -= 1
+    product.save()
+    return HttpResponse()
+
+
+def order(request: HttpRequest) -> HttpResponse:
+    data = json.loads(request.body) if request.content_type == "application/json" else request.POST or request.GET
+    product = get_object_or_404(Product, pk=data["product"])
+    Product.objects.filter(pk=product.pk).update(stock=F("stock") - int(data["quantity"]))
+    return HttpResponse()
+
+
+def read(request: HttpRequest, slug: str) -> HttpResponse:
+    article = get_object_or_404(Article, slug=slug)
+    article.views += 1
+    article.save()
+    return HttpResponse()
+
+
+def recall(request: HttpRequest, pk: int) -> HttpResponse:
+    user: Any = request.user
+    may = user.is_staff and user.has_perm("auth.delete_user") and user.groups.filter(name="managers").exists()
+    Product.objects.filter(pk=pk).update(stock=0)
+    return HttpResponse(status=200 if may else 403)
+
+
+urlpatterns = [
+    path("products/<int:pk>/sell/", sell),
+    path("locked/<int:pk>/sell/", sell),
+    path("products/<int:pk>/recall/", recall),
+    path("orders/", order),
+    path("articles/<slug:slug>/", read),
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+]
+
+
+@pytest.fixture
+def _urls() -> Iterator[None]:
+    with override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=MIDDLEWARE):
+        yield
+
+
+def request(address: str, data: Any = None, *, user: User | None = None, **options: Any) -> RequestActor:
+    headers = {}
+    if user is not None:
+        client = Client()
+        client.force_login(user)
+        headers["cookie"] = client.cookies.output(attrs=[], header="", sep=";").strip()
+    environ = RequestFactory().post(address, data, headers=headers, **options).environ
+    return RequestActor.of(environ, ClientHandler(enforce_csrf_checks=False))
+
+
+@pytest.fixture
+def other_test() -> Product:
+    """A product of another test, gone when a request on it has been captured."""
+    return Product.objects.create(pk=7, name="Teapot", stock=50)
+
+
+@pytest.fixture
+def here() -> RequestActor:
+    """A request on the product 3."""
+    Product.objects.create(pk=3, name="Kettle", stock=5)
+    return request("/products/3/sell/")
+
+
+def moved(partner: RequestActor, here: RequestActor) -> RequestActor:
+    captured = Captured.of(partner)
+    Product.objects.exclude(pk=3).delete()
+    return captured.moved_to(here, Trial.of(here))
+
+
+@pytest.mark.usefixtures("other_test")
+def test_the_key_in_a_path(here: RequestActor) -> None:
+    assert moved(request("/products/7/sell/"), here).environ["PATH_INFO"] == "/products/3/sell/"
+
+
+def fields(sent: RequestActor) -> dict[str, Any]:
+    """Return product and quantity as the view sees them."""
+    seen = WSGIRequest({**sent.environ, "wsgi.input": BytesIO(sent.body)})
+    return (
+        dict(json.loads(seen.body))
+        if seen.content_type == "application/json"
+        else {**seen.GET.dict(), **seen.POST.dict()}
+    )
+
+
+@pytest.mark.usefixtures("other_test")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"data": {"product": 7, "quantity": 7}},
+        {"data": "product=7&quantity=7", "content_type": "application/x-www-form-urlencoded"},
+        {"query_params": {"product": 7, "quantity": 7}},
+    ],
+)
+def test_a_field_that_is_named_like_the_model_and_not_an_amount(here: RequestActor, options: dict[str, Any]) -> None:
+    assert fields(moved(request("/orders/", **options), here)) == {"product": "3", "quantity": "7"}
+
+
+@pytest.mark.usefixtures("other_test")
+def test_json_keeps_its_types(here: RequestActor) -> None:
+    data = {"product": 7, "quantity": 7, "price": 7.5, "gift": True, "tags": ["7", None]}
+    sent = moved(request("/orders/", data, content_type="application/json"), here)
+
+    assert fields(sent) == {"product": 3, "quantity": 7, "price": 7.5, "gift": True, "tags": ["7", None]}
+
+
+def test_a_row_that_is_found_by_another_unique_column() -> None:
+    Article.objects.create(slug="coffee", title="On coffee")
+    captured = Captured.of(request("/articles/coffee/"))
+    Article.objects.update(slug="tea")
+    here = request("/articles/tea/")
+
+    assert captured.moved_to(here, Trial.of(here)).environ["PATH_INFO"] == "/articles/tea/"
+
+
+@pytest.mark.usefixtures("other_test")
+def test_a_row_without_counterpart() -> None:
+    captured = Captured.of(request("/products/7/sell/"))
+    Article.objects.create(slug="tea", title="On tea")
+    here = request("/articles/tea/")
+
+    with pytest.raises(CannotClone, match="its row of racing_product has no counterpart here"):
+        captured.moved_to(here, Trial.of(here))
+
+
+def refused(captured: Captured, here: RequestActor) -> str:
+    with pytest.raises(CannotClone) as error, with_partner(captured, here):
+        pass
+    return str(error.value)
+
+
+@pytest.mark.usefixtures("other_test")
+def test_one_that_is_refused_here(here: RequestActor) -> None:
+    captured = Captured.of(request("/products/7/sell/"))
+    Product.objects.filter(pk=3).update(stock=0)
+
+    assert refused(captured, here) == "alone it is answered with 409 here"
+    assert Product.objects.get(pk=3).stock == 0
+
+
+@pytest.mark.usefixtures("other_test")
+def test_one_that_has_nothing_to_do_with_the_other() -> None:
+    captured = Captured.of(request("/orders/", {"product": 7, "quantity": 1}))
+    Article.objects.create(slug="tea", title="On tea")
+
+    assert refused(captured, request("/articles/tea/")) == "alone it changes nothing here that the other one reads"
+    assert (Product.objects.get(pk=7).stock, Article.objects.get().views) == (49, 0)
+
+
+@pytest.mark.usefixtures("other_test")
+@pytest.mark.parametrize(("address", "verdict"), [("products", "broken"), ("locked", "nothing found")])
+def test_what_is_not_locked_races_and_its_twin_does_not(here: RequestActor, address: str, verdict: str) -> None:
+    captured = Captured.of(request("/orders/", {"product": 7, "quantity": 3}))
+    with with_partner(captured, request(f"/{address}/3/sell/")) as fork:
+        found = fork.explore(seconds=20)
+
+    assert found.verdict == verdict, found.reason
+    assert Product.objects.get(pk=3).stock == 5
+    assert not Order.objects.exists()
+
+
+# Users
+
+
+@pytest.fixture
+def manager() -> User:
+    user = User.objects.create_user("manager", email="manager@example.org", is_staff=True)
+    user.groups.add(Group.objects.create(name="managers"))
+    user.user_permissions.add(Permission.objects.get(content_type__app_label="auth", codename="delete_user"))
+    return user
+
+
+def user_of(sent: RequestActor) -> User:
+    user = session_user(sent.environ, using="default")
+    assert isinstance(user, User)
+    return user
+
+
+@pytest.mark.usefixtures("other_test")
+def test_the_user_is_the_others_where_theirs_may_do_the_same(here: RequestActor) -> None:
+    customer, other = User.objects.create_user("customer"), User.objects.create_user("other")
+    by_customer = request("/products/3/sell/", user=customer)
+
+    assert user_of(moved(request("/products/7/sell/", user=other), by_customer)) == customer
+    assert session_user(moved(request("/products/3/sell/"), here).environ, using="default") is None
+
+
+@pytest.mark.usefixtures("other_test")
+@pytest.mark.parametrize("anonymous", [True, False])
+def test_a_user_who_may_more_is_copied(manager: User, here: RequestActor, anonymous: bool) -> None:
+    captured = Captured.of(request("/products/7/recall/", user=manager))
+    manager.delete()
+    Group.objects.all().delete()
+    place = here if anonymous else request("/products/3/sell/", user=User.objects.create_user("customer"))
+    sent = captured.moved_to(place, Trial.of(place))
+
+    assert sent(None) == "200"
+    assert (user_of(sent).username, user_of(sent).email) == ("manager2", "manager@example.org")
+
+
+@pytest.mark.usefixtures("other_test")
+@pytest.mark.parametrize("by_manager", [False, True])
+def test_the_token_of_a_form_goes_with_its_cookie(manager: User, *, by_manager: bool) -> None:
+    def checked(address: str, token: str, user: User) -> RequestActor:
+        sent = request(address, {"csrfmiddlewaretoken": token}, user=user)
+        sent.environ["HTTP_COOKIE"] += f"; csrftoken={token}"  # type: ignore[index]
+        return RequestActor(sent.environ, sent.body, ClientHandler(enforce_csrf_checks=True))
+
+    Product.objects.create(pk=3, name="Kettle", stock=5)
+    customer = User.objects.create_user("customer")
+    with override_settings(MIDDLEWARE=[*MIDDLEWARE, "django.middleware.csrf.CsrfViewMiddleware"]):
+        here = checked("/products/3/sell/", "a" * 32, customer)
+        captured = Captured.of(checked("/products/7/sell/", "b" * 32, manager if by_manager else customer))
+        manager.delete()
+        sent = captured.moved_to(here, Trial.of(here))
+
+        assert (captured.trial.answer, sent(None)) == ("200", "200")
+        assert user_of(sent).username == ("manager2" if by_manager else "customer")
+
+
+def test_a_copy_that_is_refused(here: RequestActor, manager: User) -> None:
+    captured = Captured.of(request("/products/3/recall/", user=manager))
+    manager.username = "manager2"
+    manager.save()
+
+    assert "a copy of its user was refused" in refused(captured, here)
