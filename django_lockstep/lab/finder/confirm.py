@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
@@ -189,7 +189,7 @@ class Confirmation:
         try:
             with paired as fork:
                 found = fork.explore(seconds=SECONDS_EACH)
-                tables = {attempts.candidate.table for attempts in wanted}
+                tables = self._tables_of({attempts.candidate.unit for attempts in wanted})
                 for attempts in wanted:
                     attempts.note(pairing, found, fork, tables=tables)
         except (ExplorerError, FinderError) as error:
@@ -199,6 +199,10 @@ class Confirmation:
             _note_obstacle(wanted, pairing, f"{type(error).__name__}: {self._masked(str(error))}")
         for attempts in wanted:
             attempts.seconds += time.monotonic() - begun
+
+    def _tables_of(self, units: Collection[str]) -> set[str]:
+        """Return the tables of all candidates of these units: what is confirmed already is no other one's doing."""
+        return {candidate.table for candidate in self._found.candidates.values() if candidate.unit in units}
 
     def _masked(self, message: str) -> str:
         return message if self._values else mask_message(message)

@@ -1,13 +1,16 @@
 """What explorations say about a candidate."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, Step
 from django_lockstep.lab.finder import judging
-from django_lockstep.lab.finder.findings import Place
+from django_lockstep.lab.finder.confirm import Confirmation
+from django_lockstep.lab.finder.findings import Finding, Findings, Place
 from django_lockstep.lab.finder.judging import Attempts
 from django_lockstep.lab.finder.pairings import Pairing
 from tests.django_lockstep.lab.finder.test_findings import candidate
@@ -61,6 +64,11 @@ class Fork:
 
     steps: tuple[Step, ...] = ()
     replayed: list[str] = field(default_factory=list)
+    found: Exploration | None = None
+
+    def explore(self, *, seconds: float) -> Exploration:
+        assert self.found is not None
+        return self.found
 
     def replay(self, schedule: str) -> Run:
         self.replayed.append(schedule)
@@ -202,3 +210,23 @@ def test_against_a_lock_order_no_other_lock_is_tried(remedies: list[str]) -> Non
     attempts.note(TWICE, exploration(outcome(DEADLOCK)), fork, tables={"seat"})
 
     assert attempts.finding(Place()).remedy == ""
+
+
+@pytest.mark.parametrize(
+    ("difference", "verdict"),
+    [
+        pytest.param(LOST, "not confirmed", id="where another candidate of the request writes"),
+        pytest.param("invoice: one row more", "confirmed", id="where no candidate of it writes"),
+    ],
+)
+def test_what_is_confirmed_already_is_not_held_against_others(difference: str, verdict: str, tmp_path: Path) -> None:
+    seats, orders = (candidate(name, table=name, unit="POST buy/") for name in ("seat", "order"))
+    found = Findings(tmp_path / "findings", [seats, orders])
+    found.add(Finding(candidate=seats.id, verdict="confirmed", reason="wrong"))
+    confirmation = Confirmation(found, budget=60)
+    fork: Any = Fork(found=exploration(outcome(difference)))
+
+    attempts = confirmation._attempts_on(orders)
+    confirmation._try([attempts], nullcontext(fork), pairing=TWICE)
+
+    assert attempts.finding(Place(test="test_it")).verdict == verdict
