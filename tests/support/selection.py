@@ -56,6 +56,7 @@ PLACES = {
     # Tries very many cases, or a case in many ways.
     "slow": (
         "tests/accounts/api/test_schema.py",
+        "tests/accounts/races/test_directed.py",
         "tests/accounts/races/test_races.py::test_a_race_comes_out_as_it_says[queued:",
         "tests/accounts/races/test_races.py::test_a_race_comes_out_as_it_says[slotted:",
         "tests/accounts/races/test_races.py::test_every_round",
@@ -91,6 +92,7 @@ PLACES = {
         "tests/django_lockstep/lab/finder/test_seeded_shop.py",
         "tests/django_lockstep/lab/test_plot.py",
         "tests/django_lockstep/leases/test_machine.py",
+        "tests/django_lockstep/leases/test_takeover.py",
         "tests/django_lockstep/locking/test_rollbacks.py::test_many_writes_of_one_instance",
         "tests/django_lockstep/locking/test_several_tables.py",
     ),
