@@ -33,6 +33,7 @@
     ├── ExplorerError                  django_lockstep.lab.explorer.errors
     │   ├── NotExplorable
     │   ├── NotWritable
+    │   ├── ParserMissing              (also ImportError)
     │   ├── ScheduleError              (also ValueError)
     │   ├── Nondeterminism
     │   │   └── Overtaken
@@ -41,8 +42,7 @@
     ├── FinderError                    django_lockstep.lab.finder.errors
     │   ├── CannotClone
     │   ├── NotARecording              (also ValueError)
-    │   ├── NotASuppression            (also ValueError)
-    │   └── ParserMissing              (also ImportError)
+    │   └── NotASuppression            (also ValueError)
     ├── SimulationError                django_lockstep.lab.simulator.errors
     └── AnomaliesError                 django_lockstep.lab.anomalies.errors
 

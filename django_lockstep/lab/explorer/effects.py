@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
-from django_lockstep.lab.explorer.clauses import set_columns
 from django_lockstep.lab.explorer.footprints import FootprintKey, LockedKey, Mode
 from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
+from django_lockstep.lab.explorer.queries import Query
 
 __all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update"]
 
@@ -68,7 +67,7 @@ def merge(kind: str, found: Iterable[Statement]) -> Statement:
     )
 
 
-def insert(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     whole: FootprintKey = (table.name, None)
     new = Statement(
         kind="INSERT",
@@ -83,18 +82,17 @@ def insert(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: C
     )
     # ON CONFLICT also waits for and locks the existing row; DO UPDATE changes it.
     parts = [new, _side_effects(table, "INSERT", catalog=catalog)]
-    if re.search(r"\bON CONFLICT\b", text, re.IGNORECASE):
+    if query.on_conflict:
         parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
-    if re.search(r"\bDO UPDATE\b", text, re.IGNORECASE):
-        parts.append(update(text, table, rows=frozenset({whole}), others=others, catalog=catalog))
+    if query.on_conflict == "DO UPDATE":
+        parts.append(update(query, table, rows=frozenset({whole}), others=others, catalog=catalog))
     return merge("INSERT", parts)
 
 
-def update(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
-    columns = (set_columns(text) or {EVERY_COLUMN}) | table.assigned
+def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+    columns = ({name or EVERY_COLUMN for name, _ in query.assigned} or {EVERY_COLUMN}) | table.assigned
     # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
-    takes_default = re.search(r"\bDEFAULT\b", text, re.IGNORECASE) is not None
-    if EVERY_COLUMN in columns or columns & table.unique or takes_default:
+    if EVERY_COLUMN in columns or columns & table.unique or query.has_default:
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
         return _update_keys(table, catalog, rows=rows, others=others, changes_pk=changes_pk)
     # Other columns than keys: the weaker lock, which foreign keys of other tables do not conflict with.
@@ -129,7 +127,7 @@ def _update_keys(table: TableFacts, catalog: Catalog, *, rows: Rows, others: Row
     return merge("UPDATE", [own, side_effects])
 
 
-def delete(text: str, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+def delete(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
     own = Statement(
         kind="DELETE",
         reads=rows | others,

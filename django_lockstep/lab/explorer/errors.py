@@ -3,6 +3,7 @@
 ExplorerError
 ├── NotExplorable      the database or the code cannot be explored
 ├── NotWritable        a step or a table cannot be written in a spec of isolationtester
+├── ParserMissing      the extra ``lab`` is not installed
 ├── ScheduleError      a schedule names an actor that cannot move
 ├── Nondeterminism     the same schedule led to other statements
 │   └── Overtaken      waiters went on in another order than they arrived
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from django_lockstep.errors import LockstepError
 
-__all__ = ["ExplorerError", "Nondeterminism", "NotExplorable", "NotWritable", "ScheduleError", "Stuck"]
+__all__ = ["ExplorerError", "Nondeterminism", "NotExplorable", "NotWritable", "ParserMissing", "ScheduleError", "Stuck"]
 
 
 class ExplorerError(LockstepError):
@@ -55,3 +56,7 @@ class RestartSearch(Exception):
 
 class Abandoned(BaseException):
     """Unwinds an actor whose run is over; a BaseException, so that ``except Exception`` does not catch it."""
+
+
+class ParserMissing(ExplorerError, ImportError):
+    """The package that parses SQL is not installed."""

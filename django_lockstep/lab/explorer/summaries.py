@@ -1,17 +1,19 @@
 """Summaries of statements for people: verb, table, rows, and what is set.
 
-Reads the SQL that Django generates; what it does not recognise stays empty. Summaries are for timelines and
-explanations only; which steps depend on each other is decided by `django_lockstep.lab.explorer.sql`.
+What is not understood stays empty. Summaries are for timelines and explanations only; which steps depend on each other
+is decided by `django_lockstep.lab.explorer.sql`.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from django_lockstep.lab.explorer.parts import Part, split_parts
+from django_lockstep.lab.explorer.queries import Query, comparison, exp, identifier, parameter, read_text, unwrap
 from django_lockstep.lab.explorer.results import Run, Step
 
 __all__ = [
@@ -29,17 +31,9 @@ _MOST = 6
 """Columns shown of a row."""
 _FEW = 2
 """Columns shown of a row in which no actor changes anything."""
-_NAME = re.compile(r'"(\w+)"')
-_PREFIX = re.compile(r'"\w+"\.(?=")')
-_TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(?:ONLY\s+)?(\w+)", re.IGNORECASE)
-_CLAUSE = re.compile(
-    r"\b(FROM|SET|WHERE|VALUES|RETURNING|ON CONFLICT|GROUP BY|ORDER BY|LIMIT|OFFSET|FOR(?= (?:NO KEY |KEY )?"
-    r"(?:UPDATE|SHARE)\b))\b",
-    re.IGNORECASE,
-)
+_QUOTED = re.compile(r'"\w+"\.(?=")|"')
 _MARK = re.compile("\ue000(\\d+)\ue001")
-_EQUAL = re.compile(r"(\w+)\s*=\s*(\ue000\d+\ue001|-?[\d.]+|'[^']*')")
-_AMONG = re.compile(r"(\w+) IN \(([^()]*)\)", re.IGNORECASE)
+"""Stands for a parameter in texts that are rendered once for a statement."""
 _EXISTS = re.compile("SELECT (1|%s) AS ", re.IGNORECASE)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 
@@ -79,32 +73,66 @@ class StatementSummary:
 @functools.lru_cache(maxsize=4096)
 def _summarize(sql: str, arguments: tuple[str, ...]) -> tuple[StatementSummary, ...]:
     """Return the summary of a statement; of a WITH statement, of each part that is about a table."""
-    numbers = iter(range(sql.count("%s")))
-    marked = re.sub("%s|%%", lambda found: f"\ue000{next(numbers)}\ue001" if found[0] == "%s" else "%", sql)
-    text = _NAME.sub(r"\1", _PREFIX.sub("", marked))
-    parts = split_parts(text) if text.upper().startswith("WITH ") else [Part(name="", text=text)]
-    summary = [_summarize_part(part.text, arguments) for part in parts]
-    of_tables = tuple(each for each in summary if each.table and each.table not in {part.name for part in parts})
-    return of_tables or (summary[-1],)
-
-
-def _summarize_part(text: str, arguments: tuple[str, ...]) -> StatementSummary:
-    verb = text.partition(" ")[0].upper()
-    table = _TABLE.search(text)
-    if verb not in {"SELECT", "INSERT", "UPDATE", "DELETE"} or table is None:
-        return StatementSummary(verb=verb, where=_filled(text.partition(" ")[2], arguments))
-    clauses = _clauses(text)
-    where = clauses.get("WHERE", "")
-    sets = dict(_inserted(clauses) if verb == "INSERT" else _assigned(clauses.get("SET", "")))
-    return StatementSummary(
-        verb=verb,
-        table=table[1],
-        where=_filled(_bare(where), arguments),
-        keys=_keys(where, arguments),
-        sets={name: _filled(value, arguments, empty="") for name, value in sets.items()},
-        plain=frozenset(name for name, value in sets.items() if _MARK.fullmatch(value)),
-        locking=f"FOR {clauses['FOR']}" if "FOR" in clauses else "",
+    return tuple(
+        replace(
+            marked,
+            where=_filled(marked.where, arguments),
+            keys={name: frozenset(_filled(value, arguments) for value in keys) for name, keys in marked.keys.items()},
+            sets={name: _filled(value, arguments, empty="") for name, value in marked.sets.items()},
+        )
+        for marked in _summarize_text(sql)
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def _summarize_text(sql: str) -> tuple[StatementSummary, ...]:
+    """Return the summaries with marks for parameters."""
+    read = read_text(sql)
+    parts = (read.parts or (read.whole,)) if read else ()
+    numbers = itertools.count()
+    marked = re.sub("%s|%%", lambda found: f"\ue000{next(numbers)}\ue001" if found[0] == "%s" else "%", sql)
+    verb, _, rest = _QUOTED.sub("", marked).partition(" ")
+    other = StatementSummary(verb=verb.upper(), where=rest)
+    return tuple(_summarize_query(query) for query in parts if query.verb and query.tables) or (other,)
+
+
+def _summarize_query(query: Query) -> StatementSummary:
+    given = query.inserted if query.verb == "INSERT" else query.assigned
+    sets = {name: _text(value, query) for name, value in given if name}
+    return StatementSummary(
+        verb=query.verb,
+        table=query.tables[0],
+        where=_text(query.where, query),
+        keys=dict(_keys(query)),
+        sets=sets,
+        plain=frozenset(name for name, text in sets.items() if _MARK.fullmatch(text)),
+        locking=" ".join(_text(lock, query) for lock in query.tree.args.get("locks") or ()),
+    )
+
+
+def _keys(query: Query) -> Iterator[tuple[str, frozenset[str]]]:
+    if query.where is None or query.where.find(exp.Or, exp.Not, exp.Select, exp.Case):
+        return  # the whole condition is shown
+    for column, values in query.comparisons:
+        plain = all(isinstance(unwrap(value), exp.Placeholder | exp.Literal | exp.Neg) for value in values)
+        if plain and query.table_of(column) == query.tables[0]:
+            yield identifier(column), frozenset(_text(value, query) for value in values)
+
+
+def _text(node: Any, query: Query) -> str:
+    """Return the SQL of a node, with marks for parameters, without the casts and parentheses around it."""
+
+    def shorten(node: Any) -> Any:
+        number = parameter(node)
+        if number is not None:
+            return exp.Var(this=_mark(number))
+        if isinstance(node, exp.Column) and query.table_of(node) == query.tables[0]:
+            return exp.Var(this=node.name)
+        return exp.Var(this=node.name) if isinstance(node, exp.Identifier) else node
+
+    if node is None:
+        return ""
+    return str(unwrap(node).transform(shorten).sql(dialect="postgres", normalize_functions=False)).strip()
 
 
 def summarize(step: Step) -> StatementSummary:
@@ -121,72 +149,37 @@ def _filled(text: str, arguments: tuple[str, ...], *, empty: str = "''") -> str:
     return _MARK.sub(value, text)
 
 
-def _flat(text: str) -> str:
-    """Return the text with the contents of parentheses and quotes blanked out."""
-    depth, quoted, kept = 0, False, []
-    for letter in text:
-        quoted ^= letter == "'"
-        depth -= letter == ")" and not quoted
-        kept.append(letter if depth <= 0 and not quoted else " ")
-        depth += letter == "(" and not quoted
-    return "".join(kept)
-
-
-def _clauses(text: str) -> dict[str, str]:
-    """Return the statement's clauses by their first word."""
-    found = [*_CLAUSE.finditer(_flat(text))]
-    ends = [match.start() for match in found[1:]] + [len(text)]
-    parts = {match[1].upper(): text[match.end() : end].strip() for match, end in zip(found, ends, strict=False)}
-    return {"": text[: found[0].start()] if found else text, **parts}
-
-
-def _split(text: str) -> list[str]:
-    """Split the text at commas outside of parentheses."""
-    cuts = [index for index, letter in enumerate(_flat(text)) if letter == ","]
-    return [text[start:end].strip() for start, end in zip([0, *(i + 1 for i in cuts)], [*cuts, None], strict=True)]
-
-
-def _assigned(text: str) -> Iterator[tuple[str, str]]:
-    for part in _split(text) if text else ():
-        name, _, value = part.partition("=")
-        yield name.strip(), _bare(value.strip())
-
-
-def _inserted(clauses: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    names = re.search(r"\(([^()]*)\)", clauses[""])
-    first = _split(clauses.get("VALUES", ""))[0]
-    values = _split(_bare(first)) if first.startswith("(") else []
-    if names and len(values) == len(_split(names[1])):
-        yield from zip(_split(names[1]), values, strict=True)
-
-
-def _bare(text: str) -> str:
-    """Return the text without parentheses around all of it."""
-    inner = text[1:-1]
-    whole = text.startswith("(") and text.endswith(")") and not _flat(text)[1:-1].strip()
-    return _bare(inner) if whole else text
-
-
-def _keys(where: str, arguments: tuple[str, ...]) -> dict[str, frozenset[str]]:
-    if re.search(r"\b(OR|NOT|SELECT|CASE)\b", where, re.IGNORECASE):
-        return {}
-    equal = {name: [value] for name, value in _EQUAL.findall(where)}
-    among = {name: _split(values) for name, values in _AMONG.findall(where)}
-    return {
-        name: frozenset(_filled(value, arguments) for value in values) for name, values in {**among, **equal}.items()
-    }
-
-
 def is_time(value: str | None) -> bool:
     """Whether the value is a date with a time, which summaries leave out."""
     return value is not None and bool(_TIME.match(value))
 
 
 def columns_of(sql: str, arguments: tuple[str, ...]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the columns that a statement compares or sets, with their values."""
-    for summary in _summarize(sql, arguments):
-        yield from summary.keys.items()
-        yield from ((name, frozenset({summary.sets[name]})) for name in summary.plain)
+    """Yield the columns that a statement compares or sets anywhere, with their values."""
+    for name, marked in _marked_columns(sql):
+        yield name, frozenset(_filled(value, arguments) for value in marked)
+
+
+@functools.lru_cache(maxsize=4096)
+def _marked_columns(sql: str) -> Sequence[tuple[str, frozenset[str]]]:
+    read = read_text(sql)
+    if read is None:
+        return ()
+    found = [each for node in read.whole.tree.find_all(exp.EQ, exp.In) if (each := comparison(node)) is not None]
+    given = [(identifier(column), values) for column, values in found]
+    given += [(name, [value]) for query in read.parts for name, value in query.inserted]
+    return [(name, frozenset(map(_value, values))) for name, values in given]
+
+
+def _value(node: Any) -> str:
+    """Return a mark for a parameter, a literal's text, and nothing for an expression."""
+    inner = unwrap(node)
+    number = parameter(inner)
+    return inner.name if number is None and isinstance(inner, exp.Literal) else _mark(number)
+
+
+def _mark(number: int | None) -> str:
+    return "" if number is None else f"\ue000{number}\ue001"
 
 
 def describe_step(step: Step, run: Run | None = None) -> str:

@@ -3,15 +3,14 @@
 FinderError
 ├── CannotClone        a request cannot be sent in another test, or by a copy of its user
 ├── NotASuppression    an entry of pyproject.toml does not say which race is accepted, and why
-├── NotARecording      the file is not a recording, or of another version
-└── ParserMissing      the extra ``finder`` is not installed
+└── NotARecording      the file is not a recording, or of another version
 """
 
 from __future__ import annotations
 
 from django_lockstep.errors import LockstepError
 
-__all__ = ["CannotClone", "FinderError", "NotARecording", "ParserMissing"]
+__all__ = ["CannotClone", "FinderError", "NotARecording"]
 
 
 class FinderError(LockstepError):
@@ -28,7 +27,3 @@ class NotASuppression(FinderError, ValueError):
 
 class NotARecording(FinderError, ValueError):
     """The file is not a recording that this version can read."""
-
-
-class ParserMissing(FinderError, ImportError):
-    """The package that parses SQL is not installed."""

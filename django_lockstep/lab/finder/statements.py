@@ -1,32 +1,31 @@
-"""Parses the SQL of recorded statements, with sqlglot: each template once."""
+"""Templates of recorded statements: what each reads, writes and locks; each text is parsed once."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from django_lockstep.lab.finder.errors import ParserMissing
+from django_lockstep.lab.explorer.queries import (
+    Query,
+    comparison,
+    conjuncts,
+    exp,
+    identifier,
+    only,
+    parameter,
+    read_text,
+    unwrap,
+)
 from django_lockstep.lab.finder.recording import SENT_MAIL
 from django_lockstep.lab.finder.templates import Condition, Template, Value
 
-try:
-    import sqlglot
-    from sqlglot import exp
-    from sqlglot.errors import SqlglotError
-except ImportError as error:
-    raise ParserMissing(
-        "Candidates are found with sqlglot, which is not installed: pip install 'django-lockstep[finder]'"
-    ) from error
-
 __all__ = ["parse_template"]
 
-_PLACEHOLDER = re.compile(r"%([%sbt])")
 _ADVISORY = re.compile(r"\bpg_(?:try_)?advisory_(xact_)?lock(?:_shared)?\s*\(", re.IGNORECASE)
 _LOCK_TABLE = re.compile(r'\s*LOCK\s+(?:TABLE\s+)?(?:ONLY\s+)?(?:"?public"?\.)?"?([^"\s;]+)"?', re.IGNORECASE)
-_OTHER = Template(verb="OTHER")
 _MOST_REMEMBERED = 8192
 
 
@@ -37,37 +36,31 @@ def parse_template(sql: str) -> Template:
         return Template(verb="SEND")
     if found := _LOCK_TABLE.match(sql):
         return Template(verb="LOCK", table=found[1], tables=frozenset({found[1]}), locked=frozenset({found[1]}))
-    numbers = itertools.count()
-    numbered = _PLACEHOLDER.sub(lambda found: "%" if found[1] == "%" else f":p{next(numbers)}", sql)
-    try:
-        tree = sqlglot.parse_one(numbered, read="postgres")
-    except (SqlglotError, RecursionError):
-        return _OTHER
-    return _Parser(tree, sql).template()
+    read = read_text(sql)
+    return Template(verb="OTHER") if read is None else _Parser(read.whole, sql).template()
 
 
 class _Parser:
-    """Reads one tree."""
+    """Reads one statement."""
 
-    def __init__(self, tree: Any, sql: str) -> None:
-        self._tree = tree
+    def __init__(self, query: Query, sql: str) -> None:
+        self._query = query
+        self._tree = query.tree
         self._sql = sql
-        self._aliases: Mapping[str, str] = {
-            table.alias_or_name: _name(table)
-            for table in tree.find_all(exp.Table)
-            if table.name and not isinstance(table.parent, exp.Lock)  # FOR UPDATE OF repeats an alias
-        }
 
     def template(self) -> Template:
         """Return what the statement reads and writes; of a UNION or a MERGE only which tables it names."""
-        tree = self._tree
-        if isinstance(tree, exp.Select):
+        if isinstance(self._tree, exp.Select):
             return self._select()
-        if isinstance(tree, exp.Insert):
+        if self._query.verb == "INSERT":
             return self._insert()
-        if isinstance(tree, exp.Update | exp.Delete):
-            return self._change("UPDATE" if isinstance(tree, exp.Update) else "DELETE")
-        return Template(verb="OTHER", tables=frozenset(self._aliases.values()))
+        if self._query.verb in {"UPDATE", "DELETE"}:
+            return self._change()
+        return Template(verb="OTHER", tables=self._tables)
+
+    @property
+    def _tables(self) -> frozenset[str]:
+        return frozenset(map(_name, self._query.aliases.values()))
 
     def _select(self) -> Template:
         tree = self._tree
@@ -78,7 +71,7 @@ class _Parser:
         sources = aggregates if looks == "aggregate" else [ordered] if looks == "first" else []
         return Template(
             verb="SELECT",
-            table=next(iter(self._aliases.values()), ""),
+            table=_name(next(iter(self._query.aliases.values()), "")),
             looks=looks,
             summed=frozenset(itertools.chain.from_iterable(map(self._columns, sources))),
             locked=self._locked(),
@@ -103,65 +96,39 @@ class _Parser:
         for lock in self._tree.args.get("locks") or ():
             if lock.args.get("key") and not lock.args.get("update"):
                 continue  # KEY SHARE
-            names = [each.name for each in lock.expressions]
-            found |= {self._aliases.get(name, name) for name in names} or set(self._aliases.values())
+            names = [identifier(each) for each in lock.expressions]
+            found |= {_name(self._query.aliases.get(name, name)) for name in names} or self._tables
         return frozenset(found)
 
     def _insert(self) -> Template:
-        tree = self._tree
-        target = tree.this
-        columns = [each.name for each in target.expressions] if isinstance(target, exp.Schema) else []
-        table = target.find(exp.Table)
         return Template(
             verb="INSERT",
-            table=_name(table) if table else "",
-            tables=frozenset(self._aliases.values()),
-            assignments=dict(zip(columns, self._inserted(tree.expression), strict=False)),
-            upsert=tree.args.get("conflict") is not None,
+            table=_name(self._query.target_name),
+            tables=self._tables,
+            assignments={name: _value(node) for name, node in self._query.inserted},
+            upsert=bool(self._query.on_conflict),
         )
 
-    def _inserted(self, source: Any) -> Iterator[Value]:
-        """Yield the values of the first row."""
-        if source is None:
-            return
-        if isinstance(source, exp.Values) and source.expressions:
-            first = source.expressions[0]
-            yield from map(_value, first.expressions if isinstance(first, exp.Tuple) else [first])
-            return
-        # Rows from arrays, a parameter for each column.
-        arrays = source.find(exp.Unnest, exp.Explode) if isinstance(source, exp.Select) else None
-        if arrays is not None:
-            yield from map(_value, [arrays.this, *arrays.expressions] if arrays.this else arrays.expressions)
-        elif isinstance(source, exp.Select):
-            yield from map(_value, source.expressions)
-
-    def _change(self, verb: str) -> Template:
-        tree = self._tree
-        assigned = [each for each in tree.expressions if isinstance(each, exp.EQ)] if verb == "UPDATE" else []
+    def _change(self) -> Template:
         return Template(
-            verb=verb,
-            table=_name(tree.this) if isinstance(tree.this, exp.Table) else "",
-            assignments={each.this.name: _value(each.expression) for each in assigned},
+            verb=self._query.verb,
+            table=_name(self._query.target_name),
+            assignments={name: _value(node) for name, node in self._query.assigned if name},
             **self._conditions(),
         )
 
     def _conditions(self) -> dict[str, Any]:
-        where = self._tree.args.get("where")
-        parts = list(_conjuncts(where.this)) if where is not None else []
+        where = self._query.where
+        found = map(self._equality, conjuncts(where))
         return {
-            "tables": frozenset(self._aliases.values()),
-            "equalities": tuple(found for part in parts if (found := self._equality(part)) is not None),
+            "tables": self._tables,
+            "equalities": tuple(each for each in found if each is not None),
             "tested": frozenset(self._columns(where)) if where is not None else frozenset(),
         }
 
     def _columns(self, node: Any) -> Iterator[tuple[str, str]]:
         for column in node.find_all(exp.Column):
-            yield self._table_of(column), column.name
-
-    def _table_of(self, column: Any) -> str:
-        if column.table:
-            return self._aliases.get(column.table, column.table)
-        return next(iter(self._aliases.values()), "")
+            yield _name(self._query.table_of(column)), column.name
 
     def _equality(self, node: Any) -> Condition | None:
         """Return the condition if it is one of a column and values."""
@@ -169,29 +136,19 @@ class _Parser:
             column, value = node.this, Value(literal="False")
         elif isinstance(node, exp.Column):
             column, value = node, Value(literal="True")
-        elif isinstance(node, exp.In) and node.expressions:
-            column, value = node.this, _one_of([_value(each) for each in node.expressions])
-        elif isinstance(node, exp.EQ | exp.Is):
+        elif isinstance(node, exp.Is) and only(node, "this", "expression"):
             column, value = node.this, _value(node.expression)
+        elif (found := comparison(node)) is not None:
+            column, value = found[0], _one_of(list(map(_value, found[1])))
         else:
             return None
         if not isinstance(column, exp.Column) or not (value.params or value.literal):
             return None
-        return Condition(table=self._table_of(column), column=column.name, value=value)
+        return Condition(table=_name(self._query.table_of(column)), column=column.name, value=value)
 
 
-def _conjuncts(node: Any) -> Iterator[Any]:
-    inner = node.unnest()
-    if isinstance(inner, exp.And):
-        yield from _conjuncts(inner.left)
-        yield from _conjuncts(inner.right)
-    else:
-        yield inner
-
-
-def _name(table: Any) -> str:
-    schema = table.db
-    return f"{schema}.{table.name}" if schema and schema != "public" else str(table.name)
+def _name(table: str) -> str:
+    return table.removeprefix("public.")
 
 
 def _one_of(values: list[Value]) -> Value:
@@ -202,19 +159,19 @@ def _one_of(values: list[Value]) -> Value:
 
 
 def _value(node: Any) -> Value:
-    while isinstance(node, exp.Cast | exp.Paren | exp.Any):
-        node = node.this
-    if isinstance(node, exp.Placeholder):
-        return Value(params=(int(node.name[1:]),))
-    if isinstance(node, exp.Null):
+    inner = unwrap(node.this if isinstance(node, exp.Any) else node)
+    number = parameter(inner)
+    if number is not None:
+        return Value(params=(number,))
+    if isinstance(inner, exp.Null):
         return Value(literal="NULL")
-    if isinstance(node, exp.Boolean):
-        return Value(literal=str(bool(node.this)))
-    if isinstance(node, exp.Literal):
-        return Value(literal=str(node.this))
-    if isinstance(node, exp.Case) and (cases := tuple(_cases(node))):
+    if isinstance(inner, exp.Boolean):
+        return Value(literal=str(bool(inner.this)))
+    if isinstance(inner, exp.Literal):
+        return Value(literal=str(inner.this))
+    if isinstance(inner, exp.Case) and (cases := tuple(_cases(inner))):
         return Value(cases=cases)
-    return Value(columns=frozenset(column.name for column in node.find_all(exp.Column)))
+    return Value(columns=frozenset(column.name for column in inner.find_all(exp.Column)))
 
 
 def _cases(node: Any) -> Iterator[tuple[int, int]]:

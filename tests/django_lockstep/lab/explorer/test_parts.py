@@ -9,7 +9,6 @@ import pytest
 from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explain, explore, replay, timeline
-from django_lockstep.lab.explorer.parts import split_parts
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.testapps.shop.models import Seat, Ticket
@@ -53,20 +52,6 @@ def compute_and_sell(pk: int) -> None:
 
 def sold(made: Any) -> list[Any]:
     return [*Seat.objects.order_by("pk").values_list("price", flat=True), Ticket.objects.count()]
-
-
-@pytest.mark.parametrize(
-    ("sql", "parts"),
-    [
-        ("WITH a AS (SELECT %s), b (x) AS NOT MATERIALIZED (SELECT (%s)) SELECT %s",
-         [("a", "SELECT %s", 0), ("b", "SELECT (%s)", 1), ("", "SELECT %s", 2)]),
-        ('WITH "a)" AS MATERIALIZED (SELECT ")") DELETE FROM t', [("a)", 'SELECT ")"', 0), ("", "DELETE FROM t", 0)]),
-        ("WITH RECURSIVE a AS (SELECT 1) SELECT 2", [("", "WITH RECURSIVE a AS (SELECT 1) SELECT 2", 0)]),
-        ("WITH a AS (SELECT 1", [("a", "SELECT 1", 0), ("", "", 0)]),
-    ],
-)  # fmt: skip
-def test_a_with_statement_is_taken_apart(sql: str, parts: list[tuple[str, str, int]]) -> None:
-    assert [(part.name, part.text, part.start) for part in split_parts(sql)] == parts
 
 
 @pytest.mark.django_db(transaction=True)

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, replay
-from django_lockstep.lab.explorer.summaries import describe_result, describe_step, summarize
+from django_lockstep.lab.explorer.summaries import columns_of, describe_result, describe_step, summarize
 from tests.django_lockstep.lab.explorer import stories
 
 
@@ -38,6 +38,10 @@ INSERT = 'INSERT INTO "shop_seat" ("row", "guest") VALUES (%s, NULL) RETURNING "
         (step('DELETE FROM "shop_seat" WHERE "shop_seat"."id" IN (%s)', "3"), "DELETE shop_seat id=3"),
         (step("SELECT pg_advisory_xact_lock(%s)", "5"), "SELECT pg_advisory_xact_lock(5)"),
         (step("SELECT '100%%' FROM t"), "SELECT t"),
+        (step("INSERT INTO a (b, c) SELECT %s, d FROM e", "7"), "INSERT a: b=7, c=d"),
+        (step("SELECT 1 FROM a JOIN b ON b.id = a.id WHERE b.id = 7 AND a.id = 5"), "SELECT a id=5"),
+        (step("SELECT 1 FROM a WHERE id = 7::int + 1"), "SELECT a id = CAST(7 AS INT) + 1"),
+        (step("SELECT 1 FROM a WHERE id = ANY(%s)", "[1, 2]"), "SELECT a id = ANY([1, 2])"),
         (step("update a set v=v+%s, w = %s where id=%s", "2", "x", "5"), "UPDATE a id=5: v=v+2, w=x"),
         (step("UPDATE a SET v=v*3 WHERE id >= 5"), "UPDATE a id >= 5: v=v*3"),
         (step("COMMIT"), "COMMIT"),
@@ -63,6 +67,22 @@ def test_values_are_not_taken_for_sql() -> None:
     assert summary.table == "shop_seat"
     assert summary.sets["guest"] == "x WHERE y = '1', z FROM other"
     assert summary.keys == {"id": {"1", "2"}}
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        (UPDATE, {"guest": {"Q"}, "id": {"R", "S"}}),
+        (INSERT, {"row": {"P"}, "guest": {""}}),
+        ("SELECT 1 FROM a JOIN b ON b.id = a.id WHERE (b.token = %s OR NOT a.key IN (%s, 'x'))",
+         {"token": {"P"}, "key": {"Q", "x"}, "id": {""}}),
+        ("LOCK TABLE a", {}),
+    ],
+)  # fmt: skip
+def test_the_columns_that_values_belong_to(sql: str, columns: dict[str, set[str]]) -> None:
+    found = {name: values for name, values in columns_of(sql, ("P", "Q", "R", "S")) if name != "price"}
+
+    assert found == columns
 
 
 def test_an_empty_text_can_be_seen() -> None:

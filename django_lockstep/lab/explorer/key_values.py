@@ -1,0 +1,87 @@
+"""The keys that a statement names: by parameters, by numbers in its text, and by earlier parts of WITH."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django_lockstep.lab.explorer.catalog import Catalog
+from django_lockstep.lab.explorer.effects import Statement
+from django_lockstep.lab.explorer.footprints import LockedKey, Mode
+from django_lockstep.lab.explorer.queries import Query, exp, identifier, only, parameter
+
+__all__ = ["ADVISORY", "KeyValues", "may_be_key"]
+
+ADVISORY = "advisory lock"
+"""The name of a table that stands for all advisory locks, as its rows."""
+_ADVISORY = {
+    "pg_advisory_xact_lock": Mode.UPDATE,
+    "pg_advisory_xact_lock_shared": Mode.SHARE,
+    "pg_try_advisory_xact_lock": Mode.UPDATE,
+    "pg_try_advisory_xact_lock_shared": Mode.SHARE,
+}
+_INTEGERS = ("BIGINT", "INT", "SMALLINT")
+
+
+def may_be_key(value: object) -> bool:
+    """Whether it is an integer: other keys may be random, and differ from run to run."""
+    if isinstance(value, str):
+        return value.isascii() and value.isdigit()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+class KeyValues:
+    """The integers that a statement's text and parameters name."""
+
+    def __init__(self, params: Any) -> None:
+        self._params: Sequence[Any] = params if isinstance(params, list | tuple) else ()
+        self._known: dict[tuple[str, str], int] = {}
+        """The keys that columns of earlier parts hold."""
+
+    def note_part(self, query: Query, statement: Statement, catalog: Catalog) -> None:
+        """Note the key of a part's row, if it returns just that of one row."""
+        if len(statement.reads) != 1 or query.renamed:
+            return
+        ((name, key),) = statement.reads
+        table = catalog.get(name)
+        if table is not None and table.pk and key is not None and _returns(query, name, table.pk):
+            self._known[query.name, table.pk] = key
+
+    def key(self, query: Query, node: Any) -> int | None:
+        """Return the key that an operand of the query stands for; None if that is not certain."""
+        inner = node.unnest()
+        if isinstance(inner, exp.Cast) and inner.is_type(*_INTEGERS):
+            inner = inner.this.unnest()
+        number = parameter(inner)
+        if number is not None:
+            given: Any = self._params[number] if number < len(self._params) else None
+            return int(given) if may_be_key(given) else None
+        if isinstance(inner, exp.Literal):
+            return int(inner.name) if not inner.is_string and may_be_key(inner.name) else None
+        return self._of_part(query, inner)
+
+    def _of_part(self, query: Query, node: Any) -> int | None:
+        """Return the key that ``part.column`` or ``(SELECT column FROM part)`` stands for."""
+        if isinstance(node, exp.Select) and only(node, "expressions", "from_") and len(node.expressions) == 1:
+            source, column = node.args["from_"].this, node.expressions[0]
+            name = identifier(source) if only(source, "this") else ""
+        else:
+            name, column = query.table_of(node) if isinstance(node, exp.Column) and node.table else "", node
+        return self._known.get((name, identifier(column))) if isinstance(column, exp.Column) else None
+
+    def advisory_locks(self, query: Query) -> frozenset[LockedKey]:
+        """Return advisory locks as row locks of one table."""
+        return frozenset(
+            ((ADVISORY, self.key(query, given[0]) if len(given) == 1 else None), _ADVISORY[name])
+            for name, given in query.calls
+            if name in _ADVISORY
+        )
+
+
+def _returns(query: Query, table: str, column: str) -> bool:
+    """Whether the query's output has the table's column, and no other one of its name."""
+    own = [each for each in query.outputs if isinstance(each, exp.Column) and query.table_of(each) == table]
+    named = any(isinstance(each.this, exp.Star) or identifier(each) == column for each in own)
+    return (named or any(isinstance(each, exp.Star) for each in query.outputs)) and not any(
+        isinstance(each, exp.Alias) and each.alias.lower() == column for each in query.outputs
+    )

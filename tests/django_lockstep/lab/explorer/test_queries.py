@@ -1,0 +1,122 @@
+"""What is read from the text of a statement."""
+
+import importlib
+import re
+import sys
+
+import pytest
+
+from django_lockstep.lab.explorer import queries
+from django_lockstep.lab.explorer.errors import ParserMissing
+from django_lockstep.lab.explorer.queries import Text, identifier, read_text
+
+
+def read(sql: str) -> Text:
+    found = read_text(sql)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sql", "parts"),
+    [
+        ("WITH a AS (SELECT %s), b (x) AS NOT MATERIALIZED (SELECT (%s)) SELECT %s",
+         [("a", "SELECT", False), ("b", "SELECT", True), ("", "SELECT", False)]),
+        ('WITH "a)" AS MATERIALIZED (SELECT ")") DELETE FROM t', [("a)", "SELECT", False), ("", "DELETE", False)]),
+        ("INSERT INTO t VALUES (1)", [("", "INSERT", False)]),
+        ("VALUES (1)", [("", "SELECT", False)]),
+        ("WITH RECURSIVE a AS (SELECT 1) SELECT 2", []),
+        ("WITH a AS (WITH b AS (SELECT 1) SELECT 1) SELECT 2", []),
+    ],
+)  # fmt: skip
+def test_a_with_statement_is_taken_apart(sql: str, parts: list[tuple[str, str, bool]]) -> None:
+    assert [(part.name, part.verb, part.renamed) for part in read(sql).parts] == parts
+
+
+def test_a_part_s_name_is_not_a_table_later() -> None:
+    *_, last = read("WITH a AS (SELECT 1 FROM t) UPDATE u SET x = a.y FROM a, v WHERE u.id = a.id").parts
+
+    assert (last.tables, last.target_name) == (["u", "v"], "u")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1; SELECT 2",
+        "SELECT FROM WHERE (",
+        "SELECT '%s'",
+        'SELECT 1 AS "%s"',
+        "SELECT a[1:%s] FROM t",
+        "SELECT * FROM t WHERE a LIKE 'x%s'",
+        "SAVEPOINT s",
+        "FETCH 10 FROM c",
+        "",
+    ],
+)
+def test_what_is_not_understood_is_not_read(sql: str) -> None:
+    assert read_text(sql) is None
+
+
+def test_nothing_is_logged_of_statements_that_are_not_about_rows(caplog: pytest.LogCaptureFixture) -> None:
+    for sql in ("LOCK TABLE t", "COPY t TO STDOUT", "VACUUM t", "executemany gen pipeline", "CREATE TYPE t"):
+        assert read_text(sql) is None
+
+    assert caplog.records == []
+
+
+def test_words_that_are_neither_tables_nor_columns() -> None:
+    assert {"t", "a", "b", "c", "d"}.isdisjoint(read("INSERT INTO t (a, b) SELECT c, 'x' FROM d").names)
+    assert {"x", "u"} <= read("SELECT a AS x FROM t u").names
+
+
+@pytest.mark.parametrize(
+    ("sql", "calls"),
+    [
+        ('SELECT f(1), "g"(1), x.h(1), (2) FROM t AS u (a) WHERE a IN (1)', {"f", '"g"', '"h"', "in"}),
+        ("INSERT INTO t (a) VALUES (1)", {"values"}),
+    ],
+)
+def test_calls_are_known_by_what_stands_before_a_parenthesis(sql: str, calls: set[str]) -> None:
+    assert read(sql).calls == calls
+
+
+@pytest.mark.parametrize(
+    ("condition", "columns"),
+    [
+        ("a = 1 AND (b = 2 AND (c IN (3)))", ["a", "b", "c"]),
+        ("a = 1 OR b = 2", []),
+        ("NOT a = 1", []),
+        ("a <> 1 AND b NOT IN (1) AND c IS NOT NULL AND d = ANY(e)", ["d"]),
+        ("(a = 1) IS NOT TRUE", []),
+        ("a IN (SELECT 1)", []),
+        ("a IS NOT DISTINCT FROM 1", []),
+        (" AND ".join(["a = 1"] * 2000), ["a"] * 2000),
+    ],
+)
+def test_conditions_that_every_row_fulfils(condition: str, columns: list[str]) -> None:
+    (query,) = read(f"SELECT 1 FROM t WHERE {condition}").parts
+
+    assert [identifier(column) for column, _ in query.comparisons] == columns
+
+
+@pytest.mark.parametrize(
+    ("assignments", "columns"),
+    [
+        ('a = 1, "B" = %s', ["a", "B"]),
+        ("A[1] = 2", ["a"]),
+        ("(a, b) = (1, 2)", [""]),
+        ("a.b = 1", [""]),
+    ],
+)
+def test_columns_that_are_set(assignments: str, columns: list[str]) -> None:
+    assert [name for name, _ in read(f"UPDATE t SET {assignments}").whole.assigned] == columns
+    upsert = f"INSERT INTO t VALUES (1) ON CONFLICT (a) DO UPDATE SET {assignments}"
+    assert [name for name, _ in read(upsert).whole.assigned] == columns
+
+
+def test_without_the_parser_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    monkeypatch.delitem(sys.modules, queries.__name__)
+
+    with pytest.raises(ParserMissing, match=re.escape("pip install 'django-lockstep[lab]'")):
+        importlib.import_module(queries.__name__)
