@@ -64,14 +64,17 @@ def test_rows_that_were_rolled_back_are_not_counted() -> None:
 
 
 def test_rows_of_the_set_up_keep_their_keys() -> None:
-    def marks(pk: int) -> None:
-        Article.objects.create(author_id=pk)
+    keys: list[int] = []
 
-    found = explore(Scenario(set_up=lambda: Author.objects.create().pk, actors=[marks]))
+    def author() -> int:
+        keys.append(Author.objects.create().pk)
+        return keys[-1]
+
+    found = explore(Scenario(set_up=author, actors=[lambda pk: Article.objects.create(author_id=pk)]))
 
     (outcome,) = found.outcomes
     end: Any = outcome.state
-    assert [article["author_id"] for article in end["press_article"]] == [1]
+    assert [article["author_id"] for article in end["press_article"]] == keys[-1:]
 
 
 def test_nor_does_it_in_a_table_of_which_only_written_rows_are_put_back() -> None:
