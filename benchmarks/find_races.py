@@ -11,7 +11,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -72,7 +72,12 @@ class FindRaces:
             suite=self.name,
             summary=_SUMMARY,
             tables=(_recording_table(alone, recorded), _verdict_table(found, seconds, confirmed=confirmed)),
-            data={"alone": _data(alone), "recorded": _data(recorded), "seconds": seconds, "candidates": found},
+            data={
+                "alone": [*map(asdict, alone)],
+                "recorded": [*map(asdict, recorded)],
+                "seconds": seconds,
+                "candidates": found,
+            },
             sound=confirmed == racing,
         )
 
@@ -111,13 +116,8 @@ def _run(folder: Path, *options: str, status: int = 0) -> None:
         raise RuntimeError(f"pytest {' '.join(options)} ended with {done.returncode}: {done.stdout}{done.stderr}")
 
 
-def _data(costs: Sequence[Cost]) -> list[dict[str, float]]:
-    return [{"wall": cost.wall, "cpu": cost.cpu} for cost in costs]
-
-
 def _recording_table(alone: Sequence[Cost], recorded: Sequence[Cost]) -> FigureTable:
     pairs = list(zip(alone, recorded, strict=True))
-    ratios = [recorded.wall / alone.wall for alone, recorded in pairs]
     return FigureTable(
         title="Recording",
         columns=("run", "wall s", "CPU s", "wall, to alone", "CPU, to alone"),
@@ -126,7 +126,7 @@ def _recording_table(alone: Sequence[Cost], recorded: Sequence[Cost]) -> FigureT
             (
                 "recorded",
                 *_medians(recorded),
-                statistics.median(ratios),
+                statistics.median(recorded.wall / alone.wall for alone, recorded in pairs),
                 statistics.median(recorded.cpu / alone.cpu for alone, recorded in pairs),
             ),
         ),

@@ -26,7 +26,7 @@ ONE_ACCOUNT: Mapping[str, Any] = {
 def lock_then_read(pk: object) -> None:
     """Lock, then read, then write: correct."""
     with transaction.atomic():
-        # The locking SELECT itself reads: whoever waits for it gets the row as the other one has committed it.
+        # The locking SELECT itself reads: one that waits for it gets the row as the other one has committed it.
         balance = accounts(pk).select_for_update(no_key=True).get().balance
         accounts(pk).update(balance=balance + 10)
 

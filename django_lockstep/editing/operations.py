@@ -216,7 +216,7 @@ def status_of(
     mine = rows.filter(digest=digest_of(token)).first() if token else None
     if mine is None or _unexpired(mine, plan.using).exists():
         return _build_result(plan, mine=mine, lock_result=mine is not None)
-    # A status that was lost is a result, not an error: whoever asks for a status has attempted nothing.
+    # A status that was lost is a result, not an error: asking for a status attempts nothing.
     return _build_result(plan, mine=None, lock_result=False).using(lost=str(lost_error(mine, using=plan.using)))
 
 

@@ -1,4 +1,4 @@
-"""What the database refuses, whoever writes: the rules that the methods check too, with better errors."""
+"""What the database refuses to every writer: the rules that the methods check too, with better errors."""
 
 import pytest
 from django.db import IntegrityError, transaction

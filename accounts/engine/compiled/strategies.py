@@ -43,7 +43,7 @@ class BoundStrategy(Protocol):
 
     @property
     def alias(self) -> str:
-        """The database."""
+        """The database alias that it writes to."""
         ...
 
 

@@ -42,7 +42,7 @@ class FairScheduler:
 
         Raises `RestartSearch` when a loop is found to poll.
         """
-        # Another actor has moved: whoever yielded to it may now get another answer.
+        # Another actor has moved: one that yielded to it may now get another answer.
         self._yielding &= {actor}
         self._refused = {other: sql for other, sql in self._refused.items() if other == actor}
         self._asked = {actor: self._asked.get(actor, Counter())}

@@ -16,6 +16,7 @@ __all__ = [
     "describe_difference",
     "describe_state",
     "differing_columns",
+    "row_key",
     "without_columns",
 ]
 
@@ -34,7 +35,8 @@ def comparison_text(state: FinalState) -> str:
     return state if isinstance(state, str) else json.dumps(state, sort_keys=True, default=str)
 
 
-def _row_key(row: StateRow) -> str:
+def row_key(row: StateRow) -> str:
+    """Return text that is the same for the same row; rows are sorted and counted by it."""
     return json.dumps(row, sort_keys=True, default=str)
 
 
@@ -47,7 +49,7 @@ def without_columns(state: FinalState, columns: Collection[str]) -> FinalState:
         return state
     kept = {table: [_kept(table, row, columns) for row in rows] for table, rows in state.items()}
     # Rows that had no column to compare before still count.
-    return {table: sorted(rows, key=_row_key) for table, rows in kept.items() if any(rows) or not any(state[table])}
+    return {table: sorted(rows, key=row_key) for table, rows in kept.items() if any(rows) or not any(state[table])}
 
 
 def _kept(table: str, row: StateRow, columns: Collection[str]) -> StateRow:
@@ -129,11 +131,11 @@ def _table_difference(found: Sequence[StateRow], expected: Sequence[StateRow]) -
 
 def _only_in(rows: Sequence[StateRow], others: Sequence[StateRow]) -> list[StateRow]:
     """Return the rows that the others do not have, as a difference of multisets."""
-    left = Counter(map(_row_key, others))
+    left = Counter(map(row_key, others))
     kept = []
     for row in rows:
-        if left[_row_key(row)]:
-            left[_row_key(row)] -= 1
+        if left[row_key(row)]:
+            left[row_key(row)] -= 1
         else:
             kept.append(row)
     return kept

@@ -1,18 +1,17 @@
 """References to new rows, by who made the row instead of by its key.
 
-Keys that a sequence generates depend on the schedule: whoever inserts first gets the lower one. Two ends that differ in
-such keys alone are the same end, but which row refers to which is part of it. So each key of a new row is replaced by
-the actor that made the row, and a number that counts what this actor made in the table and what is still there.
+Keys that a sequence generates depend on the schedule: the actor that inserts first gets the lower one. Two ends that
+differ in such keys alone are the same end, but which row refers to which is part of it. So each key of a new row is
+replaced by the actor that made the row, and a number that counts what this actor made in the table and is still there.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from django_lockstep.lab.explorer.final_state import StateRow
+from django_lockstep.lab.explorer.final_state import StateRow, row_key
 
 __all__ = ["Makers", "label_rows", "with_labels"]
 
@@ -42,4 +41,4 @@ def with_labels(rows: Sequence[StateRow], labels: Mapping[str, Mapping[Any, str]
         {name: labels[name].get(value, value) if name in labels else value for name, value in row.items()}
         for row in rows
     ]
-    return sorted(labelled, key=lambda row: json.dumps(row, sort_keys=True, default=str))
+    return sorted(labelled, key=row_key)

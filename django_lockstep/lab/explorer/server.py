@@ -229,13 +229,11 @@ class Server:
         if not self._saved:
             return {}
         parts = [part for name in sorted(self._saved) for part in self._saved[name].difference_queries()]
-        parts += [self._saved[name].new_keys_query() for name in self._numbered_parents()]
+        parents = self._numbered_parents()
+        parts += [self._saved[name].new_keys_query() for name in parents]
         rows: dict[str, Any] = dict(self._cursor().execute(" UNION ALL ".join(parts).encode(), prepare=True).fetchall())
         # Django has the driver return jsonb as text.
-        labels = {
-            name: label_rows(json.loads(rows.pop(name + NEW)), self._saved[name].oid, makers)
-            for name in self._numbered_parents()
-        }
+        labels = {name: label_rows(json.loads(rows.pop(name + NEW)), self._saved[name].oid, makers) for name in parents}
         return {
             name: with_labels(json.loads(rows[name], parse_float=str), self._labels_by_column(name, labels))
             for name in sorted(rows)

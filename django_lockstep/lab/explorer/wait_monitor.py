@@ -186,7 +186,7 @@ class WaitMonitor:
             self._on_wait(index)
         if index not in self.state.waiting and self._actors[index].detailed:
             step.waited_on = self._server(step.operation.alias).describe_lock(step.operation.pid)
-        # One step may wait for several: for the row, and then for whoever has locked its newer version.
+        # One step may wait for several: for the row, and then for the one that has locked its newer version.
         step.waited_for = tuple(sorted(set(step.waited_for) | blockers))
         self.state.waiting[index] = blockers
         self.state.contended = self.state.contended or len(self.state.waiting) > 1

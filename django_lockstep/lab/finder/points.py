@@ -51,12 +51,12 @@ class Points:
         self._calls.clear()
 
     def on_request(self, handler: object, environ: dict[str, Any], call_next: CallNext) -> Any:
-        """Serve `intercept`."""
+        """Have a request reached, then let the test send it; `intercept` calls this."""
         self._reach(Point(RequestActor.of(environ, call_next), self._requests.take()))
         return call_next(environ)
 
     def on_call(self, name: str, call: Call) -> None:
-        """Serve `intercept_calls`."""
+        """Have a call reached, and count it; `intercept_calls` calls this, and the test makes the call afterwards."""
         number = self._calls[name]
         self._calls[name] += 1
         self._reach(Point(call, number, name))
