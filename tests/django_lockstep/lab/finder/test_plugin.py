@@ -117,6 +117,15 @@ def project(tmp_path: Path, db: None) -> Project:
     return Project(tmp_path, postgresql())
 
 
+def verdicts(printed: str) -> list[str]:
+    """Return what each test of a race said: the verdict, and its reason where that is not "broken".
+
+    pytest says it a second time in its summary, where that is wide enough or the variable ``CI`` is set.
+    """
+    found = re.findall(r"^(?:It races \((.*?)\): (.*)|(The test did not come to .*))$", printed, re.MULTILINE)
+    return [missed or (verdict if verdict == "broken" else f"{verdict}: {reason}") for verdict, reason, missed in found]
+
+
 def outcomes(printed: str) -> str:
     found = re.findall(r"\d+ failed, \d+ passed", printed)
     assert found, printed
