@@ -65,6 +65,8 @@ class KeyValues:
         if isinstance(node, exp.Select) and only(node, "expressions", "from_") and len(node.expressions) == 1:
             source, column = node.args["from_"].this, node.expressions[0]
             name = identifier(source) if only(source, "this") else ""
+            # A column of another table is that of the statement around it: the subquery then has every row's own key.
+            name = name if getattr(column, "table", "").lower() in ("", name) else ""
         else:
             name, column = query.table_of(node) if isinstance(node, exp.Column) and node.table else "", node
         return self._known.get((name, identifier(column))) if isinstance(column, exp.Column) else None
