@@ -47,13 +47,16 @@ class Statements:
     @functools.cached_property
     def lock(self) -> dict[WaitMode, Compiled]:
         """SELECT the row ``FOR NO KEY UPDATE``."""
+        return self._locking(self.read)
+
+    def _locking(self, read: Compiled) -> dict[WaitMode, Compiled]:
         no_key, nowait = self.ops.for_update_sql(no_key=True), self.ops.for_update_sql(nowait=True, no_key=True)
         return {
             # The advisory lock first, the row lock second, in every statement that takes both: two orders would
             # deadlock.
-            "queue": self.read + self._queue + f" {no_key}",
-            "wait": self.read + f" {no_key}",
-            "nowait": self.read + f" {nowait}",
+            "queue": read + self._queue + f" {no_key}",
+            "wait": read + f" {no_key}",
+            "nowait": read + f" {nowait}",
         }
 
     @functools.cached_property
@@ -88,17 +91,20 @@ class Statements:
     @functools.cached_property
     def lock_and_add(self) -> dict[tuple[Sign, WaitMode], Compiled]:
         """Lock the row, then do the same as `add`."""
-        (key,) = self._columns([self.model._meta.pk])
+        pk = self.model._meta.pk
+        (key,) = self._columns([pk])
         table = self.ops.quote_name(self.model._meta.db_table)
         # The UPDATE depends on the locking CTE, which therefore runs first; MATERIALIZED keeps it from being inlined.
-        mine = f" AND {table}.{key} = (SELECT {key} FROM locked)"
+        # Qualified: a column that `locked` lacked would be the outer table's, and every row would be its own key.
+        mine = f" AND {table}.{key} = (SELECT locked.{key} FROM locked)"
         return {
             (sign, wait): "WITH locked AS MATERIALIZED ("
             + lock
             + "), "
             + self._add_statement(self.rows, sign=sign, also=mine)
             for sign in SIGNS
-            for wait, lock in self.lock.items()
+            # The key alone: nobody reads what the other columns held. Not by values(), which may rename it.
+            for wait, lock in self._locking(compile_select(self.row.only("pk"))).items()
         }
 
     @functools.cached_property
