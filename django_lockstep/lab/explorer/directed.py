@@ -32,19 +32,24 @@ class DirectedSearch:
 
     Just before each write or lock of an actor, and just after it, the others run one after the other as far as they
     can. Two interruptions between which the actor does nothing that depends on the others are the same schedule.
+
+    ``actors`` are their functions. Of actors with one and the same function only the first is interrupted: the
+    schedules of the others are those with the names exchanged, and end alike.
     """
 
     exhaustive = False
 
-    def __init__(self, actors: int) -> None:
-        self._actors = range(actors)
+    def __init__(self, actors: Sequence[object]) -> None:
+        self._actors = range(len(actors))
+        self._originals = [actors.index(actor) for actor in actors]
+        """For each actor the first one with the same function."""
         # Serial runs first: where to interrupt is found in them.
-        self._plans = [_Plan(actor, None) for actor in self._actors]
+        self._plans = [_Plan(actor, None) for actor in sorted(set(self._originals))]
         self._serial: dict[int, list[Move]] = {}
         """The moves of each actor in the run in which it was first, when the others had changed nothing yet."""
         self._done = 0
         self._moves: list[Move] = []
-        self._chooser = SinglePreemption(0, steps=None, actors=actors)
+        self._chooser = SinglePreemption(0, steps=None, actors=len(actors))
 
     @property
     def left(self) -> int:
@@ -74,20 +79,21 @@ class DirectedSearch:
         self._done += 1
         if plan.steps is None:
             self._serial[plan.actor] = [move for move in self._moves if move.actor == plan.actor]
-            if len(self._serial) == len(self._actors):
+            if self._done == len(self._plans):
                 self._plans += self._interruptions()
 
     def start_over(self) -> None:
         """Do nothing: a schedule too few or too many changes no verdict here."""
 
     def _interruptions(self) -> list[_Plan]:
-        # In this order the ready-made races break earliest: all of one actor first, since the others are often copies.
-        return [_Plan(actor, steps) for actor in self._actors for steps in sorted(self._cuts(actor))]
+        # In this order the ready-made races break earliest.
+        return [_Plan(actor, steps) for actor in self._serial for steps in sorted(self._cuts(actor))]
 
     def _cuts(self, actor: int) -> set[int]:
         """Return after how many steps to interrupt the actor: just before and just after each of its writes."""
         moves = self._serial[actor]
-        others = {move.footprint for other in self._actors if other != actor for move in self._serial[other]}
+        originals = {self._originals[other] for other in self._actors if other != actor}
+        others = {move.footprint for other in originals for move in self._serial[other]}
         concerning = [any(dependent(move.footprint, other) for other in others) for move in moves]
         # A transaction that only reads may still see the others' changes in parts.
         writes: Sequence[int] = [number for number, move in enumerate(moves) if move.writes] or range(len(moves))

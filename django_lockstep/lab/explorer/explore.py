@@ -85,7 +85,8 @@ def explore(
     if victim not in ("last", "first"):
         raise ValueError(f"victim must be 'last' or 'first', not {victim!r}")
     search: dict[str, Any] = {"directed": directed, "reduction": reduction, "preemptions": preemptions}
-    make_strategy(len(scenario.actors), **search)  # refuses options that exclude each other, before anything is run
+    functions = list(scenario.actors.values())
+    make_strategy(functions, **search)  # refuses options that exclude each other, before anything is run
     begun = time.monotonic()
     terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
     terms["database_is_mine"] = database_is_mine
@@ -98,7 +99,7 @@ def explore(
             tally = ExplorationTally(
                 limit=max_schedules, timeout=timeout, stop_on_first=stop_on_first, begun=begun, vacuity=vacuity
             )
-            strategy = make_strategy(len(scenario.actors), **search)
+            strategy = make_strategy(functions, **search)
             trouble = _run_schedules(session, strategy, tally, warm_up=warm_up)
             failure, trouble = _confirm_broken(session, tally, trouble)
             return tally.exploration(session, strategy, failure=failure, trouble=trouble)

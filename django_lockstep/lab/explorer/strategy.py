@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Literal, Protocol
 
 from django_lockstep.lab.explorer.directed import DirectedSearch
@@ -40,9 +40,12 @@ class SearchStrategy(Protocol):
 
 
 def make_strategy(
-    actors: int, *, directed: bool = False, reduction: Reduction = "dpor", preemptions: int | None = None
+    actors: Sequence[object], *, directed: bool = False, reduction: Reduction = "dpor", preemptions: int | None = None
 ) -> SearchStrategy:
-    """Return the search with these options of `explore`. Raises ``ValueError`` for options that exclude each other."""
+    """Return the search with these options of `explore` over actors with these functions.
+
+    Raises ``ValueError`` for options that exclude each other.
+    """
     if reduction not in ("dpor", "none"):
         raise ValueError(f"reduction must be 'dpor' or 'none', not {reduction!r}")
     if not directed:

@@ -206,7 +206,7 @@ def _race(name: str) -> Race:
 def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
     """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
-    make_strategy(2, **{name: options[name] for name in ("directed", "reduction", "preemptions")})
+    make_strategy([], **{name: options[name] for name in ("directed", "reduction", "preemptions")})
     folder = path is not None and path.is_dir() and options["format"] == "svg"
     if options["schedule"] is not None and len(races) != 1:
         raise ValueError(f"--schedule needs exactly one scenario, not {len(races)}")
