@@ -13,6 +13,7 @@ from django.db import connections, router
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from accounts import models
 from accounts.amounts import parse_amount
 from accounts.engine import EngineName, has_counterpart, use_engine
 from accounts.models import AbstractAccount
@@ -93,12 +94,8 @@ class Strategy:
     @property
     def model(self) -> type[AbstractAccount]:
         """The accounts that it changes."""
-        # Imported here: the module has `Account` only where the app is installed.
-        if self.account_model is None:
-            from accounts.models import Account
-
-            return Account
-        return self.account_model
+        # Looked up here: the module has `Account` only where the app is installed.
+        return models.Account if self.account_model is None else self.account_model
 
     def deposit(self, pk: object, amount: object) -> AbstractAccount:
         """Add the amount; return the account as written. Raises as `Account.deposit` does."""

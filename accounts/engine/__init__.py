@@ -18,6 +18,8 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 from django.utils.module_loading import import_string
 
 __all__ = [
@@ -82,6 +84,7 @@ ENGINES: Mapping[EngineName, Engine] = MappingProxyType({"compiled": CompiledEng
 _chosen: ContextVar[EngineName | None] = ContextVar("accounts_engine", default=None)
 
 
+@functools.cache  # every change of a balance asks, and a setting that is not there takes Django long to look for
 def engine_name() -> EngineName:
     """Return ``ACCOUNTS_ENGINE``: ``"compiled"`` (the default), or ``"plain"`` to run every method as it is written.
 
@@ -91,6 +94,11 @@ def engine_name() -> EngineName:
     if name not in ENGINES:
         raise ImproperlyConfigured(f"ACCOUNTS_ENGINE must be {' or '.join(map(repr, ENGINES))}, not {name!r}")
     return name
+
+
+@receiver(setting_changed)
+def _forget_engine_name(**kwargs: object) -> None:
+    engine_name.cache_clear()
 
 
 def compiled_by(path: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
