@@ -97,6 +97,7 @@ class AbstractAccount(AbstractBaseAccount):
         return account
 
     @classmethod
+    @compiled_by("accounts.engine.compiled.account.transfer")
     def transfer(
         cls,
         source_pk: object,

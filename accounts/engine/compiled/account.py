@@ -1,20 +1,23 @@
-"""The compiled counterparts of the account's methods: one statement each, where no transaction is open.
+"""The compiled counterparts of the account's methods, where no transaction is open: one statement each.
 
-Each takes the arguments of its method, and returns ``NotImplemented`` for: a change inside a transaction, whose locks
-belong to the caller; an idempotency key or a time limit, which need more than one statement; and a statement that wrote
-nothing, so that the method raises the right error.
+A change with an idempotency key, which is looked up under the lock, and a transfer are a few in one transaction. Each
+function takes the arguments of its method, and returns ``NotImplemented`` for: a change inside a transaction, whose
+locks belong to the caller; a time limit, which is a setting of its own; and a statement that found or wrote nothing, so
+that the method raises the right error.
 """
 
 from __future__ import annotations
 
+import uuid
 from decimal import Decimal
 from typing import Any
 
-from django.db import router
+from django.db import router, transaction
 
-from accounts.abstract import AbstractBaseAccount
+from accounts.abstract import AbstractBaseAccount, validate_key
 from accounts.amounts import parse_amount
-from accounts.engine.compiled.runner import autocommit_runner
+from accounts.engine.compiled.runner import StatementRunner, autocommit_runner
+from accounts.engine.compiled.statements import WaitMode
 from accounts.errors import AccountError
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration
@@ -22,7 +25,7 @@ from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.versions import seen_version
 from django_lockstep.locking.writes import current_version
 
-__all__ = ["deposit", "try_deposit", "try_withdraw", "withdraw"]
+__all__ = ["deposit", "transfer", "try_deposit", "try_withdraw", "withdraw"]
 
 
 def deposit(model: type[AbstractBaseAccount], pk: object, amount: object, **options: Any) -> Any:
@@ -45,16 +48,61 @@ def _add(
     timeout: Duration | None = None,
     using: str | None = None,
 ) -> Any:
-    # A key must be looked up under the lock, and a timeout set before it: both are statements of their own.
-    if idempotency_key is not None or timeout is not None:
-        return NotImplemented
-    runner = autocommit_runner(model, using or router.db_for_write(model))
+    key = validate_key(idempotency_key)
+    runner = autocommit_runner(model, using or router.db_for_write(model)) if timeout is None else None
     if runner is None:
         return NotImplemented
-    pk = model._meta.pk.to_python(pk)
+    pk, wait = model._meta.pk.to_python(pk), _wait_mode(nowait=nowait)
     with translated_errors(model=model, pk=pk):
-        account = runner.lock_and_add(pk, amount, wait="nowait" if nowait else "queue")
+        if key is None:
+            account = runner.lock_and_add(pk, amount, wait=wait)
+        else:
+            account = _add_once(runner, pk, amount, key=key, wait=wait)
     return NotImplemented if account is None else account
+
+
+def _wait_mode(*, nowait: bool) -> WaitMode:
+    return "nowait" if nowait else "queue"
+
+
+def _add_once(
+    runner: StatementRunner[AbstractBaseAccount], pk: object, amount: Decimal, *, key: str, wait: WaitMode
+) -> AbstractBaseAccount | None:
+    """Lock the row, add the amount unless the key was used before; return the account, None if it does not exist."""
+    with transaction.atomic(using=runner.using):
+        account = runner.lock(pk, wait=wait)
+        if account is not None and not account.replay_if_done(amount, key, using=runner.using):
+            runner.change(account, amount, compare=False, idempotency_key=key)
+    return account
+
+
+def transfer(
+    model: type[AbstractBaseAccount],
+    source_pk: object,
+    target_pk: object,
+    amount: object,
+    *,
+    idempotency_key: str | None = None,
+    nowait: bool = False,
+    timeout: Duration | None = None,
+    using: str | None = None,
+) -> Any:
+    """``Account.transfer``: both rows locked by one statement, then each written together with its entry."""
+    moved, key = parse_amount(amount), validate_key(idempotency_key)
+    pks = model.parse_transfer_keys(source_pk, target_pk)
+    runner = autocommit_runner(model, using or router.db_for_write(model)) if timeout is None else None
+    if runner is None:
+        return NotImplemented
+    with translated_errors(model=model, pk=list(pks)), transaction.atomic(using=runner.using):
+        locked = runner.lock_two(*pks, nowait=nowait)
+        if len(locked) < len(pks):
+            return NotImplemented
+        source, target = (locked[pk] for pk in pks)
+        if not source.replay_if_done(-moved, key, to=target, using=runner.using):
+            number = uuid.uuid4()
+            runner.change(source, -moved, compare=False, idempotency_key=key, transfer=number)
+            runner.change(target, moved, compare=False, transfer=number)
+    return source, target
 
 
 def try_deposit(account: AbstractBaseAccount, amount: object, *, idempotency_key: str | None = None) -> Any:

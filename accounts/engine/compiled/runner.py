@@ -20,6 +20,7 @@ from accounts.amounts import TOO_LARGE
 from accounts.engine.compiled.statements import ENTRY_PARAMETERS, Sign, Statements, WaitMode
 from accounts.engine.obstacles import has_entry_receivers, has_save_receivers, obstacles
 from django_lockstep.locking.compiled import Compiled, fetch, write
+from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.transactions import commits_each_statement
 from django_lockstep.locking.writes import auto_now_values
 
@@ -50,6 +51,23 @@ class StatementRunner(Generic[A]):
     def lock(self, pk: object, *, wait: WaitMode = "wait") -> A | None:
         """Lock the row ``FOR NO KEY UPDATE`` until the transaction ends; return the account, None if it is gone."""
         return self._account(self.statements.lock[wait], {"pk": pk, "queue": queue_key(self.model, pk)})
+
+    def lock_two(self, one: object, other: object, *, nowait: bool = False) -> dict[Any, A]:
+        """Lock two rows ``FOR NO KEY UPDATE`` in primary-key order; return those accounts that exist, by key."""
+        rows = fetch(connections[self.using], self.statements.lock_two[nowait], {"pk": one, "other": other})
+        return {account.pk: account for account in map(self.instance, rows)}
+
+    def change(self, account: AbstractBaseAccount, amount: Decimal, *, compare: bool = True, **entry: object) -> bool:
+        """Write what was read plus the signed amount, with an entry, which may have further values.
+
+        The account then holds what was written. Return whether the row was written; see `write`. Raises as
+        ``balance_after`` does, before any SQL.
+        """
+        balance = account.balance_after(amount)
+        entry["amount"] = amount
+        written = self.write(account, balance, seen=account.version, entry=entry, compare=compare)
+        apply_written(account, written)
+        return bool(written)
 
     def write(
         self,

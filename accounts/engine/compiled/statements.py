@@ -26,7 +26,8 @@ class Statements:
     `WaitMode` says what to do where another session has the row locked: wait for it, first wait in an advisory lock's
     queue, or raise at once. Names of parameters: ``pk``, ``seen`` and ``next`` (versions), ``balance``, ``amount``,
     ``least`` (the lowest balance plus overdraft limit) or ``bound`` (the balance must be below it), ``queue`` (the key
-    of an advisory lock), ``idempotency_key``, ``transfer``, and the names of the fields with ``auto_now``.
+    of an advisory lock), ``other`` (a second key), ``idempotency_key``, ``transfer``, and the names of the fields with
+    ``auto_now``.
     """
 
     def __init__(self, model: type[models.Model], using: str) -> None:
@@ -58,6 +59,14 @@ class Statements:
             "wait": read + f" {no_key}",
             "nowait": read + f" {nowait}",
         }
+
+    @functools.cached_property
+    def lock_two(self) -> dict[bool, Compiled]:
+        """SELECT two rows ``FOR NO KEY UPDATE`` in primary-key order; by whether to raise instead of waiting."""
+        # Ordered by the server: its order of texts need not be Python's.
+        both = [parameter(self.model, "pk"), parameter(self.model, "pk", called="other")]
+        read = compile_select(self.rows.filter(pk__in=both).order_by("pk"))
+        return {nowait: read + f" {self.ops.for_update_sql(nowait=nowait, no_key=True)}" for nowait in (False, True)}
 
     @functools.cached_property
     def write(self) -> dict[bool, Compiled]:

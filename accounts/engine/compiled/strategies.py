@@ -16,7 +16,6 @@ from accounts.abstract import AbstractBaseAccount
 from accounts.contention import contention
 from accounts.engine.compiled.runner import StatementRunner, autocommit_runner
 from django_lockstep.errors import StaleVersionError
-from django_lockstep.locking.memory import apply_written
 from django_lockstep.locking.retry import report_conflict
 from django_lockstep.locking.transactions import isolated_transaction
 
@@ -77,7 +76,7 @@ def optimistic(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     """SELECT, UPDATE with the entry where the version is the same."""
     if (runner := _runner_of(strategy)) is None or (account := runner.read(pk)) is None:
         return NotImplemented
-    if not _write(runner, account, amount):
+    if not runner.change(account, amount):
         # Raised, not NotImplemented: the method would read the row and try again without counting the conflict.
         raise StaleVersionError(model=runner.model, pk=pk, expected=account.version)
     return account
@@ -92,7 +91,7 @@ def adaptive(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
         account = runner.read(pk)
         if account is None:
             return NotImplemented
-        written = _write(runner, account, amount)
+        written = runner.change(account, amount)
         contention.record(row, conflict=not written)
         if written:
             return account
@@ -134,13 +133,5 @@ def _write_balance(runner: Accounts, account: AbstractBaseAccount | None, amount
     """Write the balance computed from what was read, with its entry, without comparing versions."""
     if account is None:
         return NotImplemented
-    _write(runner, account, amount, compare=False)
+    runner.change(account, amount, compare=False)
     return account
-
-
-def _write(runner: Accounts, account: AbstractBaseAccount, amount: Decimal, *, compare: bool = True) -> bool:
-    """Write the balance computed from what was read, with its entry; see `StatementRunner.write`."""
-    balance = account.balance_after(amount)
-    written = runner.write(account, balance, seen=account.version, entry={"amount": amount}, compare=compare)
-    apply_written(account, written)
-    return bool(written)

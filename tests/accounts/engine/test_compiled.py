@@ -107,6 +107,26 @@ def test_a_setting_asks_for_the_query_set_api(settings: Any) -> None:
     assert [sql.split()[0] for sql in sent] == ["BEGIN", "SELECT", "UPDATE", "INSERT", "COMMIT"]
 
 
+def test_a_key_is_looked_up_under_the_lock() -> None:
+    account = AccountFactory.create(balance=100)
+
+    first = sent_by(lambda: Account.deposit(account.pk, 5, idempotency_key="one"))
+    again = sent_by(lambda: Account.deposit(account.pk, 5, idempotency_key="one"))
+
+    assert [sql.split()[0] for sql in first] == ["BEGIN", "SELECT", "SELECT", "WITH", "COMMIT"]
+    # The account is read once more: what the first call wrote may be long ago.
+    assert [sql.split()[0] for sql in again] == ["BEGIN", "SELECT", "SELECT", "SELECT", "COMMIT"]
+
+
+def test_a_transfer_locks_both_rows_by_one_statement() -> None:
+    pks = [AccountFactory.create(balance=100).pk for _ in range(2)]
+
+    sent = sent_by(lambda: Account.transfer(pks[1], pks[0], 5))
+
+    assert [sql.split()[0] for sql in sent] == ["BEGIN", "SELECT", "WITH", "WITH", "COMMIT"]
+    assert 'ORDER BY "accounts_account"."id" ASC FOR NO KEY UPDATE' in sent[1]
+
+
 def test_receivers_of_signals_are_called_for_new_entries() -> None:
     account, heard = AccountFactory.create(balance=100), []
 
