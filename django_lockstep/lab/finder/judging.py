@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, svg, timeline
+from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, Step, svg, timeline
 from django_lockstep.lab.explorer.reports import run_data
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, tables_of
@@ -17,6 +18,8 @@ from django_lockstep.lab.finder.remedies import try_lock
 from django_lockstep.lab.wording import counted, listed
 
 __all__ = ["Attempts"]
+
+_SKIPS = re.compile(r"\bSKIP\s+LOCKED\b", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -35,6 +38,7 @@ class Attempts:
     _schedules: dict[str, int] = field(default_factory=dict)
     _obstacles: dict[str, str] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
+    _passed_over: bool = False
     _remedy: str = ""
 
     def note(self, pairing: Pairing, found: Exploration, fork: Fork, *, tables: Collection[str]) -> None:
@@ -106,7 +110,10 @@ class Attempts:
         counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in self._schedules.items()]
         right = [f"{listed(counts)} leave in {self.candidate.table} what serial orders do"] if counts else []
         wrong = [f"but not in {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
-        return "; ".join([*right, *wrong, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())])
+        skipped = [_PASSED_OVER] if self._passed_over else []
+        return "; ".join(
+            [*right, *wrong, *skipped, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
+        )
 
     def _run_of(self, outcome: Outcome, found: Exploration, fork: Fork, *, touched: bool) -> Run | None:
         """Return a run that ends so, if that shows the candidate."""
@@ -118,8 +125,31 @@ class Attempts:
             return None
         known = found.failure
         run = known if known and known.schedule == outcome.schedule else fork.replay(outcome.schedule)
+        if _passes_over_rows(run):
+            self._passed_over = True
+            return None
         refused = any(step.sqlstate and f'"{self.candidate.table}"' in step.sql for step in run.steps)
         return run if touched or refused else None
+
+
+_PASSED_OVER = (
+    "ends with rows that SKIP LOCKED passed over, because another transaction had locked them, are no serial order's "
+    "and prove nothing"
+)
+
+
+def _passes_over_rows(run: Run) -> bool:
+    """Whether a statement with SKIP LOCKED met an open transaction of another actor.
+
+    It then leaves to later what a serial order would have done at once: that is what a queue asks for.
+    """
+    return any(_SKIPS.search(step.sql) and _meets_open_transaction(step, run) for step in run.steps)
+
+
+def _meets_open_transaction(step: Step, run: Run) -> bool:
+    others = [one for one in run.steps if one.actor != step.actor and one.transaction is not None]
+    before = {(one.actor, one.transaction) for one in others if one.begun < step.begun}
+    return any((one.actor, one.transaction) in before for one in others if one.ended > step.begun)
 
 
 def _badness(outcome: Outcome) -> tuple[int, int, str]:

@@ -54,6 +54,10 @@ def exploration(*outcomes: Outcome, **fields: Any) -> Exploration:
     return Exploration(**{**known, **fields})
 
 
+def step(actor: str, move: int, sql: str, **fields: Any) -> Step:
+    return Step(actor=actor, begun=move, ended=move, sql=sql, params="", **fields)
+
+
 def run_of(schedule: str, *steps: Step) -> Run:
     return Run(schedule=schedule, preemptions=1, steps=steps, errors={}, results={}, state={}, holds=False)
 
@@ -131,6 +135,24 @@ def test_a_server_error_is_the_candidates_whose_write_was_refused(step: dict[str
     fork = Fork(steps=(Step(actor="A", begun=0, ended=0, params="", **step),))
 
     assert noted(outcome(REFUSED), fork=fork)[0] == verdict
+
+
+CLAIM = 'SELECT "id" FROM "seat" LIMIT 1 FOR UPDATE SKIP LOCKED'
+
+
+@pytest.mark.parametrize(
+    ("claimed_at", "verdict"), [(1, "not confirmed"), (3, "confirmed")], ids=["while it is open", "after its end"]
+)
+def test_rows_that_are_passed_over_in_another_ones_transaction_confirm_nothing(claimed_at: int, verdict: str) -> None:
+    open_from_0_to_2 = (step("A", 0, 'UPDATE "seat"', transaction=0), step("A", 2, "COMMIT", transaction=0))
+    fork: Any = Fork(steps=(*open_from_0_to_2, step("B", claimed_at, CLAIM, transaction=0)))
+    attempts = Attempts(candidate("a"))
+    attempts.note(TWICE, exploration(outcome(LOST)), fork, tables={"seat"})
+
+    finding = attempts.finding(Place(test="test_it"))
+
+    assert finding.verdict == verdict
+    assert ("SKIP LOCKED" in finding.reason) == (verdict == "not confirmed")
 
 
 def test_the_worst_outcome_is_shown_and_of_these_the_shortest() -> None:
