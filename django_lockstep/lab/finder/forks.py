@@ -21,7 +21,7 @@ from django.urls import Resolver404, resolve
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Run, Scenario, explore, replay
 from django_lockstep.lab.finder.requests import buffer_body
 
-__all__ = ["IGNORED", "Fork", "RequestActor", "apart_from_the_test"]
+__all__ = ["IGNORED", "Fork", "RequestActor", "apart_from_the_test", "require_committed"]
 
 IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
 """Tables and columns that every request may write, and whose rows nobody counts."""
@@ -79,8 +79,7 @@ class Fork:
 
         Raises `NotExplorable` where the test has a transaction open, and as `explore` does.
         """
-        if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
-            raise NotExplorable("the test has opened a transaction around the request")
+        require_committed()
         with apart_from_the_test():
             return explore(self._scenario(), directed=True, timeout=seconds, **self._terms)
 
@@ -96,6 +95,12 @@ class Fork:
     def _scenario(self) -> Scenario:
         # Nothing to set up: what the test has committed is put back before each schedule.
         return Scenario(set_up=lambda: None, actors=self.actors)
+
+
+def require_committed() -> None:
+    """Raise `NotExplorable` in a transaction of the test: others would wait for its locks, and not see its rows."""
+    if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
+        raise NotExplorable("the test has opened a transaction around the request or call")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from django.db import DEFAULT_DB_ALIAS
@@ -11,7 +11,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django_lockstep.lab.finder.clones import clone_user, session_of, session_user
 from django_lockstep.lab.finder.committed import DatabaseCopy, copied_databases
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.forks import Fork, RequestActor
+from django_lockstep.lab.finder.forks import Fork, RequestActor, require_committed
 from django_lockstep.lab.finder.points import Actor, Point
 from django_lockstep.lab.finder.transplants import Captured
 from django_lockstep.lab.finder.trials import Trial
@@ -54,7 +54,8 @@ class Earlier:
 
     @classmethod
     def note(cls, point: Point) -> Earlier:
-        """Copy the databases; the copy is there until it is closed."""
+        """Copy the databases; the copy is there until it is closed. Raises `NotExplorable` in a transaction."""
+        require_committed()
         return cls(point, DatabaseCopy(copied_databases()))
 
 
@@ -112,10 +113,10 @@ def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
 
 @contextmanager
 def put_back() -> Iterator[DatabaseCopy]:
-    """Have the databases afterwards as they were before."""
-    before = DatabaseCopy(copied_databases())
-    try:
-        yield before
-    finally:
-        before.restore()
-        before.close()
+    """Have the databases afterwards as they were before. Raises `NotExplorable` in a transaction."""
+    require_committed()
+    with closing(DatabaseCopy(copied_databases())) as before:
+        try:
+            yield before
+        finally:
+            before.restore()

@@ -2,17 +2,27 @@
 
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, transaction
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 
+from django_lockstep.lab.explorer import ExplorerError, NotExplorable
 from django_lockstep.lab.finder.clones import session_of, session_user
+from django_lockstep.lab.finder.committed import DatabaseCopy
 from django_lockstep.lab.finder.errors import CannotClone
 from django_lockstep.lab.finder.forks import Fork, RequestActor
-from django_lockstep.lab.finder.pairings import Earlier, Pairing, with_another_user, with_earlier, with_itself
+from django_lockstep.lab.finder.pairings import (
+    Earlier,
+    Pairing,
+    put_back,
+    with_another_user,
+    with_earlier,
+    with_itself,
+)
 from django_lockstep.lab.finder.points import Point
 from tests.testapps.seeded_shop.racing.models import Product, Shift
 
@@ -55,6 +65,26 @@ def request_by(user: User | None, path: str = "/") -> RequestActor:
 )
 def test_pairings_in_words(pairing: Pairing, text: str) -> None:
     assert str(pairing) == text
+
+
+def test_in_a_transaction_of_the_test_nothing_is_copied(user: User) -> None:
+    # Its locks would keep the tables from being put back.
+    point = Point(request_by(user), 0)
+
+    with transaction.atomic(), pytest.raises(NotExplorable, match="opened a transaction around the request"):
+        Earlier.note(point)
+    with transaction.atomic(), pytest.raises(NotExplorable, match="opened a transaction"), put_back():
+        raise AssertionError("not reached")
+
+
+def test_a_copy_that_cannot_be_put_back_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DatabaseCopy, "restore", Mock(side_effect=ExplorerError("held")))
+
+    closes = patch.object(DatabaseCopy, "close", autospec=True, side_effect=DatabaseCopy.close)
+    with closes as close, pytest.raises(ExplorerError, match="held"), put_back():
+        pass
+
+    close.assert_called_once()
 
 
 def test_with_itself(user: User) -> None:
