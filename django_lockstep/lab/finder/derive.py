@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from django_lockstep.lab.finder.candidates import Access, Candidate, Witness, candidate_id
-from django_lockstep.lab.finder.history import History, Hit, Step
+from django_lockstep.lab.finder.history import History, Hit, UnitStep
 from django_lockstep.lab.finder.insert_races import insert_races
 from django_lockstep.lab.finder.pair_races import lock_orders, mails_before_commit, write_skews
 from django_lockstep.lab.finder.recording import Recording, Table, Unit
@@ -42,7 +42,7 @@ def _hits(histories: Sequence[History]) -> Iterator[Hit]:
     yield from lock_orders(histories)
 
 
-def _place(write: Step) -> _Place:
+def _place(write: UnitStep) -> _Place:
     site = write.statement.site
     return (site.path, site.function, site.line) if site else ("", write.statement.sql, 0)
 
@@ -129,6 +129,6 @@ def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], par
     )
 
 
-def _at(step: Step | None) -> str:
+def _at(step: UnitStep | None) -> str:
     site = step.statement.site if step else None
     return f" at {site}" if site else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django_lockstep.lab.finder.history import History, Hit, Step
+from django_lockstep.lab.finder.history import History, Hit, UnitStep
 
 __all__ = ["insert_races"]
 
@@ -34,7 +34,7 @@ def insert_races(history: History) -> Iterator[Hit]:
             yield min(hits, key=lambda hit: hit.rank)
 
 
-def _hit(history: History, read: Step, write: Step) -> Hit | None:
+def _hit(history: History, read: UnitStep, write: UnitStep) -> Hit | None:
     table = write.template.table
     looked = read.template
     if looked.verb != "SELECT" or table not in looked.tables or read.statement.alias != write.statement.alias:
@@ -47,7 +47,7 @@ def _hit(history: History, read: Step, write: Step) -> Hit | None:
     )
 
 
-def _consequence(read: Step) -> tuple[int, str]:
+def _consequence(read: UnitStep) -> tuple[int, str]:
     looked, rows = read.template, read.statement.rows
     if looked.looks in {"aggregate", "first"} and (looked.looks == "aggregate" or rows):
         return RANK_COUNTED, _COUNTED
@@ -57,7 +57,7 @@ def _consequence(read: Step) -> tuple[int, str]:
     return (0, "") if looked.looks == "exists" or not looked.tested else (RANK_LISTED, _LISTED)
 
 
-def _would_match(history: History, read: Step, write: Step) -> bool:
+def _would_match(history: History, read: UnitStep, write: UnitStep) -> bool:
     """Whether the look would have seen the inserted row."""
     table = write.template.table
     asked = read.equals(table)
@@ -70,7 +70,7 @@ def _would_match(history: History, read: Step, write: Step) -> bool:
     return bool(known) or not read.template.tested or read.template.looks != "rows"
 
 
-def _is_kept_apart(history: History, read: Step, write: Step) -> bool:
+def _is_kept_apart(history: History, read: UnitStep, write: UnitStep) -> bool:
     table = write.template.table
     if history.has_snapshot(read, write, "serializable"):
         return True
