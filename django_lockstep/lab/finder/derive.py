@@ -50,6 +50,7 @@ def _place(write: UnitStep) -> _Place:
 def _numbered(groups: Mapping[_Key, list[Hit]]) -> Iterator[tuple[int, _Key, list[Hit]]]:
     """Yield the groups, each with its number among those of its function."""
     counts: dict[tuple[str, ...], int] = defaultdict(int)
+    # By line, so that the same write has the same number, and thereby the same id, in every run.
     for key in sorted(groups):
         kind, table, (path, function, _) = key
         yield counts[kind, table, path, function], key, groups[key]
@@ -112,6 +113,7 @@ def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: Mappin
         return [unit for unit in found if unit.name != hit.unit.name]
 
     is_insert = hit.kind == "check-then-insert"
+    # A DELETE only where nobody updates: after it most writes find no row, and all is well.
     found = others("INSERT", "") if is_insert else others("UPDATE", *columns) or others("DELETE", "")
     if not found:
         return known

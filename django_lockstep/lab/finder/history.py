@@ -109,6 +109,7 @@ class History:
         )
 
     def _is_session(self, table: str) -> bool:
+        # By its columns: projects have session models of their own.
         return self.table(table).types.keys() >= {"session_key", "session_data"}
 
     def key_of(self, step: UnitStep, row: RowRead) -> str:
@@ -116,6 +117,7 @@ class History:
         if row.key:
             return row.key
         named = self._named_keys(step, row.table)
+        # Of several keys that were asked for, it is not known which one this row has.
         return next(iter(named)) if len(named) == 1 else ""
 
     def _named_keys(self, step: UnitStep, table: str) -> frozenset[str]:
@@ -132,6 +134,7 @@ class History:
         table = step.template.table
         if keys := self._named_keys(step, table):
             return frozenset((table, key) for key in keys)
+        # Without a key in the condition: the rows read before that have the values asked for.
         equals = step.equals(table)
         return frozenset(
             (table, key)
@@ -147,6 +150,7 @@ class History:
             (row.table, row.key)
             for step in self.writes("INSERT")
             for row in step.statement.read
+            # An upsert may return a row that was there.
             if not step.template.upsert
         )
 
@@ -169,8 +173,10 @@ class History:
         template = step.template
         if template.verb in {"UPDATE", "DELETE"} and step.statement.rows != 0:
             return self.changed_rows(step)
+        # ON CONFLICT DO UPDATE locks the row that is there.
         if template.verb == "INSERT" and template.upsert:
             return frozenset((row.table, row.key) for row in step.statement.read if row.key)
+        # A locking SELECT need not return the key that its condition names.
         returned = {(row.table, self.key_of(step, row)) for row in step.statement.read if row.table in template.locked}
         named = {(table, key) for table in template.locked for key in self._named_keys(step, table)}
         return frozenset(row for row in returned | named if row[1])
@@ -190,6 +196,7 @@ class History:
 
     def is_guarded(self, read: UnitStep, write: UnitStep, rows: Iterable[Row]) -> bool:
         """Whether a lock on one of the rows is held from before the read until the write is committed."""
+        # The read may itself be the statement that locks.
         wanted = tuple(rows)
         return any(
             lock.covers(wanted)

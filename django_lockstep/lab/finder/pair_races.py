@@ -47,8 +47,10 @@ def write_skews(histories: Sequence[History]) -> Iterator[Hit]:
     """Yield what a unit can do to itself, and then to others."""
     skews = [skew for history in histories for skew in _skews(history)]
     for skew in skews:
+        # A unit that inserts what it has looked for is of another kind, check-then-insert.
         if skew.write.template.verb != "INSERT" and skew.changes(skew.seen):
             yield _skew_hit(skew, RANK_SKEW, _SKEW, ())
+    # One of each unit: in a large suite hundreds of tests have the same request sent.
     by_table: dict[str, dict[str, _Skew]] = defaultdict(dict)
     for skew in skews:
         by_table[skew.write.template.table].setdefault(skew.history.unit.name, skew)
@@ -67,6 +69,7 @@ def _partners(skew: _Skew, by_table: dict[str, dict[str, _Skew]]) -> Iterator[Un
 
 def _skews(history: History) -> Iterator[_Skew]:
     for write in history.writes("UPDATE", "DELETE", "INSERT"):
+        # What the unit has made itself, no other transaction has read.
         if write.template.verb != "INSERT" and history.changed_rows(write) & history.made:
             continue
         for read in history.steps[: write.place]:
@@ -77,6 +80,7 @@ def _skews(history: History) -> Iterator[_Skew]:
 
 
 def _sees_many(read: UnitStep) -> bool:
+    # A single row that is read and then written is of the kinds of `row_races`.
     template, rows = read.template, read.statement.rows or 0
     return template.verb == "SELECT" and (template.looks in {"aggregate", "exists"} or rows > 1)
 
@@ -91,6 +95,7 @@ def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[t
         table: {(table, ""), *history.references(read, table), *_rows(history, read, table)} for table in tables
     }
     kept = {table for table in tables if history.is_guarded(read, write, rows[table])}
+    # Keys do not change: what was found by them alone will be found again.
     keys = {(table, column) for table in tables for column in history.table(table).key}
     return frozenset(each for each in seen - keys if each[0] in tables - kept)
 
@@ -166,6 +171,7 @@ def _lock_pairs(history: History) -> Iterator[_Pair]:
     for step in history.steps:
         rows = sorted(history.locked_rows(step) - history.made)
         transaction = step.statement.transaction
+        # With autocommit a lock ends with its statement; one that is held already waits for nobody.
         new = [row for row in rows if transaction is not None and (transaction, row) not in held]
         held |= {(transaction, row) for row in new}
         # In which order one statement locks several rows is its own affair.

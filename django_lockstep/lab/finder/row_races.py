@@ -36,6 +36,7 @@ def row_races(history: History) -> Iterator[Hit]:
     for write in history.writes("UPDATE"):
         if _is_conditional(history, write):
             continue
+        # No other transaction can change a row that this one has made.
         rows = history.changed_rows(write) - history.made
         yield from _of_write(list(_hits(history, write, rows)))
 
@@ -62,6 +63,7 @@ def _is_conditional(history: History, write: UnitStep) -> bool:
 
 
 def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value) -> Hit | None:
+    # Keys do not change, and of the times of a change the last one is right.
     if column in history.table(row[0]).key or write.type_of(value) == "now":
         return None
     found = _last_read(history, write, row, column)
@@ -72,6 +74,7 @@ def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value)
         return None
     in_place = column in value.columns
     after = write.values(value)
+    # save() writes all columns back: those with the value that was read are not what it is about.
     if not in_place and (len(after) != 1 or after[0] == before.values[column]):
         return None
     if history.is_guarded(read, write, {row, *history.row_references(before)}):
@@ -149,10 +152,12 @@ def _consequence(
     if in_place:
         return "check-then-act", RANK_IN_PLACE, _IN_PLACE
     table = history.table(row[0])
+    # What a user has typed was not computed from what was read.
     if after[0] in history.unit.inputs:
         return "read-modify-write", RANK_EDIT, _EDIT
     if table.types.get(column, "").partition("(")[0] in _DATES:
         return "read-modify-write", RANK_DATE, _COMPUTED
+    # Numbers that are keys add up to nothing.
     is_reference = column in {each.column for each in table.foreign_keys}
     if table.types.get(column, "") in _NUMBERS and not is_reference and after[0] != "NULL":
         return "read-modify-write", RANK_NUMBER, _COMPUTED

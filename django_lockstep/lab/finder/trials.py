@@ -33,6 +33,7 @@ class Trial:
     def of(cls, actor: Callable[[Any], Any]) -> Trial:
         """Send it. What it writes stays there, and its errors are raised."""
         tables: dict[str, Table] = {}
+        # Without a key: values are needed as they are, to be put into other requests.
         reader = StatementReader(
             Fingerprints(None), lambda found: tables.update({table.name: table for table in found})
         )
