@@ -29,6 +29,7 @@ class Command(BaseCommand):
         except ValueError as error:
             raise CommandError(str(error), returncode=2) from error
         found = 0
+        # Printed as they are found: a large table need not fit into memory.
         for found, broken in enumerate(chain_breaks(model, using=options["database"]), start=1):  # noqa: B007
             self.stdout.write(json.dumps(broken.as_dict(), default=str) if options["format"] == "json" else str(broken))
         if found:
