@@ -9,17 +9,22 @@ import dj_database_url
 import psycopg
 import pytest
 from django.core.management import call_command
-from django.db import connections
+from django.db import connections, transaction
 from django.db.utils import ConnectionHandler
 
+from accounts.contrib.queued.consuming import drain
+from accounts.contrib.queued.models import QueuedChange
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture
 from accounts.races.load import LoadContender
 from accounts.races.mix import Mix
 from accounts.strategies import STRATEGIES
+from django_lockstep.editing import check_in, check_out
+from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import manage
-from tests.support.factories import AccountFactory
+from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pgbouncer import pgbouncer
+from tests.testapps.press.models import Article
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -96,3 +101,21 @@ def test_another_client_does_not_disturb_a_reconciliation(pooled: None, take_ses
         call_command("reconcile", stdout=output, stderr=StringIO())
 
     assert output.getvalue().count("\n") == 2
+
+
+def test_what_lives_in_a_transaction_does_without_a_session(pooled: None, take_session: Callable[[], object]) -> None:
+    user, account = UserFactory.create(), AccountFactory.create(balance=100)
+    handle, checked_out = Lease.objects.acquire("k", 60), check_out(Article, user)
+    assert handle is not None
+    stale = Account.objects.get(pk=account.pk)
+    take_session()
+    with transaction.atomic():
+        handle.guard()
+        Account.deposit(account.pk, 10)
+    take_session()
+
+    assert (handle.release(), check_in(Article, user, token=checked_out.token).current_status) == (True, "normal")
+    assert not stale.try_deposit(5)
+    QueuedChange.deposit(account.pk, 20)
+    assert drain(QueuedChange)
+    assert Account.objects.get(pk=account.pk).balance == 130

@@ -29,8 +29,8 @@ class Command(BaseCommand):
         except ValueError as error:
             raise CommandError(str(error), returncode=2) from error
         found = 0
-        # Printed as they are found: a large table need not fit into memory. A server-side cursor needs one session to its
-        # end, which a pooler grants to a transaction alone.
+        # Printed as they are found, by a server-side cursor: a large table need not fit into memory. A cursor needs one
+        # session to its end, which a pooler grants to a transaction alone.
         with transaction.atomic(using=options["database"]):
             for found, broken in enumerate(chain_breaks(model, using=options["database"]), start=1):  # noqa: B007
                 line = json.dumps(broken.as_dict(), default=str) if options["format"] == "json" else str(broken)
