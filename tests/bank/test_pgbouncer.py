@@ -20,6 +20,7 @@ from accounts.races.load import LoadContender
 from accounts.races.mix import Mix
 from accounts.strategies import STRATEGIES
 from django_lockstep.editing import check_in, check_out
+from django_lockstep.lab.simulator.database import end_sessions
 from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import manage
 from tests.support.factories import AccountFactory, UserFactory
@@ -101,6 +102,18 @@ def test_another_client_does_not_disturb_a_reconciliation(pooled: None, take_ses
         call_command("reconcile", stdout=output, stderr=StringIO())
 
     assert output.getvalue().count("\n") == 2
+
+
+def test_what_inherits_the_name_of_a_simulation_is_not_ended_with_it(pooled: None, url: str) -> None:
+    name = "simulate-1"
+    with psycopg.connect(url, application_name=name, autocommit=True) as worker:
+        worker.execute("SELECT 1")
+    with psycopg.connect(url) as client:
+        assert client.execute("SHOW application_name").fetchone() == (name,)
+
+        end_sessions("default", [name])
+
+        client.execute("SELECT 1")
 
 
 def test_what_lives_in_a_transaction_does_without_a_session(pooled: None, take_session: Callable[[], object]) -> None:
