@@ -33,7 +33,6 @@ QUICK = {
     "explore lost-update:naive",
     "explore lost-update:naive --schedule ABBBAA --format svg --output lost-update.svg",
     "explore lost-update:naive --spec lost-update.spec",
-    "explore queue:skip-locked --actors 3",
     "lock_report",
     "makemigrations --check",
     "purge_check_outs",
