@@ -108,6 +108,7 @@ class Contest:
         """Run all rounds and return the medians of each cell. Raises ``KeyboardInterrupt`` when interrupted."""
         deadline = time.monotonic() + self.seconds
         samples: dict[Cell, list[dict[str, Sample]]] = {cell: [] for cell in self.cells}
+        # Rounds outside, contenders inside: a slow phase of the machine meets all of them, and ratios stay comparable.
         for number in range(self.options.rounds):
             for cell in self.cells:
                 say(f"round {number + 1} of {self.options.rounds}: {cell}")
@@ -116,12 +117,14 @@ class Contest:
 
     def _round(self, cell: Cell, number: int, *, deadline: float, say: Say) -> Iterator[tuple[str, Sample]]:
         for contender in self._order(number):
+            # Between runs: one that has begun is measured to its end, or its figures would be of a shorter time.
             if time.monotonic() > deadline:
                 say("  out of time: the rest is left out")
                 return
             if contender.obstacle(cell) or (cell, contender.name) in self.failures:
                 continue
             sample = self._sample(contender, cell)
+            # Looked at after the run, too: what an interrupt broke off is not the contender's failure.
             if self.interrupted():
                 raise KeyboardInterrupt
             if sample is None:
@@ -148,6 +151,7 @@ class Contest:
             name = contender.name
             mine = [each for each in rounds if name in each]
             if mine and (cell, name) not in self.failures:
+                # Ratios pair samples of one round, so both lists have an item for each round that this one has.
                 figures[name] = combine([each[name] for each in mine], [each.get(self.yardstick) for each in mine])
             else:
                 absent[name] = contender.obstacle(cell) or self.failures.get((cell, name), "out of time")

@@ -30,11 +30,13 @@ def scratch_database(*, durable: bool, flush_delay: float = 0.0) -> Iterator[Non
     """
     value = "on" if durable else "off"
     delay = {"commit_delay": f"{flush_delay * 1000:.0f}", "commit_siblings": "0" if flush_delay else "5"}
+    # ALTER SYSTEM would change a server that is not ours.
     if os.environ.get("DATABASE_URL"):
         _set_for_sessions({"synchronous_commit": value, **(delay if flush_delay else {})})
     else:
         _set_for_server({"synchronous_commit": value, "fsync": value, "full_page_writes": value, **delay})
     name = connection.settings_dict["NAME"]
+    # A database of its own, because tables are emptied; an earlier run's that was killed is dropped.
     connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
     try:
         yield
@@ -55,6 +57,7 @@ def _set_for_server(settings: Mapping[str, str]) -> None:
             cursor.execute(f"ALTER SYSTEM SET {name} = {value}")
         cursor.execute("SELECT pg_reload_conf()")
     deadline = time.monotonic() + _PATIENCE
+    # The reload is only announced by the function; without this wait, the first figures have the old settings.
     while any(_shown(name) != value for name, value in settings.items()) and time.monotonic() < deadline:
         connections[DEFAULT_DB_ALIAS].close()  # a new session has the new settings, once the server has
 
@@ -88,5 +91,6 @@ def database_url() -> str:
         f":{quote(given['password'])}" if given.get("password") else ""
     )
     place = f"{quote(str(given.get('host', '')), safe='')}:{given.get('port') or 5432}"
+    # With the options, or another process would measure with another durability.
     options = f"?{urlencode({'options': given['options']})}" if given.get("options") else ""
     return f"postgres://{user}@{place}/{given['dbname']}{options}"

@@ -89,6 +89,7 @@ def combine(samples: Sequence[Sample], yardstick: Sequence[Sample | None]) -> Fi
     In a round without the yardstick there is no ratio.
     """
     ratios = [None if its is None else ratio(mine.rate, its.rate) for mine, its in zip(samples, yardstick, strict=True)]
+    # Medians, because one checkpoint or one other program in a round would move a mean.
     known = [value for value in ratios if value is not None]
     wrong = [sample.verdict for sample in samples if sample.verdict != "correct"]
     return Figures(
@@ -116,6 +117,7 @@ def build_sample(
     operations = whole.succeeded * size
     marks = [whole.latencies.percentile(percent) for percent in (50, 95, 99)]
     p50, p95, p99 = (None if mark is None else mark / 1e6 for mark in marks)
+    # By successful operations: what was given up on has no figure of its own.
     repeated = whole.conflicts + whole.retried_deadlocks
     return Sample(
         operations=operations,

@@ -61,6 +61,7 @@ class FindRaces:
         with TemporaryDirectory() as name:
             folder = copy_shop(Path(name))
             alone, recorded = _record(folder, options.rounds, say=say)
+            # Once: what is confirmed does not depend on chance, and trying takes minutes.
             begun = time.monotonic()
             found = list(_confirm(folder, seconds=_BUDGET * options.seconds))
             seconds = time.monotonic() - begun
@@ -78,6 +79,7 @@ class FindRaces:
                 "seconds": seconds,
                 "candidates": found,
             },
+            # Both ways: a race that is missed is wrong, and so is a twin that is accused.
             sound=confirmed == racing,
         )
 
@@ -89,6 +91,7 @@ def _record(folder: Path, rounds: int, *, say: Say) -> tuple[list[Cost], list[Co
     for number in range(rounds):
         # A recording is not added to an old one.
         (folder / "races.jsonl").unlink(missing_ok=True)
+        # In turns, each in a new process: neither profits from the other one's caches.
         alone.append(_cost(folder))
         recorded.append(_cost(folder, "--find-races", "--race-budget=0", "--race-record=races.jsonl"))
         say(f"round {number + 1}: {alone[-1].wall:.1f} s alone, {recorded[-1].wall:.1f} s recorded")
@@ -96,6 +99,7 @@ def _record(folder: Path, rounds: int, *, say: Say) -> tuple[list[Cost], list[Co
 
 
 def _cost(folder: Path, *options: str) -> Cost:
+    # Of children: the suite runs in processes, whose time is counted when they have ended.
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     _run(folder, *options)
     wall, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)

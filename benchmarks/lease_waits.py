@@ -31,6 +31,7 @@ def queue() -> Waiter:
 
 def polling(longest: float) -> Waiter:
     """Return polling with pauses of a tenth of the time waited, at most ``longest`` seconds."""
+    # A tenth of the wait: who has waited long may wait a little longer, and the server is asked less often.
     return _again(lambda waited: time.sleep(random.uniform(0.5, 1.5) * min(longest, max(0.005, waited / 10))))  # noqa: S311
 
 
@@ -43,6 +44,7 @@ def notified() -> Waiter:
     session: Any = connection.connection
 
     def pause(waited: float) -> None:
+        # The time limit finds leases that expired: nobody notifies of these.
         for _ in session.notifies(timeout=min(0.5, max(0.05, waited / 10)), stop_after=1):
             pass
 
@@ -75,8 +77,10 @@ def _work(database: str, begin: Any, reported: Any, way: str, hold: float, secon
     django.setup()
     from django.db import connection, connections
 
+    # Before the first connection: a spawned process begins with the settings' own database.
     connection.settings_dict["NAME"] = database
     wait, waits = WAYS[way](), []
+    # After connecting and preparing, which would count as the first wait.
     begin.wait()
     until = time.monotonic() + seconds
     while (asked := time.monotonic()) < until:
@@ -101,6 +105,7 @@ def waits(way: str, *, workers: int, hold: float, seconds: float) -> list[float]
     processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
     for process in processes:
         process.start()
+    # Before join(): a process does not end while its queue is full.
     taken = sorted(wait for _ in processes for wait in reported.get())
     for process in processes:
         process.join()

@@ -69,6 +69,7 @@ def raw() -> LeaseCycle:
     def queued(key: str) -> Any:
         with session.transaction():
             ClientCursor(session).execute(queue, {"key": key, "after": LIMIT})
+            # As the package's own store waits: the comparison is of Django's share alone.
             looks, claims_at = pauses(math.inf), time.monotonic() + SLICE
             while not (found := row(acquire, key, "raw", "null", TTL, False, True, None))[0]:
                 time.sleep(next(looks))
@@ -137,6 +138,7 @@ def _connect() -> Any:
 def count(name: str, *, seconds: float, key: str) -> tuple[int, float]:
     """Return how often this process held the key, and the seconds that it took."""
     hold = CONTENDERS[name]()
+    # Once before: connecting and preparing are not what is compared.
     hold(key)
     begun = time.perf_counter()
     done = 0
@@ -153,6 +155,7 @@ def _work(database: str, begin: Any, reported: Any, name: str, seconds: float) -
     from django.db import connection, connections
 
     connection.settings_dict["NAME"] = database
+    # A limit of the session spares each statement of ours its own; this shows what that is worth.
     if name != BARE:
         options = connection.settings_dict["OPTIONS"]
         options["options"] = f"{options.get('options', '')} -c statement_timeout={LIMIT}".strip()
@@ -183,6 +186,7 @@ def measure(names: Sequence[str], options: Options, *, workers: int) -> dict[str
     rates: dict[str, list[float]] = {name: [] for name in names}
     there = [name for name in names if not _missing(name)]
     for number in range(options.rounds):
+        # Another one begins in each round: what the machine does at that time meets each of them once.
         turn = number % len(there)
         for name in there[turn:] + there[:turn]:
             rates[name].append(rate(name, seconds=options.seconds, workers=workers))
@@ -226,6 +230,7 @@ class Leases:
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Measure one process alone, then the requested number of processes on one key."""
+        # Ours always takes part: all others are compared with it.
         names = [OURS, *(name for name in select_names(self.names(), options.only) if name != OURS)]
         cells = {}
         for workers in _workers(options):

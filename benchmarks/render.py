@@ -54,6 +54,7 @@ def merge_parts(document: str, path: Path) -> str:
     """Return the document at the path, with the parts of the same suites replaced by those of this document."""
     if not path.exists():
         return document
+    # Only what was measured anew is replaced: to run everything takes long.
     parts = {**_parts(path.read_text()), **_parts(document)}
     return "\n".join([_TITLE.format(suites=" ".join(sorted(parts))), *(parts[suite] for suite in sorted(parts))])
 
@@ -104,5 +105,6 @@ def _shown(value: Value) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
+        # About three digits: the others differ from run to run.
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
     return f"{value:,}" if isinstance(value, int) else value

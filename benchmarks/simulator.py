@@ -67,6 +67,7 @@ class OneStatement:
     def __init__(self) -> None:
         connection.ensure_connection()
         session: Any = connection.connection
+        # Psycopg's cursor, below Django's: what Django adds would count as work of the operation.
         self._cursor = session.cursor()
         table, key = (connection.ops.quote_name(name) for name in (Account._meta.db_table, "id"))
         self._sql = f"UPDATE {table} SET balance = balance + %s, version = version + 1 WHERE {key} = %s"
@@ -108,6 +109,7 @@ class Inside:
         return LoadOperation(perform=partial(self._perform, operation.perform), changes=operation.changes)
 
     def _perform(self, perform: Callable[[], object]) -> object:
+        # CPU time of the thread: waiting for the server is neither inside nor between.
         begun = time.thread_time()
         if self.ended is not None:
             self.between += begun - self.ended
@@ -178,6 +180,7 @@ def kept(task: LoadTask, channel: WorkerChannel) -> tuple[int, int]:
     tracemalloc.start()
     try:
         tally = task(channel)
+        # Garbage that is not collected yet is not kept.
         gc.collect()
         return tracemalloc.get_traced_memory()[0], len(pickle.dumps(tally))
     finally:
@@ -241,10 +244,12 @@ def _overhead(names: Sequence[str], options: Options, say: Say) -> FigureTable:
     with worker_pool(workers) as pool:
         uncounted = _Bare(pool=pool, workers=workers)
         for number in range(options.rounds):
+            # New accounts in each round, so that rows with many dead versions slow nobody down.
             loads = list(_loads(names, fixture))
             start = number * len(loads) // options.rounds
             for name, load in loads[start:] + loads[:start]:
                 sample = around(pool, load, workers=workers, seconds=options.seconds)
+                # Measured beside each strategy, because the clock costs more on a busy machine.
                 sample["around"] -= uncounted.cost_of_measuring()
                 samples.setdefault(name, []).append(sample)
                 say(f"simulator: {name:24} {sample['around']:6.1f} us around {sample['client']:8.0f} us")

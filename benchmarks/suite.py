@@ -61,6 +61,7 @@ class Options:
             values = getattr(self, name)
             if not values or min(values) < 1:
                 raise ValueError(f"--{name} takes whole numbers of at least 1, not {values}")
+        # Refused here, before a database is created.
         for name in ("rounds", "seconds", "repeat"):
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")

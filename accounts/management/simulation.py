@@ -170,6 +170,7 @@ def _sweep(options: dict[str, Any]) -> SimulationRun:
     sizes: dict[str, Any] = {sweep.axis: max(sweep.values)}
     # The smallest size decides what all can do: one account has no transfers.
     workload = _workload({**options, **sizes}, smallest=min(sweep.values) if sweep.axis == "accounts" else None)
+    # Checked with the largest size, so that no size is refused after the others were measured.
     points = sweep_points(sweep, plan=_plan({**options, **sizes}), workload=workload)
     config = build_config(options)
     number = len(config.strategies)
@@ -220,6 +221,7 @@ def _story(options: dict[str, Any]) -> SimulationRun:
 
 def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig:
     """Return which strategies run and where, with this engine by default. Raises ``ValueError`` as `build_run` does."""
+    # A pair with a strategy that loses money by itself would say nothing about the pair.
     mixed = bool(options["mix_strategies"])
     by_default = [name for name in NAMES if STRATEGIES[name].safe] if mixed else NAMES
     words = [word for part in options["strategies"] or by_default for word in part.split(",")]
@@ -232,6 +234,7 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     if using not in connections:
         raise ValueError(f"--database must be one of {', '.join(connections)}, not {using!r}")
     chosen = options["engine"] or engine
+    # Mixtures, stories and sweeps compare something else; twice as many rows would hide it.
     if chosen == "both" != engine:
         raise ValueError("--engine both is for a load without --mix-strategies; all else runs plain or compiled")
     engines = _ENGINES[chosen]

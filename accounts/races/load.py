@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from django.apps import apps
+from django.db import transaction
 
 from accounts.engine import EngineName
 from accounts.errors import InsufficientFunds
@@ -173,7 +174,8 @@ class LoadContender:
 
     def open(self) -> None:
         keys = self.fixture.open_accounts(self.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
-        self.versions = {account.pk: account.version for account in self._rows(keys)}
+        with transaction.atomic(using=self.fixture.using):
+            self.versions = {account.pk: account.version for account in self._rows(keys)}
 
     def load(self, round_number: int) -> AccountLoad:
         """Return the load on these accounts."""
@@ -190,6 +192,11 @@ class LoadContender:
 
     def audited_accounts(self) -> Iterator[AuditedAccount]:
         """Yield the accounts with their entries, one row at a time."""
+        # Server-side cursors need one session to their end, which a pooler grants to a transaction alone.
+        with transaction.atomic(using=self.fixture.using):
+            yield from self._with_entries()
+
+    def _with_entries(self) -> Iterator[AuditedAccount]:
         entries: Any = self.fixture.model.entry_model()._base_manager
         stream = (
             entries.using(self.fixture.using)

@@ -53,6 +53,7 @@ class Deposit:
     def run(self, options: Options, *, say: Say) -> Section:
         """Measure all contenders."""
         names = self._taking_part(options)
+        # One pool for all cells and rounds; cells with fewer workers leave the rest idle.
         with worker_pool(max(options.workers)) as pool:
             contenders = [each for each in self._contenders(pool) if each.name in names]
             contest = Contest(
@@ -66,6 +67,7 @@ class Deposit:
             name
             for result in results
             for name, figures in result.figures.items()
+            # Those that lose deposits by design show what the others are paid for.
             if figures.verdict != "correct" and name not in _UNSAFE
         }
         return Section(
@@ -78,6 +80,7 @@ class Deposit:
 
     def _taking_part(self, options: Options) -> tuple[str, ...]:
         names = select_names(self.names(), options.only)
+        # Without it there are no ratios.
         return names if YARDSTICK in names else (YARDSTICK, *names)
 
     def _contenders(self, pool: WorkerPool) -> list[Contender]:

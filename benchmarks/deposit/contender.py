@@ -37,6 +37,7 @@ class WorkerContender:
 
     def obstacle(self, cell: Cell) -> str | None:
         """Return why it cannot run in this cell; None if it can."""
+        # On shared rows it would meet conflicts, which this method is to be without.
         if self.method.own_rows and cell.rows < cell.workers:
             return "each worker needs a row of its own"
         return self.missing
@@ -48,6 +49,7 @@ class WorkerContender:
         load = DepositLoad(module=self.module, method=self.name, rows=cell.rows, workers=cell.workers)
         server = server_seconds(connection)
         tallies, client = race(self.pool, load, workers=cell.workers, seconds=seconds)
+        # Before the check, whose queries are not the contender's.
         server_after = server_seconds(connection)
         require_no_errors(tallies)
         if method.settle:

@@ -38,6 +38,7 @@ def queued(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
 
     def deposit(account: int) -> object:
         change = QueuedChange.deposit(account, AMOUNT)
+        # Counted seldom: the count is a scan, and would be most of what is measured.
         while not next(numbers) % _LOOK and _backlog() > _BACKLOG:
             time.sleep(0.005)
         return change
@@ -45,6 +46,7 @@ def queued(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     with ExitStack() as stack:
         if state.worker == 0:
             stack.enter_context(_consumer())
+        # Until the consumer is at work; the account is the one that the check ignores.
         QueuedChange.deposit(state.rows + 1, AMOUNT).wait(60)
         yield deposit
 
@@ -106,6 +108,7 @@ def reset_slots(rows: int) -> None:
             f"SELECT id, number, %s, 0, now() FROM {account}, generate_series(0, %s) AS number ORDER BY id, number",
             [OPENING, SLOTS - 1],
         )
+        # As for all contenders: the same statistics, and no autovacuum amid the measurement.
         cursor.execute(f"VACUUM (ANALYZE) {account}, {slot}, {entry}")
 
 

@@ -75,8 +75,10 @@ class DepositLoad:
         method: DepositMethod = import_module(self.module).METHODS[self.method]
         state = DepositWorker(worker=worker, workers=self.workers, rows=self.rows)
         with method.open(state) as deposit:
+            # Thrice: what is prepared, cached or planned on first use is so by then.
             for _ in range(3):
                 deposit(self.rows + 1 if method.size == 1 else [self.rows + 1] * method.size)
+            # Warm-up may have met conflicts on its one account.
             state.retries = 0
             yield DepositClient(state=state, deposit=deposit, size=method.size, draws=random.Random(worker))  # noqa: S311 - no secret
 
@@ -104,6 +106,7 @@ class DepositClient:
     def next_operation(self) -> LoadOperation:
         """Return the next deposit, or batch of them."""
         if self.size == 1:
+            # Not randint(), which takes several times as long and would count as the client's time.
             what: Any = 1 + int(self.draws.random() * self.state.rows)
         else:
             what = [1 + int(self.draws.random() * self.state.rows) for _ in range(self.size)]

@@ -110,6 +110,7 @@ def concurrency(pause: Callable[[int], float]) -> Callable[[DepositWorker], Any]
     """Return the method of django-concurrency's save(); ``pause`` returns the seconds before each retry."""
 
     def attempt(account_id: int) -> object:
+        # A transaction for each attempt: after a conflict the block can only be rolled back.
         with transaction.atomic():
             account = ConcurrentAccount._base_manager.get(pk=account_id)
             account.balance += AMOUNT
@@ -140,6 +141,7 @@ def at_once(number: int) -> float:
 
 def backoff(number: int) -> float:
     """Return a random pause below a bound that doubles from 1 ms up to 100 ms."""
+    # Full jitter: those who met once would else meet again.
     return random.uniform(0, min(0.1, 0.001 * 2 ** min(number, 10)))  # noqa: S311 - no secret
 
 

@@ -42,6 +42,7 @@ def optimistic(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
 @contextmanager
 def optimistic_in_hand(state: DepositWorker) -> Iterator[Callable[[Any], object]]:
     """Call ``try_deposit`` on an instance that the worker keeps, of an account that only it writes: no conflicts."""
+    # Every n-th account is this worker's: no other one writes it.
     mine = range(state.worker + 1, state.rows + 1, state.workers)
     accounts = Account.objects.in_bulk([*mine, state.rows + 1])
 
@@ -75,6 +76,7 @@ def strategy(name: str) -> Callable[[DepositWorker], Any]:
         def note(**_: object) -> None:
             state.retries += 1
 
+        # The signal of the library's own retries: a strategy's result does not tell of them.
         retrying.connect(note)
         try:
             yield partial(_called, STRATEGIES[name].deposit)

@@ -67,6 +67,7 @@ class Pgbench:
             client, server_after = _children_seconds() - client, server_seconds(connection)
             parts = tallies(line for log in Path(folder).glob("log.*") for line in log.read_text().splitlines())
         reported = processed(output)
+        # Two accounts of the same run: a log that is cut short would make percentiles of a part.
         if reported != sum(part.succeeded for part in parts):
             raise PgbenchError(f"pgbench tells of {reported} transactions and logs another number")
         books = check(rows=cell.rows * self.slots, reported=reported * self.size, with_entries=self.with_entries)
@@ -85,10 +86,12 @@ class Pgbench:
         names = {name: f":{name}" for name in ("account", "balance", "version")}
         statements = [fill_template(line, amount=str(AMOUNT), accounts=drawn, **names) for line in self.lines]
         ends = [line if line.endswith("\\gset") else line + ";" for line in statements]
+        # Each client its slot of the account, as `SlottedAccount` spreads writers.
         own = f"(random(1, :rows) - 1) * {self.slots} + :client_id % {self.slots} + 1"
         return [f"\\set account {'random(1, :rows)' if self.slots == 1 else own}", *ends]
 
     def _command(self, script: Path, *, cell: Cell, seconds: int) -> list[str]:
+        # More threads than processors would compete with the server.
         threads = min(cell.workers, os.cpu_count() or 1)
         return [
             *(str(_program()), "--no-vacuum", "--protocol=prepared", f"--file={script}", f"--define=rows={cell.rows}"),
@@ -134,6 +137,7 @@ def tallies(lines: Iterable[str]) -> list[Tally]:
 
 
 def _program() -> Path | None:
+    # The embedded server's own first: another version's may measure differently.
     try:
         return binaries.installed() / "pgbench"
     except ImproperlyConfigured:

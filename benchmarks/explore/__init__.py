@@ -87,6 +87,7 @@ def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tup
         full = measure_race(race, timeout=limit, reduction="none")
         alone = time_sequential(race)
         say(f"{race.name:36} {reduced.verdict}: {reduced.schedules} schedules, {full.schedules} without reduction")
+        # Only where both are complete: of a part, nothing follows for the other.
         same = reduced.ends == full.ends if reduced.complete and full.complete else None
         ratio = full.seconds / max(full.schedules, 1) / alone
         figures = {"alone": alone, "ratio": ratio, "same_ends": same}
@@ -102,6 +103,7 @@ def _reduced(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple
 
 def _beside(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for race in races:
+        # Stopped at the first wrong end, as the other one does.
         ours: Measurement = measure_race(race, timeout=limit, first=True)
         theirs = None if missing() else asdict(explore_with_frontrun(race.name, seconds=limit))
         say(f"{race.name:36} {ours.verdict}; frontrun: {theirs['verdict'] if theirs else missing()}")
@@ -111,6 +113,7 @@ def _beside(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[
 def _repeated(races: Sequence[Race], options: Options, *, say: Say) -> dict[str, Any] | None:
     if options.repeat == 1 or not races:
         return None
+    # Counted before: the server may have sessions and rows of others.
     before, repetition = count_present(), Repetition()
     deadline = time.monotonic() + _REPEAT * options.seconds * options.repeat
     while repetition.rounds < options.repeat and time.monotonic() < deadline:

@@ -90,6 +90,7 @@ def time_sequential(race: Race) -> float:
     Commits do not wait for the disk, as in the explorer.
     """
     with connection.cursor() as cursor:
+        # The ratio is to show the explorer's cost, not the disk's.
         cursor.execute("SET synchronous_commit = off")
     try:
         return statistics.median([_alone(race) for _ in range(_ALONE)])
@@ -104,6 +105,7 @@ def _alone(race: Race) -> float:
     for actor in race.scenario.actors.values():
         with contextlib.suppress(Exception):  # what an actor raises is part of the race
             actor(made)
+    # Emptied outside of the time, because the explorer puts rows back in another way.
     taken = time.perf_counter() - begun
     _empty()
     return taken

@@ -63,6 +63,7 @@ class Packages:
 def _explored(names: Sequence[str], options: Options, *, limit: float, say: Say) -> Iterator[dict[str, Any]]:
     command = [sys.executable, "-m", "benchmarks.packages.process", str(_EACH * options.seconds), *names]
     environment = {**os.environ, "DATABASE_URL": database_url()}
+    # Another process: the packages need apps and settings that this one has not.
     done = subprocess.run(  # noqa: S603 - a module of ours, in the interpreter at hand
         command, env=environment, stdout=subprocess.PIPE, text=True, check=False, timeout=limit
     )

@@ -1,13 +1,31 @@
 """What works behind PgBouncer in transaction mode, and what says that it does not."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from io import StringIO
 
+import dj_database_url
+import psycopg
 import pytest
+from django.core.management import call_command
+from django.db import connections, transaction
+from django.db.utils import ConnectionHandler
 
+from accounts.contrib.queued.consuming import drain
+from accounts.contrib.queued.models import QueuedChange
 from accounts.models import Account, Entry
+from accounts.races.fixture import Fixture
+from accounts.races.load import LoadContender
+from accounts.races.mix import Mix
+from accounts.strategies import STRATEGIES
+from django_lockstep.editing import check_in, check_out
+from django_lockstep.lab.simulator.database import end_sessions
+from django_lockstep.leases.models import Lease
 from tests.accounts.races.commands import manage
+from tests.support.factories import AccountFactory, UserFactory
 from tests.support.pgbouncer import pgbouncer
+from tests.testapps.press.models import Article
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -16,6 +34,23 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def url(transactional_db: None) -> Iterator[str]:
     with pgbouncer() as url:
         yield url
+
+
+@pytest.fixture
+def pooled(url: str) -> Iterator[None]:
+    """Django's connection goes through it."""
+    direct = connections["default"]
+    connections["default"] = ConnectionHandler({"default": dict(dj_database_url.parse(url))})["default"]
+    yield
+    connections["default"].close()
+    connections["default"] = direct
+
+
+@pytest.fixture
+def take_session(url: str) -> Iterator[Callable[[], object]]:
+    """Another client's transaction: from now on it has the session that was used last, unless that is in one."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(psycopg.connect(url)).execute("SELECT 1")
 
 
 def test_a_simulation_works_and_leaves_nothing(url: str) -> None:
@@ -38,3 +73,62 @@ def test_an_exploration_says_at_once_that_it_needs_the_server_itself(url: str) -
     assert done.returncode == 2
     assert "'default' is reached through a connection pooler" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_another_client_does_not_disturb_an_audit(pooled: None, take_session: Callable[[], object]) -> None:
+    fixture = Fixture.make(Account, using="default", name="simulation")
+    strategy = STRATEGIES["pessimistic"].bound(using="default")
+    contender = LoadContender(strategy=strategy, fixture=fixture, accounts=3, mix=Mix(), seed=0)
+    contender.open()
+
+    audited = contender.audited_accounts()
+    first = next(audited)
+    take_session()
+
+    assert [first.account, *(each.account for each in audited)] == list(contender.versions)
+
+
+def test_another_client_does_not_disturb_a_reconciliation(pooled: None, take_session: Callable[[], object]) -> None:
+    class Output(StringIO):
+        def write(self, text: str) -> int:
+            take_session()
+            return super().write(text)
+
+    for account in AccountFactory.create_batch(2):
+        Account.objects.filter(pk=account.pk).update(balance=account.balance + 1)
+    output = Output()
+
+    with pytest.raises(SystemExit):
+        call_command("reconcile", stdout=output, stderr=StringIO())
+
+    assert output.getvalue().count("\n") == 2
+
+
+def test_what_inherits_the_name_of_a_simulation_is_not_ended_with_it(pooled: None, url: str) -> None:
+    name = "simulate-1"
+    with psycopg.connect(url, application_name=name, autocommit=True) as worker:
+        worker.execute("SELECT 1")
+    with psycopg.connect(url) as client:
+        assert client.execute("SHOW application_name").fetchone() == (name,)
+
+        end_sessions("default", [name])
+
+        client.execute("SELECT 1")
+
+
+def test_what_lives_in_a_transaction_does_without_a_session(pooled: None, take_session: Callable[[], object]) -> None:
+    user, account = UserFactory.create(), AccountFactory.create(balance=100)
+    handle, checked_out = Lease.objects.acquire("k", 60), check_out(Article, user)
+    assert handle is not None
+    stale = Account.objects.get(pk=account.pk)
+    take_session()
+    with transaction.atomic():
+        handle.guard()
+        Account.deposit(account.pk, 10)
+    take_session()
+
+    assert (handle.release(), check_in(Article, user, token=checked_out.token).current_status) == (True, "normal")
+    assert not stale.try_deposit(5)
+    QueuedChange.deposit(account.pk, 20)
+    assert drain(QueuedChange)
+    assert Account.objects.get(pk=account.pk).balance == 130

@@ -45,6 +45,7 @@ PLACES = {
         "tests/django_lockstep/lab/test_pool.py",
         "tests/django_lockstep/lab/test_interrupt.py",
         "tests/django_lockstep/lab/test_views.py",
+        "tests/django_lockstep/lab/test_without_sqlglot.py",
         "tests/django_lockstep/leases/test_clocks.py",
         "tests/django_lockstep/leases/test_heartbeats.py",
         "tests/django_lockstep/leases/test_processes.py",

@@ -46,6 +46,7 @@ class Command(BaseCommand):
             raise CommandError("--name must have at most 100 characters", returncode=2)
         token, text = ApiToken.issue(user, scopes=options["scope"] or SCOPES, name=options["name"], age=options["age"])
         expires = "without expiry" if token.expires_at is None else f"valid until {_time(token.expires_at)}"
+        # To stderr, so that $(manage.py api_token create ...) holds nothing but the token.
         self.stderr.write(f"Token {token.pk}, {expires}, scopes: {token.scopes}")
         self.stdout.write(text)
 
@@ -66,6 +67,7 @@ class Command(BaseCommand):
 
 
 def _user(username: str) -> Any:
+    # By the natural key: a custom user may log in with something else than a username.
     users: Any = get_user_model()
     try:
         return users._default_manager.get_by_natural_key(username)

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, transaction
 
 from accounts.binding import account_model
 from accounts.reconciliation import chain_breaks
@@ -29,8 +29,12 @@ class Command(BaseCommand):
         except ValueError as error:
             raise CommandError(str(error), returncode=2) from error
         found = 0
-        for found, broken in enumerate(chain_breaks(model, using=options["database"]), start=1):  # noqa: B007
-            self.stdout.write(json.dumps(broken.as_dict(), default=str) if options["format"] == "json" else str(broken))
+        # Printed as they are found, by a server-side cursor: a large table need not fit into memory. A cursor needs one
+        # session to its end, which a pooler grants to a transaction alone.
+        with transaction.atomic(using=options["database"]):
+            for found, broken in enumerate(chain_breaks(model, using=options["database"]), start=1):  # noqa: B007
+                line = json.dumps(broken.as_dict(), default=str) if options["format"] == "json" else str(broken)
+                self.stdout.write(line)
         if found:
             self.stderr.write(self.style.ERROR(f"{found} break{'s' if found > 1 else ''} found."))
             sys.exit(1)

@@ -64,10 +64,12 @@ class Command(BaseCommand):
             self._clean(options)
             return
         with _wrong_usage():
+            # Before the run: minutes of measuring are not to end in a file that cannot be written.
             if options["output"]:
                 require_writable(Path(options["output"]))
             run = build_run(options)
         with _report_errors():
+            # Also before: the package that draws may not be installed.
             _require_renderers(options)
             if run.announcement:
                 self.stderr.write(run.announcement, str)  # not in the colour of errors
@@ -148,6 +150,7 @@ def _end(report: Report, *, interrupted: int | None, check: bool) -> None:
     """Raise ``CommandError`` where the exit status is not 0."""
     if interrupted is not None:
         raise CommandError(f"Interrupted by {signal.Signals(interrupted).name}", returncode=128 + interrupted)
+    # An interrupted run proves nothing either way: it ends before its promises are checked.
     rows = (*report.rows, *getattr(report, "counterparts", ()))
     broken = dict.fromkeys(row.strategy for row in rows if row.breaks_promise)
     if check and broken:

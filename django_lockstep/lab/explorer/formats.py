@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from django_lockstep.lab.explorer.ci_reports import CheckResult, CheckStep, Location, as_junit, as_sarif
 from django_lockstep.lab.explorer.explanations import find_explanation
-from django_lockstep.lab.explorer.findings import Finding, FindingStep, Location, as_junit, as_sarif
 from django_lockstep.lab.explorer.reports import RaceReport, as_html, as_json, as_text
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.summaries import describe_step
 from django_lockstep.lab.explorer.timelines import timeline
 
-__all__ = ["ENDINGS", "FORMATS", "findings", "format_of"]
+__all__ = ["ENDINGS", "FORMATS", "check_results", "format_of"]
 
 ENDINGS = {".txt": "text", ".json": "json", ".html": "html", ".svg": "svg", ".xml": "junit", ".sarif": "sarif"}
 """The format that a file's ending asks for."""
@@ -23,8 +23,8 @@ def format_of(path: Path | None) -> str:
     return ENDINGS.get(path.suffix.lower(), "text") if path else "text"
 
 
-def findings(reports: Sequence[RaceReport]) -> Iterator[Finding]:
-    """Yield a finding for each race; one that ends as it is meant to is all right, even if it is meant to break."""
+def check_results(reports: Sequence[RaceReport]) -> Iterator[CheckResult]:
+    """Yield a result for each race; one that ends as it is meant to is all right, even if it is meant to break."""
     for report in reports:
         found = report.exploration
         wrong = found.failure if found else next((run for run in report.runs if not run.holds), None)
@@ -34,13 +34,13 @@ def findings(reports: Sequence[RaceReport]) -> Iterator[Finding]:
         else:
             verdict, reason = (found.verdict, found.reason) if found else ("holds", "")
             kind = "" if report.as_expected else verdict
-            yield Finding(name=report.name, ok=report.as_expected, kind=kind, message=reason, seconds=seconds)
+            yield CheckResult(name=report.name, ok=report.as_expected, kind=kind, message=reason, seconds=seconds)
 
 
-def _broken(report: RaceReport, run: Run, seconds: float) -> Finding:
+def _broken(report: RaceReport, run: Run, seconds: float) -> CheckResult:
     why = find_explanation(run)
     sources = [why.step.source if why.step else "", *(raised.source for raised in run.raised.values())]
-    return Finding(
+    return CheckResult(
         name=report.name,
         ok=report.as_expected,
         kind=why.kind,
@@ -48,7 +48,7 @@ def _broken(report: RaceReport, run: Run, seconds: float) -> Finding:
         location=next(filter(None, map(Location.parse, sources)), None),
         details=timeline(run),
         steps=tuple(
-            FindingStep(actor=step.actor, text=describe_step(step, run), location=Location.parse(step.source))
+            CheckStep(actor=step.actor, text=describe_step(step, run), location=Location.parse(step.source))
             for step in run.steps
         ),
         seconds=seconds,
@@ -56,11 +56,11 @@ def _broken(report: RaceReport, run: Run, seconds: float) -> Finding:
 
 
 def _as_junit(reports: Sequence[RaceReport]) -> str:
-    return as_junit(findings(reports), suite="races")
+    return as_junit(check_results(reports), suite="races")
 
 
 def _as_sarif(reports: Sequence[RaceReport]) -> str:
-    return as_sarif(findings(reports))
+    return as_sarif(check_results(reports))
 
 
 FORMATS: Mapping[str, Callable[[Sequence[RaceReport]], str]] = {

@@ -55,10 +55,12 @@ def intercept_calls(names: Collection[str], on_call: Callable[[str, Call], None]
 def _find(name: str) -> FunctionType | None:
     """Return the function, with its decorators; None if there is no such function."""
     parts = name.split(".")
+    # The longest module first: what is left of the name are a class and its function.
     for length in range(len(parts) - 1, 0, -1):
         found: Any = sys.modules.get(".".join(parts[:length]))
         if found is not None:
             for part in parts[length:]:
+                # Not getattr(): it would bind the function, and run what a descriptor does.
                 found = vars(found).get(part) if hasattr(found, "__dict__") else None
             function = getattr(found, "__func__", found)  # of a class or static method
             synchronous = isinstance(function, FunctionType) and not function.__code__.co_flags & _ASYNCHRONOUS
@@ -68,6 +70,7 @@ def _find(name: str) -> FunctionType | None:
 
 @contextmanager
 def _intercepted(function: FunctionType, on_call: Callable[[Call], None]) -> Iterator[None]:
+    # A second function with this code: the first one's is about to be replaced.
     original = _with_code(function, function.__code__)
     thread, inside = threading.get_ident(), False
 
@@ -106,6 +109,7 @@ def _passing_on(called: Callable[..., Any], *, like: CodeType) -> CodeType:
     """Return code that passes all arguments on; a function takes only code with as many free variables as before."""
     code = _template.__code__
     constants = tuple(called if constant == "called" else constant for constant in code.co_consts)
+    # With the old names and lines, by which tracebacks and recorded sites are read.
     return code.replace(
         co_consts=constants,
         co_freevars=like.co_freevars,

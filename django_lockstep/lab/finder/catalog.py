@@ -60,6 +60,7 @@ class TableCatalog:
         """Return the table; None for one of the server's own, and where the catalog cannot be read now."""
         if oid not in self._by_oid and not self._load(driver):
             return None
+        # Not there although the catalog was read: one of the server's own. Noted, or each row would have it read again.
         return self._by_oid.setdefault(oid, None)
 
     def ensure_loaded(self, driver: Any) -> None:
@@ -78,6 +79,7 @@ class TableCatalog:
             return False
         listed = json.loads(result.get_value(0, 0))
         names = {each["oid"]: each["name"] for each in listed}
+        # A proxy has the table of its model, which is the one to name.
         models = {model._meta.db_table: model for model in apps.get_models() if not model._meta.proxy}
         self._by_oid |= {each["oid"]: _server_table(each, names, models.get(each["name"])) for each in listed}
         self._on_loaded([known.table for known in self._by_oid.values() if known is not None])

@@ -16,7 +16,9 @@ from django_lockstep.lab.finder.errors import CannotClone
 
 __all__ = ["UserClone", "clone_user", "renamed", "session_of", "session_user"]
 
+# More than that belongs to a tenant rather than a person, and copying it would use the budget up.
 _MOST_ROWS = 300
+# The clone gets a session of its own, and nothing is decided by the admin's log.
 _NOT_CLONED = {"sessions.Session", "admin.LogEntry"}
 _Row = tuple[type[models.Model], Any]
 
@@ -39,6 +41,7 @@ class UserClone:
         """Unique strings, such as the user's name or an API token, and what they became."""
         self._collect(user)
         try:
+            # All or nothing: a refused copy must not leave half of a user behind.
             with transaction.atomic(using=using):
                 for row in list(self._rows.values()):
                     self._copy(row)
@@ -68,6 +71,7 @@ class UserClone:
     def _copy(self, row: models.Model) -> None:
         """Copy the row, and before it those that it refers to."""
         model = type(row)
+        # Its rows are in two tables, and bulk_create() refuses to write both.
         if len(model._meta.get_parent_list()):
             raise CannotClone(f"{model._meta.label} inherits from another table")
         if self._rows.pop(_key(row), None) is None:  # it is copied, or rows refer to each other in a circle
@@ -89,6 +93,7 @@ class UserClone:
             return _GENERATED
         if value is None or not field.unique:
             return value
+        # Such as a random token. A default that is always the same is refused by the unique index.
         if field.has_default():
             return field.get_default()
         if not isinstance(value, str):
@@ -132,12 +137,15 @@ def clone_user(environ: Mapping[str, Any], user: models.Model, *, using: str) ->
     clone = UserClone(user, using=using)
     cloned = {name: _replaced(value, clone.renamed) for name, value in environ.items()}
     if (session := session_of(environ)) is not None and session.session_key:
+        # In one session the two would race for its row, too, and the finding would be about that.
         other = type(session)()
         other.update(dict(session.items()))
         if SESSION_KEY in other:
             other[SESSION_KEY] = str(clone.user.pk)
+            # Django ends a session whose hash does not fit its user.
             other[HASH_SESSION_KEY] = clone.user.get_session_auth_hash()  # type: ignore[attr-defined]
         other.save()
+        # Not a cookie whose name only ends like that.
         cookie = re.escape(settings.SESSION_COOKIE_NAME)
         cloned["HTTP_COOKIE"] = re.sub(
             rf"(?<![^; ]){cookie}=[^;]*", f"{settings.SESSION_COOKIE_NAME}={other.session_key}", environ["HTTP_COOKIE"]
@@ -152,6 +160,7 @@ def session_of(environ: Mapping[str, Any]) -> Any:
     if found is None:
         return None
     session = import_module(settings.SESSION_ENGINE).SessionStore(found[1])
+    # The cookie may name a session that has ended.
     return session if session.keys() else None
 
 

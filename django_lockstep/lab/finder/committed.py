@@ -30,6 +30,7 @@ class DatabaseCopy:
                 require_disposable(alias)
                 self._servers.append(Server(alias, exclusive=False))
                 self._servers[-1].save_all()
+        # Also on an interrupt: open sessions would keep the test database from being dropped.
         except BaseException:
             self.close()
             raise

@@ -116,6 +116,7 @@ class Confirmation:
     def _begin(self, test: str) -> None:
         self._test = test
         self._points.restart()
+        # Each holds a session with a copy of all tables; the next test starts from other rows.
         while self._earlier:
             self._earlier.pop().before.close()
 
@@ -151,6 +152,7 @@ class Confirmation:
 
     def _reach(self, point: Point) -> None:
         """Fork here if that is wanted, and nothing else is being forked."""
+        # Not waited for: the thread that forks may wait for an answer of this one.
         if self._spent >= self.budget or not self._forking.acquire(blocking=False):
             return
         begun = time.monotonic()
@@ -170,12 +172,15 @@ class Confirmation:
         there = [each for each in self._open(self._test) if each[0].unit_kind == point.kind]
         here = {one.id: one for one, place in there if place in one.witnesses and _is_place(place, one, point)}
         related = {one.id: one for one, _ in there if point.name in (one.unit, one.partner)}
+        # Before the tries: one that ends in an error counts, or it would be made again at every place.
         for candidate in here.values():
             self._attempts_on(candidate).places += 1
         changed = dict.fromkeys(here)
         pairings = self._pairings(point, here, [one for name, one in related.items() if name in self._attempts])
+        # Those within the test first: a request of another one has to be moved here, and tried alone twice.
         for pairing, paired, candidates in chain(pairings, self._partners.pairings(self._test, point, there)):
             tried = [one for each in candidates if (one := self._attempts_on(each)).is_open_to(pairing)]
+            # What has begun may go on for SECONDS_EACH; nothing begins when the budget is used up.
             if tried and time.monotonic() < until:
                 self._try(tried, paired, pairing=pairing)
             changed |= dict.fromkeys(one.candidate.id for one in tried)
@@ -244,6 +249,7 @@ class Confirmation:
 
 def _note_obstacle(wanted: Sequence[Attempts], pairing: Pairing, reason: str) -> None:
     for attempts in wanted:
+        # The first line: the server's details would show values of rows.
         attempts.note_obstacle(pairing, reason.partition("\n")[0])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from django_lockstep.lab.finder.candidates import Access, Candidate, Witness, candidate_id
-from django_lockstep.lab.finder.history import History, Hit, Step
+from django_lockstep.lab.finder.history import History, Hit, UnitStep
 from django_lockstep.lab.finder.insert_races import insert_races
 from django_lockstep.lab.finder.pair_races import lock_orders, mails_before_commit, write_skews
 from django_lockstep.lab.finder.recording import Recording, Table, Unit
@@ -42,7 +42,7 @@ def _hits(histories: Sequence[History]) -> Iterator[Hit]:
     yield from lock_orders(histories)
 
 
-def _place(write: Step) -> _Place:
+def _place(write: UnitStep) -> _Place:
     site = write.statement.site
     return (site.path, site.function, site.line) if site else ("", write.statement.sql, 0)
 
@@ -50,6 +50,7 @@ def _place(write: Step) -> _Place:
 def _numbered(groups: Mapping[_Key, list[Hit]]) -> Iterator[tuple[int, _Key, list[Hit]]]:
     """Yield the groups, each with its number among those of its function."""
     counts: dict[tuple[str, ...], int] = defaultdict(int)
+    # By line, so that the same write has the same number, and thereby the same id, in every run.
     for key in sorted(groups):
         kind, table, (path, function, _) = key
         yield counts[kind, table, path, function], key, groups[key]
@@ -112,6 +113,7 @@ def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: Mappin
         return [unit for unit in found if unit.name != hit.unit.name]
 
     is_insert = hit.kind == "check-then-insert"
+    # A DELETE only where nobody updates: after it most writes find no row, and all is well.
     found = others("INSERT", "") if is_insert else others("UPDATE", *columns) or others("DELETE", "")
     if not found:
         return known
@@ -129,6 +131,6 @@ def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], par
     )
 
 
-def _at(step: Step | None) -> str:
+def _at(step: UnitStep | None) -> str:
     site = step.statement.site if step else None
     return f" at {site}" if site else ""

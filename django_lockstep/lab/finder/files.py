@@ -47,6 +47,7 @@ class RecordingWriter:
         with self._lock:
             statements = [self._statement(statement) for statement in unit.statements]
             self._write({"unit": {**_set_fields(unit), "inputs": sorted(unit.inputs), "statements": statements}})
+            # With each unit: what a killed run has recorded so far is worth trying.
             self._file.flush()
 
     def write_tables(self, tables: Iterable[Table]) -> None:
@@ -61,6 +62,7 @@ class RecordingWriter:
             self._write({"end": {"tests": tests, "notes": list(notes)}})
 
     def _statement(self, statement: RecordedStatement) -> dict[str, Any]:
+        # Once: a suite sends few texts, but each of them very often.
         if statement.sql not in self._templates:
             self._templates[statement.sql] = len(self._templates)
             self._write({"sql": statement.sql})
@@ -97,6 +99,7 @@ def read_recording(path: Path) -> Recording:
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
+    # A killed run may have cut its last character in two.
     with path.open(encoding="utf-8", errors="replace") as file:
         first = _decoded(next(file, ""))
         if first is None or first.get("recording") != _VERSION:
@@ -178,5 +181,6 @@ def merge_recordings(parts: Sequence[Path], target: Path) -> None:
         tests += recording.tests
         notes |= dict.fromkeys(recording.notes)
     writer.close(tests=tests, notes=notes)
+    # Only now: if something fails before, the parts are still there.
     for part in parts:
         part.unlink()

@@ -119,6 +119,7 @@ class Findings:
     def read(self) -> list[Finding]:
         """Read what another process has appended; return what is new or has changed. The last one counts."""
         before = dict(self._found)
+        # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
         known = (finding for finding in map(_parse, _lines(self.path)) if finding.candidate in self.candidates)
         self._found.update({finding.candidate: finding for finding in known})
         return [finding for name, finding in self._found.items() if before.get(name) != finding]
@@ -177,6 +178,7 @@ def consequence_of(differences: Sequence[str]) -> str:
 def _consequence(difference: str) -> str:
     if difference.startswith("Deadlock of "):
         return "deadlocks"
+    # A status of 500 is an error that the project's own handler has answered.
     if found := _ANSWER.match(difference):
         return "server errors" if found[1] == "raised" or found[2].startswith("5") else "other answers"
     if ": one row " in difference:

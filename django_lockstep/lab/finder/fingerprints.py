@@ -66,8 +66,10 @@ class Fingerprints:
             return f"={text}"
         known = self._known.get(text)
         if known is None:
+            # All at once: which of them come again is not worth an account.
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
+            # 48 bits: of ten thousand values, two look the same by chance in one of five million recordings.
             known = hashlib.blake2b(text.encode(errors="replace"), digest_size=6, key=self._key).hexdigest()
             self._known[text] = known
         return known
@@ -92,6 +94,7 @@ def _canonical(value: object) -> str:
 
 def _number(text: str) -> str:
     number = Decimal(text)
+    # Adding 0 makes 0 of a negative zero, which the server's numeric does not have.
     return format(number.normalize() + 0, "f") if number.is_finite() else str(number)
 
 

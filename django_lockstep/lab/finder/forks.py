@@ -81,6 +81,7 @@ class Fork:
         """
         require_committed()
         with apart_from_the_test():
+            # All interleavings of two requests would take longer than any budget.
             return explore(self._scenario(), directed=True, timeout=seconds, **self._terms)
 
     def replay(self, schedule: str) -> Run:
@@ -90,6 +91,7 @@ class Fork:
 
     @property
     def _terms(self) -> dict[str, Any]:
+        # A deadlock is a failed request, also where the data are right afterwards.
         return {"ignore": IGNORED, "no_deadlock": True}
 
     def _scenario(self) -> Scenario:
@@ -112,12 +114,14 @@ def apart_from_the_test() -> Iterator[None]:
             stack.enter_context(_without_receivers(signal))
         if hasattr(mail, "outbox"):
             stack.callback(setattr, mail, "outbox", mail.outbox)
+            # A copy: the project may look at what was sent before, and what the actors send goes with it.
             mail.outbox = list(mail.outbox)
         yield
 
 
 @contextmanager
 def _without_receivers(signal: Signal) -> Iterator[None]:
+    # Both, because the cache holds the receivers that are taken away.
     receivers, signal.receivers = signal.receivers, []
     signal.sender_receivers_cache.clear()
     try:

@@ -10,7 +10,7 @@ from django_lockstep.lab.finder.recording import RecordedStatement, RowRead, Tab
 from django_lockstep.lab.finder.statements import parse_template
 from django_lockstep.lab.finder.templates import Template, Value
 
-__all__ = ["History", "Hit", "Row", "Step"]
+__all__ = ["History", "Hit", "Row", "UnitStep"]
 
 Row = tuple[str, str]
 """A table, and the fingerprint of a key."""
@@ -18,8 +18,8 @@ _SNAPSHOT = frozenset({"repeatable read", "serializable"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """A statement of a unit."""
+class UnitStep:
+    """A statement of a unit: its place there, and what its text says."""
 
     place: int
     statement: RecordedStatement
@@ -77,8 +77,8 @@ class Hit:
     table: str
     columns: frozenset[str] = frozenset()
     unit: Unit
-    read: Step | None
-    write: Step
+    read: UnitStep | None
+    write: UnitStep
     rank: int
     sentence: str
     """With ``{name}`` for the names of the table or the columns, ``{be}`` for is or are, ``{read}`` and ``{write}``
@@ -94,13 +94,13 @@ class History:
         self.tables = tables
         self._changed: dict[int, frozenset[Row]] = {}
         self.steps = [
-            Step(place, statement, parse_template(statement.sql)) for place, statement in enumerate(unit.statements)
+            UnitStep(place, statement, parse_template(statement.sql)) for place, statement in enumerate(unit.statements)
         ]
 
     def table(self, name: str) -> Table:
         return self.tables.get(name) or Table(name=name)
 
-    def writes(self, *verbs: str) -> Iterator[Step]:
+    def writes(self, *verbs: str) -> Iterator[UnitStep]:
         """Yield the statements of these verbs that changed something other than a session."""
         return (
             step
@@ -109,29 +109,32 @@ class History:
         )
 
     def _is_session(self, table: str) -> bool:
+        # By its columns: projects have session models of their own.
         return self.table(table).types.keys() >= {"session_key", "session_data"}
 
-    def key_of(self, step: Step, row: RowRead) -> str:
+    def key_of(self, step: UnitStep, row: RowRead) -> str:
         """Return the row's key, also where only the condition names it."""
         if row.key:
             return row.key
         named = self._named_keys(step, row.table)
+        # Of several keys that were asked for, it is not known which one this row has.
         return next(iter(named)) if len(named) == 1 else ""
 
-    def _named_keys(self, step: Step, table: str) -> frozenset[str]:
+    def _named_keys(self, step: UnitStep, table: str) -> frozenset[str]:
         key = self.table(table).key
         return step.equals(table).get(key[0], frozenset()) if len(key) == 1 else frozenset()
 
-    def changed_rows(self, step: Step) -> frozenset[Row]:
+    def changed_rows(self, step: UnitStep) -> frozenset[Row]:
         """Return the rows that an UPDATE or DELETE names, by their keys or by values that were read before."""
         if step.place not in self._changed:
             self._changed[step.place] = self._find_changed(step)
         return self._changed[step.place]
 
-    def _find_changed(self, step: Step) -> frozenset[Row]:
+    def _find_changed(self, step: UnitStep) -> frozenset[Row]:
         table = step.template.table
         if keys := self._named_keys(step, table):
             return frozenset((table, key) for key in keys)
+        # Without a key in the condition: the rows read before that have the values asked for.
         equals = step.equals(table)
         return frozenset(
             (table, key)
@@ -147,6 +150,7 @@ class History:
             (row.table, row.key)
             for step in self.writes("INSERT")
             for row in step.statement.read
+            # An upsert may return a row that was there.
             if not step.template.upsert
         )
 
@@ -155,7 +159,7 @@ class History:
         """The locks that its statements took, in their order."""
         return [lock for step in self.steps for lock in self._locks_of(step)]
 
-    def _locks_of(self, step: Step) -> Iterator[_Lock]:
+    def _locks_of(self, step: UnitStep) -> Iterator[_Lock]:
         template, transaction = step.template, step.statement.transaction
         if template.advisory:
             yield _Lock(step.place, transaction, advisory=True, of_session=template.of_session)
@@ -164,18 +168,20 @@ class History:
         elif rows := self.locked_rows(step):
             yield _Lock(step.place, transaction, rows)
 
-    def locked_rows(self, step: Step) -> frozenset[Row]:
+    def locked_rows(self, step: UnitStep) -> frozenset[Row]:
         """Return the rows that the statement locked, as far as they are known."""
         template = step.template
         if template.verb in {"UPDATE", "DELETE"} and step.statement.rows != 0:
             return self.changed_rows(step)
+        # ON CONFLICT DO UPDATE locks the row that is there.
         if template.verb == "INSERT" and template.upsert:
             return frozenset((row.table, row.key) for row in step.statement.read if row.key)
+        # A locking SELECT need not return the key that its condition names.
         returned = {(row.table, self.key_of(step, row)) for row in step.statement.read if row.table in template.locked}
         named = {(table, key) for table in template.locked for key in self._named_keys(step, table)}
         return frozenset(row for row in returned | named if row[1])
 
-    def references(self, step: Step, table: str) -> frozenset[Row]:
+    def references(self, step: UnitStep, table: str) -> frozenset[Row]:
         """Return the rows of other tables that the conditions, or the inserted values, refer to."""
         given = step.equals(table)
         if step.template.verb == "INSERT":
@@ -188,8 +194,9 @@ class History:
         keys = self.table(row.table).foreign_keys
         return frozenset((each.table, row.values[each.column]) for each in keys if each.column in row.values)
 
-    def is_guarded(self, read: Step, write: Step, rows: Iterable[Row]) -> bool:
+    def is_guarded(self, read: UnitStep, write: UnitStep, rows: Iterable[Row]) -> bool:
         """Whether a lock on one of the rows is held from before the read until the write is committed."""
+        # The read may itself be the statement that locks.
         wanted = tuple(rows)
         return any(
             lock.covers(wanted)
@@ -198,13 +205,13 @@ class History:
         )
 
     @staticmethod
-    def has_snapshot(read: Step, write: Step, *levels: str) -> bool:
+    def has_snapshot(read: UnitStep, write: UnitStep, *levels: str) -> bool:
         """Whether both are in one transaction of such a level, or any that refuses to write over a newer version."""
         same = _same_transaction(read.statement.transaction, write)
         return same and write.statement.isolation in (levels or _SNAPSHOT)
 
 
-def _same_transaction(transaction: int | None, write: Step) -> bool:
+def _same_transaction(transaction: int | None, write: UnitStep) -> bool:
     return transaction is not None and transaction == write.statement.transaction
 
 

@@ -61,5 +61,6 @@ def call_inputs(frame: FrameType) -> Iterator[object]:
     values = frame.f_locals
     for name in names:
         value = values.get(name)
+        # By the type alone: to compare or to print a model's instance may send a query.
         if value is not None and type(value).__module__ in {"builtins", "decimal", "datetime", "uuid"}:
             yield from value if isinstance(value, list | tuple) else (value,)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django_lockstep.lab.finder.history import History, Hit, Step
+from django_lockstep.lab.finder.history import History, Hit, UnitStep
 
 __all__ = ["insert_races"]
 
@@ -27,6 +27,7 @@ _LISTED = "Rows of {name} are read{read}, then another is inserted{write}: what 
 def insert_races(history: History) -> Iterator[Hit]:
     """Yield the candidates of one unit; of one insert the worst."""
     for write in history.writes("INSERT"):
+        # ON CONFLICT says itself what is to happen with a row that is there.
         if write.template.upsert or not write.template.table:
             continue
         hits = [hit for read in history.steps[: write.place] if (hit := _hit(history, read, write)) is not None]
@@ -34,7 +35,7 @@ def insert_races(history: History) -> Iterator[Hit]:
             yield min(hits, key=lambda hit: hit.rank)
 
 
-def _hit(history: History, read: Step, write: Step) -> Hit | None:
+def _hit(history: History, read: UnitStep, write: UnitStep) -> Hit | None:
     table = write.template.table
     looked = read.template
     if looked.verb != "SELECT" or table not in looked.tables or read.statement.alias != write.statement.alias:
@@ -47,8 +48,9 @@ def _hit(history: History, read: Step, write: Step) -> Hit | None:
     )
 
 
-def _consequence(read: Step) -> tuple[int, str]:
+def _consequence(read: UnitStep) -> tuple[int, str]:
     looked, rows = read.template, read.statement.rows
+    # A count, the highest number, the last position: the new row is computed from it.
     if looked.looks in {"aggregate", "first"} and (looked.looks == "aggregate" or rows):
         return RANK_COUNTED, _COUNTED
     if rows == 0:
@@ -57,12 +59,13 @@ def _consequence(read: Step) -> tuple[int, str]:
     return (0, "") if looked.looks == "exists" or not looked.tested else (RANK_LISTED, _LISTED)
 
 
-def _would_match(history: History, read: Step, write: Step) -> bool:
+def _would_match(history: History, read: UnitStep, write: UnitStep) -> bool:
     """Whether the look would have seen the inserted row."""
     table = write.template.table
     asked = read.equals(table)
     given = write.template.assignments
     known = [bool(asked[name] & set(write.values(given[name]))) for name in asked if name in given]
+    # With another value than was asked for, the new row would not have been found.
     if not all(known) or any((table, value) in history.made for value in frozenset().union(*asked.values())):
         return False
     if history.references(read, table) & history.made:
@@ -70,7 +73,7 @@ def _would_match(history: History, read: Step, write: Step) -> bool:
     return bool(known) or not read.template.tested or read.template.looks != "rows"
 
 
-def _is_kept_apart(history: History, read: Step, write: Step) -> bool:
+def _is_kept_apart(history: History, read: UnitStep, write: UnitStep) -> bool:
     table = write.template.table
     if history.has_snapshot(read, write, "serializable"):
         return True
@@ -79,5 +82,6 @@ def _is_kept_apart(history: History, read: Step, write: Step) -> bool:
     compared &= set(write.template.assignments)
     if any(compared >= {*index.columns, *index.predicate} for index in history.table(table).unique if index.columns):
         return True
+    # Inserts of children are kept apart where each locks the parent first.
     references = history.references(read, table) | history.references(write, table)
     return history.is_guarded(read, write, {*references, (table, "")})

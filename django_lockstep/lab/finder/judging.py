@@ -47,10 +47,12 @@ class Attempts:
         ``tables`` are those that the candidates of this place write. What ends wrong in none of them follows from what
         was read, and is held against each of the candidates.
         """
+        # A schedule that cannot be repeated proves nothing.
         if found.verdict in {"nondeterministic", "stuck"}:
             self.note_obstacle(pairing, found.reason.partition("\n")[0])
             return
         self._schedules[str(pairing)] = self._schedules.get(str(pairing), 0) + found.schedules
+        # The worst first: the report shows one.
         for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
             wrong = tables_of(outcome.differences)
             self._elsewhere |= wrong - {self.candidate.table}
@@ -123,6 +125,7 @@ class Attempts:
         # What the database has refused, such as the second row of a key, is in no table.
         if not touched and consequence != "server errors":
             return None
+        # Of the other outcomes, the exploration has kept only the schedules.
         known = found.failure
         run = known if known and known.schedule == outcome.schedule else fork.replay(outcome.schedule)
         if _passes_over_rows(run):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from django_lockstep.lab.finder.history import History, Hit, Row, Step
+from django_lockstep.lab.finder.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.recording import Unit
 
 __all__ = ["lock_orders", "mails_before_commit", "write_skews"]
@@ -30,9 +30,9 @@ class _Skew:
     """A look at many rows, and a write after it."""
 
     history: History
-    read: Step
+    read: UnitStep
     seen: frozenset[tuple[str, str]]
-    write: Step
+    write: UnitStep
 
     def changes(self, seen: frozenset[tuple[str, str]]) -> bool:
         """Whether the write changes what the look of another one depends on."""
@@ -47,8 +47,10 @@ def write_skews(histories: Sequence[History]) -> Iterator[Hit]:
     """Yield what a unit can do to itself, and then to others."""
     skews = [skew for history in histories for skew in _skews(history)]
     for skew in skews:
+        # A unit that inserts what it has looked for is of another kind, check-then-insert.
         if skew.write.template.verb != "INSERT" and skew.changes(skew.seen):
             yield _skew_hit(skew, RANK_SKEW, _SKEW, ())
+    # One of each unit: in a large suite hundreds of tests have the same request sent.
     by_table: dict[str, dict[str, _Skew]] = defaultdict(dict)
     for skew in skews:
         by_table[skew.write.template.table].setdefault(skew.history.unit.name, skew)
@@ -67,6 +69,7 @@ def _partners(skew: _Skew, by_table: dict[str, dict[str, _Skew]]) -> Iterator[Un
 
 def _skews(history: History) -> Iterator[_Skew]:
     for write in history.writes("UPDATE", "DELETE", "INSERT"):
+        # What the unit has made itself, no other transaction has read.
         if write.template.verb != "INSERT" and history.changed_rows(write) & history.made:
             continue
         for read in history.steps[: write.place]:
@@ -76,12 +79,13 @@ def _skews(history: History) -> Iterator[_Skew]:
                     yield _Skew(history, read, seen, write)
 
 
-def _sees_many(read: Step) -> bool:
+def _sees_many(read: UnitStep) -> bool:
+    # A single row that is read and then written is of the kinds of `row_races`.
     template, rows = read.template, read.statement.rows or 0
     return template.verb == "SELECT" and (template.looks in {"aggregate", "exists"} or rows > 1)
 
 
-def _unguarded(history: History, read: Step, write: Step) -> frozenset[tuple[str, str]]:
+def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[tuple[str, str]]:
     """Return the tables and columns that the look depends on, and that nothing keeps as they are."""
     if history.has_snapshot(read, write, "serializable"):
         return frozenset()
@@ -91,11 +95,12 @@ def _unguarded(history: History, read: Step, write: Step) -> frozenset[tuple[str
         table: {(table, ""), *history.references(read, table), *_rows(history, read, table)} for table in tables
     }
     kept = {table for table in tables if history.is_guarded(read, write, rows[table])}
+    # Keys do not change: what was found by them alone will be found again.
     keys = {(table, column) for table in tables for column in history.table(table).key}
     return frozenset(each for each in seen - keys if each[0] in tables - kept)
 
 
-def _is_unique(history: History, table: str, seen: frozenset[tuple[str, str]], write: Step) -> bool:
+def _is_unique(history: History, table: str, seen: frozenset[tuple[str, str]], write: UnitStep) -> bool:
     """Whether a unique index refuses what the look was to prevent."""
     columns = {column for name, column in seen if name == table}
     written = set(write.template.assignments) if write.template.table == table else set()
@@ -103,7 +108,7 @@ def _is_unique(history: History, table: str, seen: frozenset[tuple[str, str]], w
     return any(written & set(index.columns) and columns >= {*index.columns, *index.predicate} for index in indexes)
 
 
-def _rows(history: History, read: Step, table: str) -> set[Row]:
+def _rows(history: History, read: UnitStep, table: str) -> set[Row]:
     return {(table, history.key_of(read, row)) for row in read.statement.read if row.table == table}
 
 
@@ -127,8 +132,8 @@ class _Pair:
     """Two locks that one transaction took one after the other."""
 
     unit: Unit
-    first: Step
-    second: Step
+    first: UnitStep
+    second: UnitStep
     tables: tuple[str, str]
     ascending: bool | None
     """Whether the keys ascend, in one table; None in two tables, or if that is not known."""
@@ -161,11 +166,12 @@ def lock_orders(histories: Sequence[History]) -> Iterator[Hit]:
 
 def _lock_pairs(history: History) -> Iterator[_Pair]:
     order = {key: place for place, key in enumerate(history.unit.key_order)}
-    taken: list[tuple[Step, Row]] = []
+    taken: list[tuple[UnitStep, Row]] = []
     held: set[tuple[int | None, Row]] = set()
     for step in history.steps:
         rows = sorted(history.locked_rows(step) - history.made)
         transaction = step.statement.transaction
+        # With autocommit a lock ends with its statement; one that is held already waits for nobody.
         new = [row for row in rows if transaction is not None and (transaction, row) not in held]
         held |= {(transaction, row) for row in new}
         # In which order one statement locks several rows is its own affair.

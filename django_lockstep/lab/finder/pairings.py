@@ -99,11 +99,13 @@ def with_partner(partner: Captured, request: RequestActor) -> Iterator[Fork]:
     Raises `CannotClone` if it cannot be moved, is refused here, or has nothing to do with the request.
     """
     with put_back() as before:
+        # Sent alone to see what it reads and writes, and undone: the race starts from here.
         trial = Trial.of(request)
         before.restore()
         moved = partner.moved_to(request, trial)
         with put_back():  # as it is now: a copy of its user may have been made
             other = Trial.of(moved)
+        # Refused in every schedule, it would make all of them end alike.
         if not other.is_accepted:
             raise CannotClone(f"alone it is answered with {other.answer} here")
         if not other.interferes_with(trial) and not trial.interferes_with(other):

@@ -12,6 +12,7 @@ from django.utils import timezone
 __all__ = ["first", "positional", "type_name"]
 
 _NAMED = re.compile(r"%\((\w+)\)s")
+# From when code asks for the time until the statement is sent.
 _MOMENT = timedelta(minutes=1)
 
 

@@ -40,6 +40,7 @@ class Partners:
             by_names[name, other].append(candidate)
         for (name, other), candidates in by_names.items():
             partner = self._captured.get(other)
+            # One of this test is paired as an earlier one, without being moved.
             if partner is not None and partner.test != test and isinstance(point.actor, RequestActor):
                 pairing = Pairing(
                     kind="request",
@@ -53,6 +54,7 @@ class Partners:
     def capture(self, test: str, point: Point, shown: Iterable[tuple[Candidate, Witness]]) -> None:
         """Keep the request if another test may need it. Raises what keeps it from being sent once more."""
         for candidate, name, _ in _roles(point, shown):
+            # One of each unit: to capture it, the databases are copied and the request is tried.
             needed = name not in self._captured and bool(partner_tests(candidate))
             if needed and isinstance(point.actor, RequestActor):
                 with put_back():

@@ -34,6 +34,7 @@ class Progress:
                 candidate = self._found.candidates[finding.candidate]
                 self._write(f"{self._erase}{in_a_line(candidate, finding)}\n")
         if self._erase:
+            # A line as wide as the terminal wraps, and could not be erased by a carriage return.
             self._write(f"{self._erase}{self._line()[: shutil.get_terminal_size().columns - 1]}")
 
     def close(self) -> None:

@@ -51,6 +51,7 @@ class StatementReader:
         )
 
     def _catalog(self, connection: Any) -> TableCatalog:
+        # Not by alias: a mirror's alias reaches the same tables.
         name = str(connection.settings_dict["NAME"])
         if name not in self._catalogs:
             self._catalogs[name] = TableCatalog(self._on_tables)

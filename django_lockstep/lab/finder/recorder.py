@@ -66,6 +66,7 @@ class Recorder:
     def installed(self) -> Iterator[None]:
         """Record between `begin_test` and `end_test`; close the recording at the end."""
         with ExitStack() as stack:
+            # First, so that the file is closed last: the others may still write when they end.
             stack.callback(self._close)
             stack.enter_context(intercept(self._on_request))
             stack.enter_context(intercept_async(self._on_async_request))
@@ -106,6 +107,7 @@ class Recorder:
                 connection.execute_wrappers.remove(self._executed)
 
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+        # Before it is noted: only what has succeeded is recorded, with the rows that came back.
         result = execute(sql, params, many, context)
         if self._test:
             self._safely(self._note, sql, params, many, context)
@@ -124,9 +126,11 @@ class Recorder:
     def _note(self, sql: Any, params: Any, many: bool, context: Any) -> None:
         connection: BaseDatabaseWrapper = context["connection"]
         text = sql if isinstance(sql, str) else sql.as_string(connection.connection)
+        # Also of statements that are not recorded: SET TRANSACTION is one.
         self._transactions.note_statement(connection, text)
         if not is_of_interest(text) or not self._is_recordable(connection):
             return
+        # Past this method, `_safely` and `_executed`.
         draft, site = self._locate(sys._getframe(3))
         if draft is None or draft.is_full:
             return
@@ -180,6 +184,7 @@ class Recorder:
     def _locate(self, frame: FrameType) -> tuple[Draft | None, Site | None]:
         """Return the unit that goes on, and the line of the project's code that the frame was called from."""
         draft = _request.get()
+        # Inside of a request, the frames above the site need not be looked at.
         found = self._code.walk(frame, whole=draft is None)
         if draft is None and found.call is not None:
             draft = self._calls.draft(found.call)

@@ -36,6 +36,7 @@ REMEDIES = {
 _INSERTED = re.compile(r'INSERT INTO "([^"]+)" \(([^)]*)\)')
 
 
+# Half of what a fork may take, as there may be several rows to try.
 _SECONDS = 10.0
 
 
@@ -48,6 +49,7 @@ class LockFirst:
     actor: Callable[[Any], Any]
 
     def __call__(self, fixture: Any) -> Any:
+        # Where it will be written: the row of a replica cannot be locked.
         using = router.db_for_write(self.model)
         with transaction.atomic(using=using):
             self.model._base_manager.using(using).select_for_update(no_key=True).get(pk=self.pk)
@@ -56,6 +58,7 @@ class LockFirst:
 
 def try_lock(candidate: Candidate, run: Run, fork: Fork) -> str:
     """Explore the fork with a row locked first; return what was done if every schedule then ends right, or nothing."""
+    # The row that was read before its parents: of two locks that help, the narrower is the better advice.
     for model, pk in dict.fromkeys([*_rows_read(candidate, run), *_parents(candidate, run)]):
         actors = {name: LockFirst(model, pk, actor) for name, actor in fork.actors.items()}
         found = replace(fork, actors=actors).explore(seconds=_SECONDS)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django_lockstep.lab.explorer import Step
-from django_lockstep.lab.explorer.findings import Finding, FindingStep, Location, as_junit, as_sarif
+from django_lockstep.lab.explorer.ci_reports import CheckResult, CheckStep, Location, as_junit, as_sarif
 from django_lockstep.lab.explorer.formats import ENDINGS, format_of
 from django_lockstep.lab.explorer.summaries import describe_step
 from django_lockstep.lab.finder.candidates import Access
@@ -33,11 +33,11 @@ def write_report(path: Path, report: Report) -> None:
     write_atomically(path, _FORMATS[format_of(path)](report))
 
 
-def _findings(report: Report) -> Iterator[Finding]:
+def _check_results(report: Report) -> Iterator[CheckResult]:
     for entry in report.entries:
         candidate, finding = entry.candidate, entry.finding
         tried = finding.verdict != "not tried"
-        yield Finding(
+        yield CheckResult(
             name=f"{candidate.kind} in {candidate.unit}, table {candidate.table} ({candidate.id})",
             ok=finding.verdict != "confirmed",
             kind=candidate.kind if finding.verdict != "not confirmed" else "",
@@ -57,7 +57,7 @@ def _message(entry: Entry) -> str:
     return f"{entry.candidate.sentence} {entry.finding.verdict.capitalize()}: {entry.finding.reason}"
 
 
-def _steps(entry: Entry) -> Iterator[FindingStep]:
+def _steps(entry: Entry) -> Iterator[CheckStep]:
     """Yield the steps of the run that shows it; without one, what is read and what is written."""
     if entry.finding.run:
         yield from map(_step, entry.finding.run["steps"])
@@ -66,12 +66,12 @@ def _steps(entry: Entry) -> Iterator[FindingStep]:
     for verb, access in accesses.items():
         if access is not None:
             text = f"{verb} {entry.candidate.table}"
-            yield FindingStep(actor=entry.candidate.unit, text=text, location=_location(access))
+            yield CheckStep(actor=entry.candidate.unit, text=text, location=_location(access))
 
 
-def _step(data: Mapping[str, Any]) -> FindingStep:
+def _step(data: Mapping[str, Any]) -> CheckStep:
     step = Step(**{**data, "arguments": tuple(data["arguments"])})
-    return FindingStep(actor=step.actor, text=describe_step(step), location=Location.parse(step.source))
+    return CheckStep(actor=step.actor, text=describe_step(step), location=Location.parse(step.source))
 
 
 def _location(access: Access) -> Location | None:
@@ -82,6 +82,6 @@ _FORMATS: Mapping[str, Callable[[Report], str]] = {
     "text": full_text,
     "json": as_json,
     "html": as_html,
-    "sarif": lambda report: as_sarif(_findings(report)),
-    "junit": lambda report: as_junit(_findings(report), suite="races"),
+    "sarif": lambda report: as_sarif(_check_results(report)),
+    "junit": lambda report: as_junit(_check_results(report), suite="races"),
 }

@@ -98,6 +98,7 @@ def intercept_async(on_request: OnAsyncRequest) -> Iterator[None]:
     """Have ``await on_request(body, call_next)`` answer the requests of asynchronous test clients."""
 
     async def of_client(handler: AsyncClientHandler, scope: dict[str, Any]) -> Any:
+        # It can be read once: the handler gets a stream of its own.
         body: bytes = scope["_body_file"].read() if "_body_file" in scope else b""
         token = _requests.set([])
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django_lockstep.lab.finder.history import History, Hit, Row, Step
+from django_lockstep.lab.finder.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.recording import RowRead
 from django_lockstep.lab.finder.templates import Value
 
@@ -36,11 +36,12 @@ def row_races(history: History) -> Iterator[Hit]:
     for write in history.writes("UPDATE"):
         if _is_conditional(history, write):
             continue
+        # No other transaction can change a row that this one has made.
         rows = history.changed_rows(write) - history.made
         yield from _of_write(list(_hits(history, write, rows)))
 
 
-def _hits(history: History, write: Step, rows: frozenset[Row]) -> Iterator[Hit]:
+def _hits(history: History, write: UnitStep, rows: frozenset[Row]) -> Iterator[Hit]:
     """Yield a candidate for each column that one of the rows shows it for."""
     for column, value in write.template.assignments.items():
         hits = (_hit(history, write, row, column, write.value_for(row[1], value)) for row in sorted(rows))
@@ -54,14 +55,15 @@ def _of_write(hits: list[Hit]) -> list[Hit]:
     return [hit for hit in hits if hit.kind == worst]
 
 
-def _is_conditional(history: History, write: Step) -> bool:
+def _is_conditional(history: History, write: UnitStep) -> bool:
     """Whether a column that it sets is also tested: a version, a state, an amount that has to suffice."""
     table = write.template.table
     tested = {column for name, column in write.template.tested if name == table}
     return bool(tested & set(write.template.assignments) - set(history.table(table).key))
 
 
-def _hit(history: History, write: Step, row: Row, column: str, value: Value) -> Hit | None:
+def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value) -> Hit | None:
+    # Keys do not change, and of the times of a change the last one is right.
     if column in history.table(row[0]).key or write.type_of(value) == "now":
         return None
     found = _last_read(history, write, row, column)
@@ -72,6 +74,7 @@ def _hit(history: History, write: Step, row: Row, column: str, value: Value) -> 
         return None
     in_place = column in value.columns
     after = write.values(value)
+    # save() writes all columns back: those with the value that was read are not what it is about.
     if not in_place and (len(after) != 1 or after[0] == before.values[column]):
         return None
     if history.is_guarded(read, write, {row, *history.row_references(before)}):
@@ -82,7 +85,9 @@ def _hit(history: History, write: Step, row: Row, column: str, value: Value) -> 
     return _make(history, kind, rank, sentence, column=column, read=read, write=write)
 
 
-def _make(history: History, kind: str, rank: int, sentence: str, *, column: str, read: Step, write: Step) -> Hit:
+def _make(
+    history: History, kind: str, rank: int, sentence: str, *, column: str, read: UnitStep, write: UnitStep
+) -> Hit:
     return Hit(
         kind=kind,
         table=write.template.table,
@@ -95,11 +100,11 @@ def _make(history: History, kind: str, rank: int, sentence: str, *, column: str,
     )
 
 
-def _last_read(history: History, write: Step, row: Row, column: str) -> tuple[Step, RowRead] | None:
+def _last_read(history: History, write: UnitStep, row: Row, column: str) -> tuple[UnitStep, RowRead] | None:
     return next(_reads(history, write.place, write.statement.alias, row, column), None)
 
 
-def _reads(history: History, end: int, alias: str, row: Row, column: str) -> Iterator[tuple[Step, RowRead]]:
+def _reads(history: History, end: int, alias: str, row: Row, column: str) -> Iterator[tuple[UnitStep, RowRead]]:
     """Yield the statements before a place that returned the row's column, the last first."""
     for step in reversed(history.steps[:end]):
         if step.statement.alias != alias:
@@ -110,7 +115,7 @@ def _reads(history: History, end: int, alias: str, row: Row, column: str) -> Ite
                 break
 
 
-def _was_written(history: History, read: Step, write: Step, row: Row, column: str) -> bool:
+def _was_written(history: History, read: UnitStep, write: UnitStep, row: Row, column: str) -> bool:
     """Whether the unit itself wrote it in between: that write is the candidate."""
     between = history.steps[read.place + 1 : write.place]
     return any(
@@ -120,7 +125,7 @@ def _was_written(history: History, read: Step, write: Step, row: Row, column: st
     )
 
 
-def _is_locked_between(history: History, read: Step, write: Step, row: Row) -> bool:
+def _is_locked_between(history: History, read: UnitStep, write: UnitStep, row: Row) -> bool:
     between = history.steps[read.place + 1 : write.place]
     same = write.statement.transaction
     # An earlier write locks too, but was not meant to.
@@ -130,7 +135,7 @@ def _is_locked_between(history: History, read: Step, write: Step, row: Row) -> b
     )
 
 
-def _reread(history: History, write: Step, row: Row, column: str, locked: Step) -> Hit | None:
+def _reread(history: History, write: UnitStep, row: Row, column: str, locked: UnitStep) -> Hit | None:
     """Return a late lock: the row was read again under it, but something may still rest on the first read."""
     if row not in history.locked_rows(locked):
         return None
@@ -141,16 +146,18 @@ def _reread(history: History, write: Step, row: Row, column: str, locked: Step) 
 
 
 def _consequence(
-    history: History, write: Step, row: Row, column: str, after: tuple[str, ...], *, in_place: bool
+    history: History, write: UnitStep, row: Row, column: str, after: tuple[str, ...], *, in_place: bool
 ) -> tuple[str, int, str]:
     """Return kind, rank and sentence by what is lost."""
     if in_place:
         return "check-then-act", RANK_IN_PLACE, _IN_PLACE
     table = history.table(row[0])
+    # What a user has typed was not computed from what was read.
     if after[0] in history.unit.inputs:
         return "read-modify-write", RANK_EDIT, _EDIT
     if table.types.get(column, "").partition("(")[0] in _DATES:
         return "read-modify-write", RANK_DATE, _COMPUTED
+    # Numbers that are keys add up to nothing.
     is_reference = column in {each.column for each in table.foreign_keys}
     if table.types.get(column, "") in _NUMBERS and not is_reference and after[0] != "NULL":
         return "read-modify-write", RANK_NUMBER, _COMPUTED

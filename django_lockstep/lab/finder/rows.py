@@ -49,6 +49,7 @@ class RowReader:
         for place in range(result.nfields):
             oid = result.ftable(place)
             table = self._catalog.get(oid, driver) if oid else None
+            # Binary values would have to be decoded by type; where a project asks for them, they are left out.
             if table is None or result.fformat(place) or not comparable(result.ftype(place)):
                 continue
             column = table.columns.get(result.ftablecol(place), "")
@@ -71,5 +72,6 @@ class RowReader:
         key = ",".join(values[name] for name in columns)
         if len(columns) == 1:
             text = texts[columns[0]].decode(errors="replace")
+            # As a number, so that 10 comes after 9.
             keys[key] = int(text) if group.columns[columns[0]][1] in _INTEGERS else text
         return [RowRead(table=group.table.table.name, key=key, values=values)]

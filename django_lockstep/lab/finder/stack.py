@@ -63,10 +63,12 @@ class CodeMap:
         calls: dict[_Kind, FrameType] = {}
         while frame is not None:
             kind = self._kind(frame.f_code.co_filename)
+            # What is further out runs the test.
             if kind is _Kind.TEST:
                 break
             if kind is not _Kind.OTHER:
                 sites.setdefault(kind, frame)
+                # A lambda or a comprehension cannot be called by its name.
                 if not frame.f_code.co_name.startswith("<"):
                     calls[kind] = frame
                 if kind is _Kind.PROJECT and not whole:
@@ -85,6 +87,7 @@ class CodeMap:
         return known
 
     def _relative(self, filename: str) -> str:
+        # The root comes last: a virtual environment may be inside of it.
         for folder in (*_INSTALLED, f"{self._root}/"):
             if filename.startswith(folder):
                 return filename.removeprefix(folder)
@@ -103,6 +106,7 @@ class CodeMap:
             return _Kind.OTHER
         if path.is_relative_to(_LIBRARY):  # in its own checkout it is tested
             return _Kind.APP if _LIBRARY.is_relative_to(self._root) and not is_installed else _Kind.OTHER
+        # The innermost: an app's folder may be inside of another one's.
         app = max((folder for folder in self._apps if path.is_relative_to(folder)), default=None, key=_depth)
         in_root = path.is_relative_to(self._root) and not is_installed
         if app is None and not in_root:

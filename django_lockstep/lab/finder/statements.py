@@ -34,6 +34,7 @@ def parse_template(sql: str) -> Template:
     """Return what the statement does; its verb is ``OTHER`` where that is not known."""
     if sql == SENT_MAIL:
         return Template(verb="SEND")
+    # The parser reads no LOCK TABLE.
     if found := _LOCK_TABLE.match(sql):
         return Template(verb="LOCK", table=found[1], tables=frozenset({found[1]}), locked=frozenset({found[1]}))
     read = read_text(sql)
@@ -86,6 +87,7 @@ class _Parser:
         limit = self._tree.args.get("limit")
         if limit is None or limit.expression is None or limit.expression.name != "1":
             return "rows"
+        # As exists() asks: SELECT 1 AS a ... LIMIT 1.
         if not any(each.find(exp.Column) or each.find(exp.Star) for each in self._tree.expressions):
             return "exists"
         return "first" if is_ordered else "rows"
@@ -96,6 +98,7 @@ class _Parser:
         for lock in self._tree.args.get("locks") or ():
             if lock.args.get("key") and not lock.args.get("update"):
                 continue  # KEY SHARE
+            # Without OF, the rows of all tables are locked.
             names = [identifier(each) for each in lock.expressions]
             found |= {_name(self._query.aliases.get(name, name)) for name in names} or self._tables
         return frozenset(found)

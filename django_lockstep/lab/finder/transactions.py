@@ -69,6 +69,7 @@ class Transactions:
     def isolation(self, connection: BaseDatabaseWrapper) -> str:
         """Return the level of the open transaction."""
         at, level = self._set_levels.get(connection, (None, ""))
+        # SET TRANSACTION is over with its transaction.
         if level and at == self.current(connection):
             return level
         driver: Any = connection.connection
@@ -77,6 +78,7 @@ class Transactions:
 
     def _default(self, driver: Any) -> str:
         if driver not in self._defaults:
+            # Past the cursors: a test that counts statements does not count this one.
             value = driver.pgconn.exec_(b"SHOW default_transaction_isolation").get_value(0, 0)
             self._defaults[driver] = value.decode() if value else "read committed"
         return self._defaults[driver]

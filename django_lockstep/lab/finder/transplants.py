@@ -169,6 +169,7 @@ def _json(value: Any, name: str, keys: _Keys) -> Any:
         return [_json(inner, name, keys) for inner in value]
     if isinstance(value, str):
         return keys.field(name, value)
+    # Keys that the database gives are not negative.
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         text = keys.field(name, str(value))
         return int(text) if text.isdigit() else text

@@ -12,7 +12,7 @@ from django.db import connections
 
 from django_lockstep.lab.finder.fingerprints import NULL, Fingerprints
 from django_lockstep.lab.finder.forks import apart_from_the_test
-from django_lockstep.lab.finder.history import History, Row, Step
+from django_lockstep.lab.finder.history import History, Row, UnitStep
 from django_lockstep.lab.finder.reader import StatementReader, is_of_interest
 from django_lockstep.lab.finder.recording import RecordedStatement, Table, Unit
 
@@ -33,6 +33,7 @@ class Trial:
     def of(cls, actor: Callable[[Any], Any]) -> Trial:
         """Send it. What it writes stays there, and its errors are raised."""
         tables: dict[str, Table] = {}
+        # Without a key: values are needed as they are, to be put into other requests.
         reader = StatementReader(
             Fingerprints(None), lambda found: tables.update({table.name: table for table in found})
         )
@@ -76,7 +77,7 @@ class Trial:
                     found.setdefault((table, key), named).update(values)
         return found
 
-    def _met_in(self, step: Step) -> Iterator[tuple[Row, Identity]]:
+    def _met_in(self, step: UnitStep) -> Iterator[tuple[Row, Identity]]:
         history = self.history
         for each in step.statement.read:
             columns = {index.columns[0] for index in history.table(each.table).unique if len(index.columns) == 1}

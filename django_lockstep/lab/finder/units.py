@@ -19,6 +19,7 @@ _MATTERS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """What writes or locks; a word that is found in a string only keeps a unit that could be left out."""
+# More are sent by loops, whose first rounds tell as much.
 _MOST_STATEMENTS = 1000
 _MOST_CALLS = 20
 """Units of one function that are kept of one test: some tests call one thousands of times."""
@@ -51,6 +52,7 @@ class Draft:
         """Return the unit; None if it has no name, or nothing was written or locked in it."""
         if not self.name or not any(_MATTERS.search(statement.sql) for statement in self.statements):
             return None
+        # Numbers before texts: the two cannot be compared.
         order = sorted(self.keys, key=lambda known: (isinstance(self.keys[known], str), self.keys[known]))
         return Unit(
             test=self.test,

@@ -106,6 +106,7 @@ class _Test:
         if self._is_unittest:
             owner.setUpClass()
             try:
+                # It raises what the test raises; run() would keep that in a result that nobody reads.
                 yield owner(self.method).debug
             finally:
                 owner.tearDownClass()

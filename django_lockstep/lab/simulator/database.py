@@ -111,8 +111,8 @@ def end_sessions(alias: str, prefixes: Sequence[str]) -> None:
     """End the sessions whose application names begin so, and wait until they are gone, at most 5 seconds for each.
 
     A worker that was killed leaves its server process behind, which first finishes its statement. After that
-    it writes nothing more. Behind a pooler, which ends what its clients left unfinished, an idle session has the
-    name of its last client and belongs to the next one: it stays.
+    it writes nothing more. Behind a pooler nothing is ended: it closes itself what its clients left unfinished, and a
+    session may have their name while it belongs to another client, which has none of its own.
     """
     if prefixes:
         connection = connections[alias]
@@ -121,6 +121,7 @@ def end_sessions(alias: str, prefixes: Sequence[str]) -> None:
                 # By prefix, since workers number their sessions; with a timeout, as a statement may still be running.
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
                 "WHERE EXISTS (SELECT FROM unnest(%s::text[]) AS prefix WHERE starts_with(application_name, prefix)) "
-                "AND pid <> pg_backend_pid() AND (state <> 'idle' OR pg_backend_pid() = %s)",
+                # A pooler tells its clients of another process than the one that serves them.
+                "AND pid <> pg_backend_pid() AND pg_backend_pid() = %s",
                 [list(prefixes), connection.connection.info.backend_pid],
             )

@@ -173,33 +173,40 @@ def test_a_guard_of_one_key_is_none_of_another(guarding: LeaseHandle) -> None:
 # The time limit of its transaction
 
 
-def limit_after(guard: Callable[[], object], setting: str = "transaction_timeout") -> str:
+@pytest.fixture
+def limit(db: None) -> str:
+    """The setting that ends such a transaction: servers before PostgreSQL 17 limit only how long it is idle."""
+    is_known = connection.pg_version >= 170000  # type: ignore[attr-defined]
+    return "transaction_timeout" if is_known else "idle_in_transaction_session_timeout"
+
+
+def limit_after(guard: Callable[[], object], setting: str) -> str:
     with transaction.atomic():
         guard()
         return str(query(f"SHOW {setting}"))
 
 
-def test_the_transaction_has_the_ttl_from_the_guard_on(handle: LeaseHandle) -> None:
+def test_the_transaction_has_the_ttl_from_the_guard_on(handle: LeaseHandle, limit: str) -> None:
     handle.refresh(600)
-    assert limit_after(handle.guard) == "1min"
-    assert limit_after(lambda: guard("k", handle.token)) == "1min"
-    assert limit_after(lambda: handle.guard(within=5)) == "5s"
-    assert query("SHOW transaction_timeout") == "0"
+    assert limit_after(handle.guard, limit) == "1min"
+    assert limit_after(lambda: guard("k", handle.token), limit) == "1min"
+    assert limit_after(lambda: handle.guard(within=5), limit) == "5s"
+    assert query(f"SHOW {limit}") == "0"
 
 
-def test_a_limit_of_the_sessions_own_that_ends_sooner_stays(handle: LeaseHandle) -> None:
+def test_a_limit_of_the_sessions_own_that_ends_sooner_stays(handle: LeaseHandle, limit: str) -> None:
     def guard_twice() -> None:
         handle.guard(within=5)
         handle.guard(within=20)
 
-    with session_with(transaction_timeout="30s"):
-        assert limit_after(handle.guard) == "30s"
-        assert limit_after(guard_twice) == "5s"
+    with session_with(**{limit: "30s"}):
+        assert limit_after(handle.guard, limit) == "30s"
+        assert limit_after(guard_twice, limit) == "5s"
 
 
-def test_one_that_ends_later_does_not_keep_the_lease(handle: LeaseHandle, other: Session) -> None:
+def test_one_that_ends_later_does_not_keep_the_lease(handle: LeaseHandle, limit: str, other: Session) -> None:
     other.begin()
-    other.run(query, "SELECT set_config('transaction_timeout', '1h', true)")
+    other.run(query, "SELECT set_config(%s, '1h', true)", limit)
     other.run(handle.guard, within=0.1)
     until(lambda: query("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", other.pid), "its end")
     expire("k")
@@ -217,11 +224,10 @@ def test_an_older_server_limits_the_time_without_a_statement(
 
 
 @pytest.mark.django_db(transaction=False)
-def test_the_transaction_of_a_test_is_not_limited() -> None:
+def test_the_transaction_of_a_test_is_not_limited(limit: str) -> None:
     with lease("k", 1) as handle, transaction.atomic():
         handle.guard()
-        days = "SELECT current_setting('transaction_timeout')::interval > interval '1 day'"
-        assert query(days)
+        assert query("SELECT current_setting(%s)::interval > interval '1 day'", limit)
 
 
 @pytest.mark.parametrize("within", [0, -1, "5", float("inf")])

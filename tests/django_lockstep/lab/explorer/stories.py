@@ -12,7 +12,7 @@ from django_lockstep.locking.retry import retry_on_conflict
 from django_lockstep.locking.transactions import isolated_transaction
 from tests.testapps.shop.models import Seat
 
-Step = Callable[[Any], Any]
+Actor = Callable[[Any], Any]
 
 
 def one_seat() -> int:
@@ -64,12 +64,12 @@ def raised_by(amount: int, *, actors: int = 2) -> Callable[[int], bool]:
     return lambda pk: price(pk) == 100 + amount * actors
 
 
-def raising(actor: Step, *, actors: int = 2) -> Scenario:
+def raising(actor: Actor, *, actors: int = 2) -> Scenario:
     """Everyone raises the price of one seat by 10."""
     return Scenario(set_up=one_seat, actors=[actor] * actors, invariant=raised_by(10, actors=actors), observe=price)
 
 
-def move(source: int, target: int) -> Step:
+def move(source: int, target: int) -> Actor:
     """A transfer that locks both rows by updating them in the order given."""
 
     def transfer(pks: list[int]) -> None:

@@ -24,11 +24,11 @@ def waits(run: Run) -> list[tuple[str, str, tuple[str, ...], str | None]]:
     return [(step.actor, step.sql.split()[0], step.waited_for, step.woken_by) for step in run.steps if step.waited_for]
 
 
-def race(*actors: stories.Step, set_up: Callable[[], Any] = stories.one_seat) -> Scenario:
+def race(*actors: stories.Actor, set_up: Callable[[], Any] = stories.one_seat) -> Scenario:
     return Scenario(set_up=set_up, actors=actors, invariant=lambda made: True)
 
 
-def in_sql(*statements: str) -> stories.Step:
+def in_sql(*statements: str) -> stories.Actor:
     """A transaction of statements in the code's own words."""
 
     def actor(pk: int) -> None:
@@ -39,7 +39,7 @@ def in_sql(*statements: str) -> stories.Step:
     return actor
 
 
-def locking(**options: Any) -> stories.Step:
+def locking(**options: Any) -> stories.Actor:
     """A transaction that locks the seat and answers how many rows it got."""
 
     def actor(pk: int) -> int:
@@ -83,7 +83,7 @@ def sell(pk: int) -> None:
     ],
 )
 def test_a_second_one_waits_until_the_first_one_commits(
-    first: stories.Step, second: stories.Step, waiting: str
+    first: stories.Actor, second: stories.Actor, waiting: str
 ) -> None:
     run = replay(race(first, second), "ABB" if waiting == "COMMIT" else "AB")
 
@@ -199,7 +199,7 @@ def test_a_serialization_failure_is_an_error_like_any_other() -> None:
 
 def test_write_skew_is_refused_at_serializable_only() -> None:
     def skew(level: Any) -> Scenario:
-        def withdraw(index: int) -> stories.Step:
+        def withdraw(index: int) -> stories.Actor:
             def actor(pks: list[int]) -> None:
                 with isolated_transaction(isolation_level=level):
                     if sum(seat.price for seat in Seat.objects.all()) >= 200:

@@ -131,7 +131,7 @@ def test_a_lost_update_is_found() -> None:
 
 @committed
 @pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed, stories.serializable])
-def test_where_nothing_is_found_it_says_so_and_not_that_it_holds(actor: stories.Step) -> None:
+def test_where_nothing_is_found_it_says_so_and_not_that_it_holds(actor: stories.Actor) -> None:
     found = explore(stories.raising(actor), directed=True)
 
     assert (found.verdict, found.reason) == ("nothing found", f"nothing found in {found.schedules} schedules")

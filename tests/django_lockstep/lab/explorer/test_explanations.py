@@ -21,7 +21,7 @@ def never(made: Any) -> bool:
     return False
 
 
-def race(*actors: stories.Step, set_up: Any = stories.one_seat) -> Scenario:
+def race(*actors: stories.Actor, set_up: Any = stories.one_seat) -> Scenario:
     """A race whose every end counts as wrong, so that each has to be explained."""
     return Scenario(set_up=set_up, actors=actors, invariant=never)
 
@@ -154,7 +154,7 @@ def test_read_skew_is_a_sum_of_before_and_after() -> None:
     assert found.endswith("after B changed both")
 
 
-def withdraw_if_covered(index: int) -> stories.Step:
+def withdraw_if_covered(index: int) -> stories.Actor:
     def withdraw(pks: list[int]) -> None:
         with transaction.atomic():
             if sum(Seat.objects.values_list("price", flat=True)) >= 150:

@@ -47,7 +47,7 @@ def test_a_lost_update_is_found_with_its_simplest_schedule() -> None:
 
 @pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed, stories.serializable])
 @pytest.mark.parametrize("reduction", ["dpor", "none"])
-def test_what_is_right_holds(actor: stories.Step, reduction: Any) -> None:
+def test_what_is_right_holds(actor: stories.Actor, reduction: Any) -> None:
     found = explore(stories.raising(actor), reduction=reduction)
 
     assert (found.verdict, found.left, [o.state for o in found.outcomes]) == ("holds", 0, ["120.00"])
@@ -171,7 +171,7 @@ def test_the_first_wrong_run_may_end_the_search() -> None:
 
 
 @pytest.mark.parametrize("actor", [stories.locked, stories.optimistic, stories.computed])
-def test_three_actors(actor: stories.Step) -> None:
+def test_three_actors(actor: stories.Actor) -> None:
     assert explore(stories.raising(actor, actors=3)).verdict == "holds"
 
 
@@ -209,7 +209,7 @@ def endless(pk: int) -> None:
 
 
 @pytest.mark.parametrize(("actor", "at"), [(sleeper, "pg_sleep"), (endless, "test_explore.py")])
-def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Step, at: str) -> None:
+def test_a_step_that_never_ends_is_reported_and_stopped(actor: stories.Actor, at: str) -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool), step_timeout=1.0)
 
     assert found.verdict == "stuck"

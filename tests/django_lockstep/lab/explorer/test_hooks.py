@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 RAISE = "UPDATE shop_seat SET price = price + 1 WHERE id = %s"
 
 
-def alone(actor: stories.Step) -> Run:
+def alone(actor: stories.Actor) -> Run:
     return replay(Scenario(set_up=stories.one_seat, actors=[actor], invariant=bool), "")
 
 
@@ -142,7 +142,7 @@ def by_the_driver(pk: int) -> None:
         (by_the_driver, "BEGIN UPDATE SAVEPOINT UPDATE ROLLBACK SAVEPOINT UPDATE RELEASE COMMIT"),
     ],
 )
-def test_the_ends_of_transactions_are_steps(actor: stories.Step, expected: str) -> None:
+def test_the_ends_of_transactions_are_steps(actor: stories.Actor, expected: str) -> None:
     run = alone(actor)
 
     assert words(run) == expected.split()
@@ -267,7 +267,7 @@ def copied_out(pk: int) -> None:
         (copied_out, "COPY read read"),
     ],
 )
-def test_every_cursor_s_way_to_the_server_is_a_step(actor: stories.Step, expected: str) -> None:
+def test_every_cursor_s_way_to_the_server_is_a_step(actor: stories.Actor, expected: str) -> None:
     run = alone(actor)
 
     assert words(run) == expected.split()
@@ -275,7 +275,7 @@ def test_every_cursor_s_way_to_the_server_is_a_step(actor: stories.Step, expecte
 
 
 @pytest.mark.parametrize("actor", [streamed, streamed_without_transaction, streamed_and_locked, by_the_driver])
-def test_reduction_changes_no_outcome_of_cursors_and_the_driver_s_transactions(actor: stories.Step) -> None:
+def test_reduction_changes_no_outcome_of_cursors_and_the_driver_s_transactions(actor: stories.Actor) -> None:
     scenario = Scenario(set_up=stories.one_seat, actors=[actor, in_atomic], observe=stories.price)
 
     assert ends(explore(scenario)) == ends(explore(scenario, reduction="none"))
@@ -301,7 +301,7 @@ def pipelined_through_django(pk: int) -> None:
 
 
 @pytest.mark.parametrize("actor", [pipelined, pipelined_through_django])
-def test_pipeline_mode_is_refused(actor: stories.Step) -> None:
+def test_pipeline_mode_is_refused(actor: stories.Actor) -> None:
     with pytest.raises(NotExplorable, match="pipeline mode of psycopg"):
         explore(Scenario(set_up=stories.one_seat, actors=[actor, raise_price]))
 
@@ -395,7 +395,7 @@ async def asynchronous_iterator(pk: int) -> None:
 
 
 @pytest.mark.parametrize("actor", [asynchronous_naive, asynchronous_iterator])
-def test_coroutines_race_like_anything_else(actor: stories.Step) -> None:
+def test_coroutines_race_like_anything_else(actor: stories.Actor) -> None:
     found = explore(stories.raising(actor))
 
     assert found.failure is not None

@@ -63,7 +63,7 @@ def by_the_order_of_a_set(pk: int) -> None:
 
 
 @pytest.mark.parametrize("actor", [by_what_went_before, by_the_order_of_a_set])
-def test_other_statements_on_the_same_schedule_are_reported(actor: stories.Step) -> None:
+def test_other_statements_on_the_same_schedule_are_reported(actor: stories.Actor) -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool))
 
     assert found.verdict == "nondeterministic"
@@ -73,7 +73,7 @@ def test_other_statements_on_the_same_schedule_are_reported(actor: stories.Step)
 
 
 @pytest.mark.parametrize("actor", [by_chance, by_the_clock])
-def test_values_may_differ_as_long_as_the_statements_are_the_same(actor: stories.Step) -> None:
+def test_values_may_differ_as_long_as_the_statements_are_the_same(actor: stories.Actor) -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[actor] * 2, invariant=stories.raised_by(10)))
 
     assert found.verdict == "broken", found.reason
@@ -113,7 +113,7 @@ def on_a_second_connection(pk: int) -> None:
 
 
 @pytest.mark.parametrize(("actor", "who"), [(in_a_thread, "helper"), (on_a_second_connection, "race actor A")])
-def test_a_connection_that_cannot_be_scheduled_is_reported(actor: stories.Step, who: str) -> None:
+def test_a_connection_that_cannot_be_scheduled_is_reported(actor: stories.Actor, who: str) -> None:
     scenario = Scenario(set_up=stories.one_seat, actors=[actor, stories.naive], invariant=bool)
 
     found = explore(scenario)
@@ -168,7 +168,7 @@ def nothing_kept() -> Iterator[None]:
 
 @pytest.mark.usefixtures("nothing_kept")
 @pytest.mark.parametrize("actor", [by_the_driver, by_a_session_that_is_kept, by_an_asynchronous_driver, by_a_process])
-def test_sessions_outside_of_django_are_reported(actor: stories.Step) -> None:
+def test_sessions_outside_of_django_are_reported(actor: stories.Actor) -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=[actor, stories.price], invariant=bool))
 
     assert found.verdict == "nondeterministic"

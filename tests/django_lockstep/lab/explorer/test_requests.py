@@ -26,7 +26,7 @@ def at(name: str) -> Callable[[int], str]:
     return lambda pk: f"/{pk}/{name}/"
 
 
-def booking(client: Any, name: str, **options: Any) -> list[stories.Step]:
+def booking(client: Any, name: str, **options: Any) -> list[stories.Actor]:
     return [request_actor(client.post, at(name), {"guest": guest}, **options) for guest in ("Ada", "Bob")]
 
 

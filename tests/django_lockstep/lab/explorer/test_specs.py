@@ -25,7 +25,7 @@ HERE = "tests.django_lockstep.lab.explorer.test_specs"
 NAIVE = stories.raising(stories.naive)
 
 
-def alone(actor: stories.Step, set_up: Any = stories.one_seat) -> Scenario:
+def alone(actor: stories.Actor, set_up: Any = stories.one_seat) -> Scenario:
     return Scenario(
         set_up=set_up, actors=[actor], invariant=lambda made: True, observe=lambda made: tables("shop_seat")
     )
@@ -178,7 +178,7 @@ def copied(pk: int) -> None:
 
 
 @pytest.mark.parametrize(("actor", "step"), [(fetched, "Step 2 of A: 'FETCH"), (copied, "Step 1 of A: 'COPY")])
-def test_what_is_no_statement_is_refused_with_its_step(actor: stories.Step, step: str) -> None:
+def test_what_is_no_statement_is_refused_with_its_step(actor: stories.Actor, step: str) -> None:
     with pytest.raises(NotWritable, match=step):
         write_spec(alone(actor))
 

@@ -131,7 +131,7 @@ def test_what_came_of_a_statement(made: Step, words: str) -> None:
 # What runs tell of their steps
 
 
-def run_alone(actor: stories.Step) -> Run:
+def run_alone(actor: stories.Actor) -> Run:
     return replay(Scenario(set_up=stories.one_seat, actors=[actor]), "")
 
 

@@ -38,7 +38,7 @@ def nothing_is_left_behind(transactional_db: None) -> Iterator[None]:
     assert not Seat.objects.exists()
 
 
-def beside(actor: stories.Step) -> Scenario:
+def beside(actor: stories.Actor) -> Scenario:
     """The actor beside one that raises the price."""
     return Scenario(set_up=stories.one_seat, actors=[actor, stories.computed], observe=stories.price)
 
@@ -67,7 +67,7 @@ def leaves_a_block_open(pk: int) -> None:
 
 
 @pytest.mark.parametrize("actor", [leaves_a_transaction_open, leaves_a_block_open])
-def test_a_transaction_left_open_ends_with_its_actor(actor: stories.Step) -> None:
+def test_a_transaction_left_open_ends_with_its_actor(actor: stories.Actor) -> None:
     found = explore(beside(actor))
 
     assert (found.verdict, {o.state for o in found.outcomes}) == ("holds", {"110.00"})
@@ -128,7 +128,7 @@ def calls_out(pk: int) -> None:
         (calls_out, "ours.recv(1)"),
     ],
 )
-def test_who_waits_for_something_else_is_reported_and_loses_its_session(actor: stories.Step, line: str) -> None:
+def test_who_waits_for_something_else_is_reported_and_loses_its_session(actor: stories.Actor, line: str) -> None:
     before = sessions()
 
     found = explore(beside(actor), step_timeout=1.0)
@@ -159,7 +159,7 @@ def goes_on_for_ever(pk: int) -> None:
 @pytest.mark.parametrize(
     ("actor", "line"), [(catches_everything, "pg_sleep"), (goes_on_for_ever, "in goes_on_for_ever: ")]
 )
-def test_who_never_comes_back_is_stopped(actor: stories.Step, line: str) -> None:
+def test_who_never_comes_back_is_stopped(actor: stories.Actor, line: str) -> None:
     found = explore(beside(actor), step_timeout=1.0)
 
     assert found.verdict == "stuck"

@@ -268,7 +268,7 @@ def finish(pk: int) -> None:
 
 
 @pytest.mark.parametrize("actors", [[poll, finish], [finish, poll]])
-def test_a_loop_that_polls_lets_others_go(actors: list[stories.Step]) -> None:
+def test_a_loop_that_polls_lets_others_go(actors: list[stories.Actor]) -> None:
     found = explore(Scenario(set_up=stories.one_seat, actors=actors, invariant=bool))
 
     assert found.verdict == "holds"

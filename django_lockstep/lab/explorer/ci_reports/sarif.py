@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0 (OASIS, 2020), as code scanning of GitHub and editors show it."""
+"""Results of checks as SARIF 2.1.0 (OASIS, 2020), as code scanning of GitHub and editors show it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from django_lockstep.lab.explorer.findings.finding import Finding, FindingStep, Location
+from django_lockstep.lab.explorer.ci_reports.check_result import CheckResult, CheckStep, Location
 
 __all__ = ["as_sarif"]
 
@@ -19,19 +19,19 @@ _TOOL = {
 }
 
 
-def as_sarif(findings: Iterable[Finding]) -> str:
-    """Return one run: a result for each finding with something to report, a rule for each kind.
+def as_sarif(checks: Iterable[CheckResult]) -> str:
+    """Return one run: a result for each check with something to report, a rule for each kind.
 
     What is as it should be, such as a race that has to break, is a note, anything else an error. The steps are a thread
     flow for each actor.
     """
-    found = [finding for finding in findings if finding.kind]
-    kinds = list(dict.fromkeys(finding.kind for finding in found))
+    found = [check for check in checks if check.kind]
+    kinds = list(dict.fromkeys(check.kind for check in found))
     rules = [{"id": _rule_id(kind), "name": kind, "shortDescription": {"text": kind}} for kind in kinds]
     run = {
         "tool": {"driver": {**_TOOL, "rules": rules}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, kinds.index(finding.kind)) for finding in found],
+        "results": [_result(check, kinds.index(check.kind)) for check in found],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
@@ -40,26 +40,26 @@ def _rule_id(kind: str) -> str:
     return kind.replace(" ", "-")
 
 
-def _result(finding: Finding, rule: int) -> dict[str, Any]:
+def _result(check: CheckResult, rule: int) -> dict[str, Any]:
     result = {
-        "ruleId": _rule_id(finding.kind),
+        "ruleId": _rule_id(check.kind),
         "ruleIndex": rule,
-        "level": "note" if finding.ok else "error",
-        "message": {"text": f"{finding.name}: {finding.message}"},
+        "level": "note" if check.ok else "error",
+        "message": {"text": f"{check.name}: {check.message}"},
         # The same race with the same anomaly is the same alert, wherever its lines have moved.
-        "partialFingerprints": {"race/v1": f"{finding.name}: {finding.kind}"},
+        "partialFingerprints": {"race/v1": f"{check.name}: {check.kind}"},
     }
-    if finding.suppressed:
+    if check.suppressed:
         # Not in the source: a file of the project names the place.
-        result["suppressions"] = [{"kind": "external", "justification": finding.suppressed}]
-    if finding.location is not None:
-        result["locations"] = [_location(finding.location)]
-    if finding.steps:
-        result["codeFlows"] = [{"threadFlows": list(_thread_flows(finding.steps))}]
+        result["suppressions"] = [{"kind": "external", "justification": check.suppressed}]
+    if check.location is not None:
+        result["locations"] = [_location(check.location)]
+    if check.steps:
+        result["codeFlows"] = [{"threadFlows": list(_thread_flows(check.steps))}]
     return result
 
 
-def _thread_flows(steps: Sequence[FindingStep]) -> Iterator[dict[str, Any]]:
+def _thread_flows(steps: Sequence[CheckStep]) -> Iterator[dict[str, Any]]:
     for actor in dict.fromkeys(step.actor for step in steps):
         own = [
             {"executionOrder": order, "location": {**_location(step.location), "message": {"text": step.text}}}

@@ -1,10 +1,10 @@
-"""Findings: plain data, which the formats only render."""
+"""Results of checks: plain data, which the formats only render."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Finding", "FindingStep", "Location"]
+__all__ = ["CheckResult", "CheckStep", "Location"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingStep:
+class CheckStep:
     """One of the steps that lead to what was found."""
 
     actor: str
@@ -36,8 +36,8 @@ class FindingStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The result for one thing that was examined, such as a race."""
+class CheckResult:
+    """The result of one check, such as a race that was explored."""
 
     name: str
     """What was examined."""
@@ -51,7 +51,7 @@ class Finding:
     """The line where it breaks."""
     details: str = ""
     """Text of several lines, such as a timeline."""
-    steps: tuple[FindingStep, ...] = ()
+    steps: tuple[CheckStep, ...] = ()
     """The steps that lead to it."""
     suppressed: str = ""
     """Why it is accepted, if it is."""

@@ -1,4 +1,4 @@
-"""Findings as JUnit XML and SARIF."""
+"""Results of checks as JUnit XML and SARIF."""
 
 import json
 from dataclasses import replace
@@ -9,13 +9,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
-from django_lockstep.lab.explorer.findings import Finding, FindingStep, Location, as_junit, as_sarif
-from django_lockstep.lab.explorer.formats import FORMATS, findings, format_of
+from django_lockstep.lab.explorer.ci_reports import CheckResult, CheckStep, Location, as_junit, as_sarif
+from django_lockstep.lab.explorer.formats import FORMATS, check_results, format_of
 from django_lockstep.lab.explorer.reports import RaceReport
 from tests.django_lockstep.lab.explorer import stories
 
-RIGHT = Finding(name="queue:locked", ok=True, seconds=0.25)
-WRONG = Finding(
+RIGHT = CheckResult(name="queue:locked", ok=True, seconds=0.25)
+WRONG = CheckResult(
     name="orders <pay>",
     ok=False,
     kind="lost update",
@@ -23,23 +23,23 @@ WRONG = Finding(
     location=Location(path="shop/views.py", line=12),
     details="step  A    B\n   1  \x1b[31mread & write",
     steps=(
-        FindingStep(actor="A", text="SELECT", location=Location(path="shop/views.py", line=11)),
-        FindingStep(actor="B", text="UPDATE", location=Location(path="shop/my views.py", line=30)),
-        FindingStep(actor="A", text="UPDATE"),
+        CheckStep(actor="A", text="SELECT", location=Location(path="shop/views.py", line=11)),
+        CheckStep(actor="B", text="UPDATE", location=Location(path="shop/my views.py", line=30)),
+        CheckStep(actor="A", text="UPDATE"),
     ),
     seconds=1.5,
 )
 MEANT = replace(WRONG, name="meant to break", ok=True)
 
 
-def suite_of(*found: Finding) -> ET.Element:
+def suite_of(*found: CheckResult) -> ET.Element:
     root = ET.fromstring(as_junit(found, suite="races"))  # noqa: S314 - written by ourselves
     (suite,) = root
     assert (root.tag, suite.tag) == ("testsuites", "testsuite")
     return suite
 
 
-def run_of(*found: Finding) -> dict[str, Any]:
+def run_of(*found: CheckResult) -> dict[str, Any]:
     """Return the only run, after a look at what SARIF requires."""
     log = json.loads(as_sarif(found))
     (run,) = log["runs"]
@@ -68,7 +68,7 @@ def test_a_location_is_read_from_a_text(source: str, location: Location | None) 
     assert Location.parse(source) == location
 
 
-def test_each_finding_is_a_test_case() -> None:
+def test_each_check_is_a_test_case() -> None:
     suite = suite_of(RIGHT, WRONG, MEANT)
     first, second, third = suite
 
@@ -97,7 +97,7 @@ def test_a_failure_has_the_timeline_in_its_columns() -> None:
     assert failure.text == "step  A    B\n   1  \ufffd[31mread & write"
 
 
-def test_each_finding_with_something_to_report_is_a_result() -> None:
+def test_each_check_with_something_to_report_is_a_result() -> None:
     run = run_of(RIGHT, WRONG, replace(WRONG, name="another"), MEANT, replace(WRONG, kind="deadlock"))
 
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["lost-update", "deadlock"]
@@ -135,7 +135,7 @@ def test_an_absolute_path_is_a_uri_of_its_own() -> None:
     assert result["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": "file:///srv/shop.py"}
 
 
-def test_without_findings_both_are_whole() -> None:
+def test_without_checks_both_are_whole() -> None:
     assert run_of()["results"] == []
     assert suite_of().attrib["tests"] == "0"
 
@@ -148,8 +148,8 @@ def report(scenario: Scenario, *, as_expected: bool, **options: Any) -> RaceRepo
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_broken_race_is_a_finding_at_the_line_that_breaks_it() -> None:
-    (found,) = findings([report(stories.raising(stories.naive), as_expected=False)])
+def test_a_broken_race_is_reported_at_the_line_that_breaks_it() -> None:
+    (found,) = check_results([report(stories.raising(stories.naive), as_expected=False)])
 
     assert (found.ok, found.kind) == (False, "lost update")
     assert found.message.startswith("lost update: B wrote price 110.00")
@@ -161,21 +161,21 @@ def test_a_broken_race_is_a_finding_at_the_line_that_breaks_it() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_other_results_are_findings_where_they_are_not_as_expected() -> None:
+def test_other_results_are_reported_where_they_are_not_as_expected() -> None:
     limited = report(stories.raising(stories.locked), as_expected=False, max_schedules=1)
-    right, cut = findings([report(stories.raising(stories.locked), as_expected=True), limited])
+    right, cut = check_results([report(stories.raising(stories.locked), as_expected=True), limited])
 
     assert (right.ok, right.kind) == (True, "")
     assert (cut.ok, cut.kind, cut.location) == (False, "incomplete", None)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_replayed_schedule_is_a_finding_too() -> None:
+def test_a_replayed_schedule_is_reported_too() -> None:
     scenario = stories.raising(stories.naive)
     runs = [replay(scenario, schedule) for schedule in ("AABBAB", "AAABBB")]
     reports = [RaceReport(name="seat", runs=(run,), as_expected=run.holds) for run in runs]
 
-    assert [(found.ok, found.kind) for found in findings(reports)] == [(False, "lost update"), (True, "")]
+    assert [(found.ok, found.kind) for found in check_results(reports)] == [(False, "lost update"), (True, "")]
     assert all(FORMATS[name](reports) for name in ("junit", "sarif"))
 
 
