@@ -55,8 +55,6 @@ schema = _Schema(
 
 
 class _View(GraphQLView[Any, None]):
-    allow_queries_via_get = False
-
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             return self.run(request=request)
@@ -81,8 +79,9 @@ class _View(GraphQLView[Any, None]):
 
 def execute(request: HttpRequest) -> HttpResponseBase:
     """Execute the request's operation."""
-    view = _View.as_view(schema=schema, graphql_ide="graphiql" if settings.DEBUG else None)
-    return view(request)
+    # As arguments: the defaults of the view's constructor would take the place of attributes of the class.
+    ide = "graphiql" if settings.DEBUG else None
+    return _View.as_view(schema=schema, graphql_ide=ide, allow_queries_via_get=False)(request)
 
 
 def _problem_in(error: GraphQLError) -> Problem:

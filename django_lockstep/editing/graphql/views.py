@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.middleware.csrf import CsrfViewMiddleware, get_token
@@ -23,6 +24,7 @@ MAX_BODY = 64 * 1024
 """Bytes of a request."""
 
 
+@transaction.non_atomic_requests  # an error of one field must not undo the others, which were answered as done
 @csrf_exempt  # a bearer token needs no other proof; a session's is asked for below
 @never_cache
 def graphql(request: HttpRequest) -> HttpResponseBase:

@@ -1,5 +1,7 @@
 """The operations by GraphQL: each does what it does by Python and by HTTP."""
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from tests.django_lockstep.editing.graphql.asking import (
     Asker,
 )
 from tests.django_lockstep.editing.story import expire, held
+from tests.support.pages import ROOT
 from tests.testapps.press.models import Article, Author, Tag
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
@@ -43,6 +46,22 @@ def test_a_table_goes_out_and_in_again_by_its_statuses(editor: Asker) -> None:
     assert (out["editor"], out["locked_by"]) == ("ada", "press.article")
     back = editor.ask(TRANSITION, wanted={**CLOSING, "token": out["token"]})
     assert (back["lock_result"], back["current_status"], held()) == (True, "normal", set())
+
+
+def blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_examples_of_the_documentation(editor: Asker) -> None:
+    text = (ROOT / "docs" / "use" / "editing.md").read_text("utf-8")
+    opening, looking = blocks("graphql", text)
+    (shown,) = (json.loads(block) for block in blocks("json", text) if '"data"' in block)
+    opened = editor.post(opening).json()["data"]["transition"]
+    own = {"token", "expires_at"}
+    assert {name: opened[name] for name in opened.keys() - own} == {
+        name: value for name, value in shown["data"]["transition"].items() if name not in own
+    }
+    assert editor.post(looking).json()["data"]["status"]["editor"] == "ada"
 
 
 def test_the_second_user_is_told_who_has_it_since_when_and_by_what(editor: Asker, rival: Asker) -> None:

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from django_lockstep.editing import check_out
 from django_lockstep.editing.graphql import queries
@@ -120,6 +120,25 @@ def test_an_error_that_no_client_can_mend_says_no_more_than_that(
 def test_what_is_an_answer_is_not_logged(editor: Asker, caplog: pytest.LogCaptureFixture) -> None:
     editor.fail(STATUS, table="press.nothing")
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_each_is_a_transaction_of_its_own_also_where_requests_are_one(
+    editor: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+
+    def fails(*args: Any, **kwargs: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 / 0")
+
+    monkeypatch.setattr("django_lockstep.editing.operations.check_in", fails)
+    query = """mutation {
+        first: check_out(table: "press.author") { lock_result }
+        second: check_in(table: "press.author") { lock_result }
+    }"""
+    assert editor.post(query).json()["errors"][0]["path"] == ["second"]
+    assert held() == {("press.author", "editing", "ada")}
 
 
 def test_several_operations_of_one_request_stand_for_themselves(editor: Asker) -> None:

@@ -104,7 +104,8 @@ def test_what_is_not_a_request(editor: Any, body: bytes, status: int) -> None:
 
 def test_djangos_own_limit_of_the_body_counts_too(editor: Any, settings: Any) -> None:
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
-    assert sent(editor, json.dumps(BODY).encode()).status_code == 413
+    answer = sent(editor, json.dumps(BODY).encode())
+    assert (answer.status_code, code(answer)) == (413, "CONTENT_TOO_LARGE")
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "multipart/form-data; boundary=x", "application/graphql"])
@@ -138,5 +139,6 @@ def test_graphiql_and_introspection_are_for_development(client: Client, editor: 
     settings.DEBUG = True
     page = client.get(PATH, headers={"Accept": "text/html"})
     assert (page.status_code, "csrftoken" in page.cookies, b"graphiql" in page.content.lower()) == (200, True, True)
+    assert client.get(PATH, {"query": "{ tables { table } }"}).status_code == 400
     names = Asker(editor).ask("{ __schema { queryType { name } } }")
     assert names == {"queryType": {"name": "Query"}}
