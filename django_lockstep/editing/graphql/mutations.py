@@ -28,16 +28,16 @@ def _transition(info: Info, wanted: Wanted) -> EditResult:
     return _result(requests.make_transition(user_of(info), StatusTransition(**_plain(wanted))))
 
 
-def _check_out(info: Info, table: Table, record: Record = None, options: Options = None) -> EditResult:
-    return _take(operations.check_out, info, table, record, options)
+def _check_out(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:
+    return _take(operations.check_out, info, table, record=record, options=options)
 
 
-def _take_over(info: Info, table: Table, record: Record = None, options: Options = None) -> EditResult:
-    return _take(operations.take_over, info, table, record, options)
+def _take_over(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:
+    return _take(operations.take_over, info, table, record=record, options=options)
 
 
 def _take(
-    operation: Callable[..., Any], info: Info, table: str, record: str | None, options: CheckOutOptions | None
+    operation: Callable[..., Any], info: Info, table: str, *, record: str | None, options: CheckOutOptions | None
 ) -> EditResult:
     user, wanted = user_of(info), _plain(options or CheckOutOptions())
     target = requests.target_for(user, table, record, change=True)
@@ -47,13 +47,13 @@ def _take(
     return _result(operation(target, user, **wanted))
 
 
-def _check_in(info: Info, table: Table, record: Record = None, token: Token = None) -> EditResult:
+def _check_in(info: Info, table: Table, *, record: Record = None, token: Token = None) -> EditResult:
     user = user_of(info)
     target = requests.target_for(user, table, record, change=True)
     return _result(operations.check_in(target, user, token=token))
 
 
-def _extend(info: Info, table: Table, record: Record = None, token: Token = None, ttl: Ttl = None) -> EditResult:
+def _extend(info: Info, table: Table, *, record: Record = None, token: Token = None, ttl: Ttl = None) -> EditResult:
     user = user_of(info)
     target = requests.target_for(user, table, record, change=True)
     requests.require_time(ttl)

@@ -36,7 +36,7 @@ def _tables(info: Info) -> list[EditResult]:
     return cast("list[EditResult]", requests.table_statuses(user_of(info)))
 
 
-def _status(info: Info, table: Table, record: Record = None, token: OwnToken = None) -> EditResult:
+def _status(info: Info, table: Table, *, record: Record = None, token: OwnToken = None) -> EditResult:
     target = requests.target_for(user_of(info), table, record)
     return cast("EditResult", status_of(target, token=token))
 
