@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.generic import RedirectView
 
 from accounts.api import account_api
+from bank.overdrafts import overdrafts
 from django_lockstep.editing.api import api as editing_api
 
 admin.site.site_title = _("Bank")
@@ -22,4 +23,6 @@ urlpatterns = [
     path("api/", account_api().urls),
     path("editing/", include("django_lockstep.editing.urls")),
     path("editing/api/", editing_api.urls),
+    path("editing/graphql/", include("django_lockstep.editing.graphql.urls")),
+    path("overdrafts/", overdrafts, name="overdrafts"),
 ]

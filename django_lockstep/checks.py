@@ -16,7 +16,7 @@ from django.urls import get_resolver
 
 from django_lockstep.locking.checks import url_views
 
-__all__ = ["check_lab_pages", "check_lease_functions", "check_middleware", "missing_app"]
+__all__ = ["check_lab_pages", "check_lease_functions", "check_middleware", "is_mounted", "missing_app"]
 
 EDITING = "django_lockstep.editing"
 LAB = "django_lockstep.lab"
@@ -34,12 +34,16 @@ def missing_app(app: str, *, needed_by: str, check_id: str, obj: Any = None) -> 
 @register(Tags.urls)
 def check_lab_pages(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Report lab pages without the lab's templates."""
-    if apps.is_installed(LAB) or not getattr(settings, "ROOT_URLCONF", None):
+    if apps.is_installed(LAB) or not is_mounted(f"{LAB}.views"):
         return []
-    modules = {getattr(view, "__module__", "") for view in url_views(get_resolver().url_patterns)}
-    return (
-        missing_app(LAB, needed_by="The URLconf's lab", check_id="lockstep.E031") if f"{LAB}.views" in modules else []
-    )
+    return missing_app(LAB, needed_by="The URLconf's lab", check_id="lockstep.E031")
+
+
+def is_mounted(module: str) -> bool:
+    """Whether the project's URLconf has a view of this module."""
+    if not getattr(settings, "ROOT_URLCONF", None):
+        return False
+    return any(getattr(view, "__module__", "") == module for view in url_views(get_resolver().url_patterns))
 
 
 @register

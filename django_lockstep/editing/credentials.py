@@ -8,11 +8,24 @@ from django.contrib.auth import get_user_model
 from django.core import signing
 from django.utils.crypto import constant_time_compare
 
-from django_lockstep.editing.conf import api_token_age
+from django_lockstep.editing.conf import api_authenticator, api_token_age
 
-__all__ = ["issue", "user_of"]
+__all__ = ["authenticate", "issue", "user_of"]
 
 _SALT = "lockstep.editing.api"
+
+
+def authenticate(request: Any, token: str) -> Any:
+    """Return the active user of a bearer token, who becomes ``request.user``; None for an invalid token.
+
+    Tokens are those of ``LOCKSTEP_EDIT_API_AUTHENTICATOR`` where a project has one, otherwise those of `issue`.
+    """
+    find = api_authenticator()
+    user = find(request, token) if find else user_of(token)
+    if user is None or not user.is_active:
+        return None
+    request.user = user
+    return user
 
 
 def issue(user: Any) -> str:

@@ -1,10 +1,12 @@
-"""The expected-status form of the HTTP API: clients post the statuses before and after, and the references to lock.
+"""The expected-status form of the APIs: clients send the statuses before and after, and the references to lock.
 
 An adapter: it compares the statuses and calls `check_out` or `check_in`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django_lockstep.editing.errors import InvalidTransition
@@ -13,13 +15,31 @@ from django_lockstep.editing.models import Status
 from django_lockstep.editing.operations import atomic_for, check_in, check_out, status_of
 from django_lockstep.editing.plans import lock_plan, plan_of
 from django_lockstep.editing.results import EditResult
-from django_lockstep.editing.schemas import TransitionIn
 from django_lockstep.editing.targets import Target
 
-__all__ = ["transition"]
+__all__ = ["StatusTransition", "transition"]
 
 
-def transition(target: Target, references: list[Target], *, wanted: TransitionIn, editor: object) -> EditResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusTransition:
+    """The expected statuses and the target statuses, by the names of a request."""
+
+    table: str
+    current_status: str
+    target_status: str
+    record: str | None = None
+    fk_tables: Sequence[str] = ()
+    fk_current_status: Sequence[str] = ()
+    """One for each of ``fk_tables``, and so is ``fk_target_status``."""
+    fk_target_status: Sequence[str] = ()
+    token: str | None = None
+    ttl: float | None = None
+    shared_references: bool = False
+    require_token: bool = False
+    note: str = ""
+
+
+def transition(target: Target, references: list[Target], *, wanted: StatusTransition, editor: object) -> EditResult:
     """Check the target out (``normal`` to ``editing``) or in (``editing`` to ``normal``), with the references.
 
     If a status is not the expected one, nothing changes and ``lock_result`` is False. Raises `InvalidTransition` for
@@ -47,7 +67,7 @@ def _require(references: list[Target], changes: list[tuple[str, str]], *, allowe
 
 
 def _check_out(
-    target: Target, references: list[Target], *, expected: dict[Target, str], wanted: TransitionIn, editor: object
+    target: Target, references: list[Target], *, expected: dict[Target, str], wanted: StatusTransition, editor: object
 ) -> EditResult:
     database = target.database()
     options: Any = {"related": references, "shared_references": wanted.shared_references, "using": database}

@@ -9,10 +9,13 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-__all__ = ["LONGEST_KEY", "CheckOut", "EditLock", "Status"]
+__all__ = ["LONGEST_KEY", "LONGEST_NOTE", "CheckOut", "EditLock", "Status"]
 
 LONGEST_KEY = 500
 """Maximum length of a record's key: it is indexed with the table's name, and MySQL's indexes hold 3072 bytes."""
+
+
+LONGEST_NOTE = 200
 
 
 class Status(models.TextChoices):
@@ -41,7 +44,7 @@ class CheckOut(models.Model):
     digest = models.CharField(max_length=64, unique=True, editable=False)
     pass_digest = models.CharField(max_length=64, editable=False)
     require_token = models.BooleanField(_("requires its token"), default=False)
-    note = models.CharField(_("note"), max_length=200, blank=True)
+    note = models.CharField(_("note"), max_length=LONGEST_NOTE, blank=True)
     since = models.DateTimeField(_("since"))
     expires_at = models.DateTimeField(_("expires at"))
     ended_at = models.DateTimeField(_("ended at"), null=True, blank=True)

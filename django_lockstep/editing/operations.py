@@ -246,6 +246,7 @@ def _build_result(plan: LockPlan, *, mine: CheckOut | None, lock_result: bool, t
         table=plan.target.table,
         record=plan.target.key,
         holder=first[0].editor if first else None,
+        locked_by=first[0].locked_by if first else None,
         since=first[0].since if first else None,
         expires_at=first[0].expires_at if first else None,
         must_end=must_end,

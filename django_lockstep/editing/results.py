@@ -54,6 +54,8 @@ class EditResult:
     """The target's primary key as text; empty for a table."""
     holder: str | None = None
     """The user name of the target's holder, or of the first check-out in the way."""
+    locked_by: str | None = None
+    """The table or record that the holder has checked out."""
     since: datetime | None = None
     """The start of the holder's check-out."""
     expires_at: datetime | None = None

@@ -52,6 +52,7 @@ class ResultOut(Schema):
     table: str
     record: str = ""
     holder: str | None = None
+    locked_by: str | None = None
     since: datetime | None = None
     expires_at: datetime | None = None
     must_end: list[HoldOut] = []

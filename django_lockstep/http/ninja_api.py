@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -24,6 +23,7 @@ from ninja.parser import Parser
 
 from django_lockstep.http.ninja import answer_with_problems
 from django_lockstep.http.problems import MEDIA_TYPE, Problem
+from django_lockstep.http.strict_json import parse_json
 
 __all__ = ["ProblemAPI", "ProblemOut", "StrictParser"]
 
@@ -45,39 +45,14 @@ class StrictParser(Parser):
     def parse_body(self, request: HttpRequest) -> Any:
         """Return the parsed body.
 
-        Raises ``HttpError``: 415 for another content type, 400 for invalid JSON and for strings with NUL, which
-        PostgreSQL cannot store, or with half a surrogate pair, which cannot be encoded.
+        Raises ``HttpError``: 415 for another content type, 400 for what `parse_json` refuses.
         """
         if request.content_type != "application/json":
             raise HttpError(415, f"The content type must be application/json, not {request.content_type!r}")
         try:
-            # Python's parser takes NaN and Infinity, which are not JSON.
-            body = json.loads(request.body.decode(), parse_constant=_refuse_constant)
-            for text in _texts(body):
-                _check_text(text)
-        except (ValueError, RecursionError) as error:
+            return parse_json(request.body)
+        except ValueError as error:
             raise HttpError(400, f"The body is not valid JSON: {error}") from error
-        return body
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from _texts([*value, *value.values()])
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-
-
-def _check_text(text: str) -> None:
-    text.encode()  # raises ValueError for half a surrogate pair
-    if "\0" in text:
-        raise ValueError(f"{text!r} contains the character NUL")
 
 
 class ProblemAPI(NinjaAPI):

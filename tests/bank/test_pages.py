@@ -5,10 +5,10 @@ import re
 import pytest
 from django.test import Client
 
-PAGES = ("/admin/", "/lab/", "/editing/", "/api/docs", "/editing/api/docs")
+PAGES = ("/admin/", "/lab/", "/editing/", "/api/docs", "/editing/api/docs", "/overdrafts/")
 
 
-@pytest.mark.parametrize("page", ["/admin/", "/lab/", "/editing/"])
+@pytest.mark.parametrize("page", ["/admin/", "/lab/", "/editing/", "/overdrafts/"])
 def test_every_page_leads_to_every_other(admin_client: Client, page: str) -> None:
     html = admin_client.get(page).content.decode()
     links = re.findall(r'<a href="([^"]+)"', html)

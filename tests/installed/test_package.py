@@ -148,6 +148,7 @@ def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None
             "psycopg>=3.2": "",
             "django-ninja>=1.7": extra("api"),
             "djangorestframework>=3.16": extra("drf"),
+            "strawberry-graphql-django>=0.93": extra("graphql"),
             "rich>=13": extra("lab"),
             "sqlglot>=28": extra("lab"),
             "django-htmx>=1.27": extra("pages"),

@@ -30,6 +30,7 @@ PLACES = {
         "tests/accounts/races/test_sweep.py::test_accounts_are_as_many_as_each_size_says",
         "tests/accounts/races/test_sweep.py::test_workers_are_as_many_as_each_size_says",
         "tests/bank/",
+        "tests/django_lockstep/editing/graphql/test_missing.py",
         "tests/django_lockstep/editing/test_mariadb.py",
         "tests/django_lockstep/editing/test_processes.py",
         "tests/django_lockstep/lab/explorer/test_interrupt.py",
@@ -70,6 +71,7 @@ PLACES = {
         "tests/django_lockstep/admin/test_closed_fields.py",
         "tests/django_lockstep/admin/test_inlines.py",
         "tests/django_lockstep/admin/test_unfold.py",
+        "tests/django_lockstep/editing/graphql/test_races.py",
         "tests/django_lockstep/editing/test_admin.py",
         "tests/django_lockstep/editing/test_change_form.py",
         "tests/django_lockstep/editing/test_races.py",
@@ -100,6 +102,7 @@ PLACES = {
     # Opens chromium.
     "browser": (
         "tests/django_lockstep/admin/test_browser.py",
+        "tests/bank/test_overdrafts.py",
         "tests/django_lockstep/editing/test_browser.py",
         "tests/django_lockstep/lab/finder/test_report_page.py",
     ),

@@ -12,6 +12,7 @@ from django.test import Client
 
 from django_lockstep.editing import check_out
 from django_lockstep.editing.credentials import issue
+from django_lockstep.errors import DeadlockDetected
 from tests.django_lockstep.editing.callers import API, Caller, allow
 from tests.django_lockstep.editing.story import expire, held
 from tests.testapps.press.models import Article, Author, Cell, Tag
@@ -199,6 +200,15 @@ def test_refusals_are_problem_details(editor: Any, rival: Any) -> None:
         assert (answer.status_code, answer.json()["status"]) == (status, status)
         assert answer.headers["Content-Type"] == "application/problem+json"
         assert answer.json()["detail"]
+
+
+def test_what_a_later_attempt_may_cure_is_503(editor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise DeadlockDetected
+
+    monkeypatch.setattr("django_lockstep.editing.api.status_of", fails)
+    answer = Caller(editor).get("/tables/press.article")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
 
 
 def test_seeing_is_not_changing(bob: Any) -> None:

@@ -20,8 +20,7 @@ from django_lockstep.editing import (
     writing,
 )
 from django_lockstep.editing.errors import ReferencesChanged
-from django_lockstep.editing.expected_status import transition
-from django_lockstep.editing.schemas import TransitionIn
+from django_lockstep.editing.expected_status import StatusTransition, transition
 from django_lockstep.editing.targets import target_of
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.editing.story import expire, held
@@ -203,9 +202,13 @@ def test_a_foreign_key_that_changes_while_the_record_is_checked_out(race: RaceFi
 
 
 def test_the_expected_status_form(race: RaceFixture) -> None:
-    statuses = {"current_status": "normal", "target_status": "editing"}
-    references = {"fk_current_status": ["normal"], "fk_target_status": ["locked"]}
-    wanted = TransitionIn.model_validate({"table": "", **statuses, **references})
+    wanted = StatusTransition(
+        table="",
+        current_status="normal",
+        target_status="editing",
+        fk_current_status=["normal"],
+        fk_target_status=["locked"],
+    )
 
     def drives(what: Any, who: str) -> Callable[[Press], None]:
         def actor(press: Press) -> None:

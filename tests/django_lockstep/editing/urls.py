@@ -9,4 +9,5 @@ urlpatterns = [
     path("admin/", site.urls),
     path("editing/", include("django_lockstep.editing.urls")),
     path("editing/api/", api.urls),
+    path("editing/graphql/", include("django_lockstep.editing.graphql.urls")),
 ]

@@ -1,0 +1,92 @@
+"""How queries are executed: what they may ask for, and how their errors are answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import strawberry
+from cross_web import HTTPException
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from graphql import GraphQLError, NoSchemaIntrospectionCustomRule
+from strawberry.django.views import GraphQLView
+from strawberry.extensions import AddValidationRules, MaxAliasesLimiter, MaxTokensLimiter, QueryDepthLimiter
+from strawberry.http import GraphQLHTTPResponse
+from strawberry.schema.config import StrawberryConfig
+from strawberry.types import ExecutionContext, ExecutionResult
+
+from django_lockstep.editing.graphql.mutations import Mutation
+from django_lockstep.editing.graphql.queries import Query
+from django_lockstep.editing.graphql.refusals import error_of, refuse
+from django_lockstep.editing.requests import problem_for
+from django_lockstep.http.problems import Problem
+from django_lockstep.http.strict_json import parse_json
+
+__all__ = ["execute", "schema"]
+
+_MAX_DEPTH, _MAX_ALIASES, _MAX_TOKENS = 4, 10, 1000
+
+
+def _introspection() -> AddValidationRules:
+    return AddValidationRules([] if settings.DEBUG else [NoSchemaIntrospectionCustomRule])
+
+
+class _Schema(strawberry.Schema):
+    def process_errors(self, errors: list[GraphQLError], execution_context: ExecutionContext | None = None) -> None:
+        """Log the errors that are nobody's answer."""
+        super().process_errors([one for one in errors if _problem_in(one).status == 500], execution_context)
+
+
+schema = _Schema(
+    query=Query,
+    mutation=Mutation,
+    extensions=[
+        _introspection,
+        lambda: QueryDepthLimiter(_MAX_DEPTH),
+        # Each alias may be a check-out of its own.
+        lambda: MaxAliasesLimiter(_MAX_ALIASES),
+        lambda: MaxTokensLimiter(_MAX_TOKENS),
+    ],
+    # A suggestion would say what introspection must not.
+    config=StrawberryConfig(auto_camel_case=False, disable_field_suggestions=True),
+)
+"""The schema, for ``manage.py export_schema`` and for tests."""
+
+
+class _View(GraphQLView[Any, None]):
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            return self.run(request=request)
+        except HTTPException as error:
+            return refuse(Problem(status=error.status_code, detail=error.reason))
+
+    def decode_json(self, data: str | bytes) -> object:
+        try:
+            value = parse_json(data)
+        except ValueError as error:
+            raise HTTPException(400, f"The body is not valid JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise HTTPException(400, "The body must be a JSON object")
+        return value
+
+    def process_result(self, request: HttpRequest, result: ExecutionResult) -> GraphQLHTTPResponse:
+        answer: GraphQLHTTPResponse = {"data": result.data}
+        if result.errors:
+            answer["errors"] = [{**one.formatted, **error_of(_problem_in(one))} for one in result.errors]
+        return answer
+
+
+def execute(request: HttpRequest) -> HttpResponseBase:
+    """Execute the request's operation."""
+    # As arguments: the defaults of the view's constructor would take the place of attributes of the class.
+    ide = "graphiql" if settings.DEBUG else None
+    return _View.as_view(schema=schema, graphql_ide=ide, allow_queries_via_get=False)(request)
+
+
+def _problem_in(error: GraphQLError) -> Problem:
+    """Return the problem of an error; 500 without a reason for what no client can mend."""
+    cause = error.original_error
+    if cause is None or isinstance(cause, GraphQLError):
+        return Problem(status=400, detail=error.message)
+    return problem_for(cause) or Problem(status=500)

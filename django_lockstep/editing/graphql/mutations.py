@@ -1,0 +1,94 @@
+"""The mutations: each is one transaction of `django_lockstep.editing.operations`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from enum import Enum
+from typing import Annotated, Any, cast
+
+import strawberry
+import strawberry_django
+from strawberry.types import Info
+
+from django_lockstep.editing import operations, requests
+from django_lockstep.editing.expected_status import StatusTransition
+from django_lockstep.editing.graphql.queries import Record, Table, Token, user_of
+from django_lockstep.editing.graphql.types import CheckOutOptions, EditResult, TransitionInput
+
+__all__ = ["Mutation"]
+
+Ttl = Annotated[float | None, strawberry.argument(description="Seconds; at most LOCKSTEP_EDIT_API_MAX_TTL.")]
+Wanted = Annotated[TransitionInput, strawberry.argument(description="The change, with the statuses that are expected.")]
+Options = Annotated[CheckOutOptions | None, strawberry.argument(description="Without them, the defaults.")]
+
+
+def _transition(info: Info, wanted: Wanted) -> EditResult:
+    requests.require_note(wanted.note)
+    return _result(requests.make_transition(user_of(info), StatusTransition(**_plain(wanted))))
+
+
+def _check_out(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:
+    return _take(operations.check_out, info, table, record=record, options=options)
+
+
+def _take_over(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:
+    return _take(operations.take_over, info, table, record=record, options=options)
+
+
+def _take(
+    operation: Callable[..., Any], info: Info, table: str, *, record: str | None, options: CheckOutOptions | None
+) -> EditResult:
+    user, wanted = user_of(info), _plain(options or CheckOutOptions())
+    target = requests.target_for(user, table, record, change=True)
+    requests.require_time(wanted["ttl"])
+    requests.require_note(wanted["note"])
+    requests.require_visible(user, target, depth=wanted["depth"], related=wanted["related"])
+    return _result(operation(target, user, **wanted))
+
+
+def _check_in(info: Info, table: Table, *, record: Record = None, token: Token = None) -> EditResult:
+    user = user_of(info)
+    target = requests.target_for(user, table, record, change=True)
+    return _result(operations.check_in(target, user, token=token))
+
+
+def _extend(info: Info, table: Table, *, record: Record = None, token: Token = None, ttl: Ttl = None) -> EditResult:
+    user = user_of(info)
+    target = requests.target_for(user, table, record, change=True)
+    requests.require_time(ttl)
+    return _result(operations.extend(target, user, token=token, ttl=ttl))
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """Return the input's members, with the values of enums in place of them."""
+
+    def plain(item: Any) -> Any:
+        return (
+            [plain(one) for one in item] if isinstance(item, list) else item.value if isinstance(item, Enum) else item
+        )
+
+    return {name: plain(item) for name, item in asdict(value).items()}
+
+
+def _result(result: Any) -> EditResult:
+    return cast("EditResult", result)
+
+
+@strawberry.type(description="Checking out and in.")
+class Mutation:
+    """Every mutation needs the permission ``change`` for the table."""
+
+    transition = strawberry_django.mutation(
+        _transition,
+        description="Change the statuses of a table or record and of its references, if all are as expected.",
+    )
+    check_out = strawberry_django.mutation(
+        _check_out, description="Check out a table or a record, with what it refers to; all or nothing."
+    )
+    take_over = strawberry_django.mutation(
+        _take_over,
+        description="Check out, and end the check-outs in the way; those of others with take_over_editlock alone.",
+    )
+    check_in = strawberry_django.mutation(_check_in, description="End a check-out, and release all its locks.")
+    extend = strawberry_django.mutation(_extend, description="Let a check-out last for ttl from now.")

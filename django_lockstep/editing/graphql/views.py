@@ -1,0 +1,71 @@
+"""The endpoint: who is asking, and how much; only then is the query read.
+
+Imports no GraphQL, so that a project without the extra starts, and a system check says what is missing.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from django.http.response import HttpResponseBase
+from django.middleware.csrf import CsrfViewMiddleware, get_token
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+
+from django_lockstep.editing.credentials import authenticate
+from django_lockstep.editing.graphql.refusals import refuse
+from django_lockstep.http.problems import Problem
+
+__all__ = ["MAX_BODY", "graphql"]
+
+MAX_BODY = 64 * 1024
+"""Bytes of a request."""
+
+
+@transaction.non_atomic_requests  # an error of one field must not undo the others, which were answered as done
+@csrf_exempt  # a bearer token needs no other proof; a session's is asked for below
+@never_cache
+def graphql(request: HttpRequest) -> HttpResponseBase:
+    """Answer a GraphQL request by POST; under ``DEBUG`` a GET shows GraphiQL."""
+    from django_lockstep.editing.graphql.execution import execute
+
+    if settings.DEBUG and request.method == "GET":
+        get_token(request)  # GraphiQL reads it from the cookie
+        return execute(request)
+    problem = _problem_of(request)
+    return refuse(problem) if problem else execute(request)
+
+
+def _problem_of(request: HttpRequest) -> Problem | None:
+    if request.method != "POST":
+        return Problem(status=405, headers={"Allow": "POST"})
+    # First of all: asking for the CSRF token of a form would read the body.
+    if request.content_type != "application/json":
+        return Problem(status=415, detail=f"The content type must be application/json, not {request.content_type!r}")
+    return _login_problem(request) or _body_problem(request)
+
+
+def _login_problem(request: HttpRequest) -> Problem | None:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and authenticate(request, token):
+        return None
+    if not request.user.is_authenticated:
+        return Problem(status=401, headers={"WWW-Authenticate": "Bearer"})
+    check = CsrfViewMiddleware(lambda _: HttpResponse())
+    check.process_request(request)
+    if check.process_view(request, refuse, (), {}) is not None:
+        return Problem(status=403, detail="The CSRF token is missing or wrong.")
+    return None
+
+
+def _body_problem(request: HttpRequest) -> Problem | None:
+    try:
+        if len(request.body) <= MAX_BODY:
+            return None
+    except UnreadablePostError as error:
+        return Problem(status=400, detail=str(error))
+    except RequestDataTooBig:  # Django's own limit is the smaller one
+        pass
+    return Problem(status=413, detail=f"The body must have at most {MAX_BODY} bytes.")

@@ -1,0 +1,163 @@
+"""What a request may do, whatever its protocol: the tables that its user may see, its limits, and its refusals.
+
+``view`` or ``change`` lets a user look at a table, ``change`` check it out. A table that the user may not see is
+answered like an unknown one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth import get_permission_codename
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
+from django.db import models
+
+from django_lockstep.editing.conf import api_max_depth, api_max_ttl
+from django_lockstep.editing.errors import EditingError, LimitExceeded, UnknownRecord, UnknownTable
+from django_lockstep.editing.expected_status import StatusTransition, transition
+from django_lockstep.editing.holds import checked_out
+from django_lockstep.editing.models import LONGEST_NOTE, Status
+from django_lockstep.editing.operations import status_of
+from django_lockstep.editing.plans import plan_for
+from django_lockstep.editing.results import EditResult
+from django_lockstep.editing.targets import Target, record, target_of
+from django_lockstep.errors import ConcurrencyError
+from django_lockstep.http.problems import Problem, problem_of
+
+__all__ = [
+    "checked_out_by",
+    "make_transition",
+    "problem_for",
+    "refusal_of",
+    "require_note",
+    "require_time",
+    "require_visible",
+    "table_statuses",
+    "target_for",
+]
+
+
+def target_for(user: Any, name: str, pk: str | None = None, *, change: bool = False) -> Target:
+    """Return the table, or its record with this key, if the user may see it.
+
+    Raises `UnknownTable`, `UnknownRecord`; with ``change``, ``PermissionDenied`` for a user who may only look.
+    """
+    table = _known(name)
+    if table is None or not _sees(user, table.model):
+        # One text for both, so that the existence of hidden tables is not disclosed.
+        raise UnknownTable(f"There is no table {name!r}")
+    if change and not _may(user, table.model, "change"):
+        raise PermissionDenied(f"{table.table} may not be changed by {user}")
+    return table if pk is None else _record_of(table, pk)
+
+
+def _known(name: str) -> Target | None:
+    try:
+        return target_of(name)
+    except UnknownTable:
+        return None
+
+
+def _sees(user: Any, model: type[models.Model]) -> bool:
+    return _may(user, model, "view", "change")
+
+
+def _may(user: Any, model: type[models.Model], *actions: str) -> bool:
+    names = [f"{model._meta.app_label}.{get_permission_codename(action, model._meta)}" for action in actions]
+    return any(user.has_perm(name) for name in names)
+
+
+def _record_of(table: Target, pk: str) -> Target:
+    found = record(table.model, pk)
+    # One name for one record: "007" and "7" would be the same row with two names.
+    if "\0" in pk or (found.key != pk and not isinstance(found.pk, tuple)):
+        raise UnknownRecord(f"{pk!r} is not a primary key of {table.model._meta.label} in its canonical form")
+    return found
+
+
+def require_time(ttl: float | None) -> None:
+    """Raise `LimitExceeded` for more seconds than ``LOCKSTEP_EDIT_API_MAX_TTL``, or for none."""
+    longest = api_max_ttl().total_seconds()
+    if ttl is not None and not 0 < ttl <= longest:
+        raise LimitExceeded(f"ttl must be greater than 0 and at most {longest:g} seconds, not {ttl:g}")
+
+
+def require_note(note: str) -> None:
+    """Raise `LimitExceeded` for a note that cannot be stored."""
+    if len(note) > LONGEST_NOTE or "\0" in note:
+        raise LimitExceeded(f"note must have at most {LONGEST_NOTE} characters, and not the character NUL")
+
+
+def require_visible(user: Any, target: Target, *, depth: int | None, related: Any) -> None:
+    """Raise ``PermissionDenied`` if the check-out would lock tables that the user may not see.
+
+    `LimitExceeded` for more foreign keys than ``LOCKSTEP_EDIT_API_MAX_DEPTH``.
+    """
+    deepest = api_max_depth()
+    if deepest is not None and (depth is None or depth > deepest):
+        raise LimitExceeded(f"depth must be at most {deepest}, not {depth!r}")
+    if depth is not None and depth < 0:
+        raise LimitExceeded(f"depth must be at least 0, not {depth!r}")
+    wanted = plan_for(target, depth=depth, related=related).wanted
+    if not all(_sees(user, one.target.model) for one in wanted if one.status == Status.LOCKED):
+        raise PermissionDenied(
+            f"{target.table} refers to tables that the check-out would lock and that you may not see"
+        )
+
+
+def table_statuses(user: Any) -> list[EditResult]:
+    """Return the status of every table that the user may see."""
+    return [status_of(model) for model in apps.get_models() if not model._meta.proxy and _sees(user, model)]
+
+
+def checked_out_by(user: Any, table: Target | None = None) -> Iterator[EditResult]:
+    """Yield the status of the table's checked-out records; without one, of every visible table and record that is out.
+
+    Deleted records are left out.
+    """
+    for one in checked_out(table):
+        if _sees(user, one.model):
+            with suppress(UnknownRecord):
+                yield status_of(one)
+
+
+def make_transition(user: Any, wanted: StatusTransition) -> EditResult:
+    """Change the status of a table and of its references, if the user may and all have the expected status."""
+    target = target_for(user, wanted.table, wanted.record, change=True)
+    references = [target_for(user, name) for name in wanted.fk_tables]
+    require_time(wanted.ttl)
+    return transition(target, references, wanted=wanted, editor=user)
+
+
+def refusal_of(result: EditResult) -> Problem | None:
+    """Return the problem of a result that was not granted; None for a granted one."""
+    if result.lock_result:
+        return None
+    data = result.as_json()
+    if result.must_end:
+        members = {**data, "holders": data["must_end"]}
+        return Problem(status=423, detail=f"{result.table} is taken", members=members)
+    return Problem(status=409, detail=f"{result.table} is {result.current_status}", members={"result": data})
+
+
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (LookupError, 404),
+    (ObjectDoesNotExist, 404),
+    (PermissionDenied, 403),
+    (ValueError, 422),
+)
+
+
+def problem_for(error: Exception) -> Problem | None:
+    """Return the problem of an error of edit locks, of permissions, or of concurrent work; None for all others."""
+    if isinstance(error, (EditingError, PermissionDenied)):
+        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
+        return Problem(status=status, detail=str(error))
+    problem = problem_of(error)
+    if problem is None or problem.status != 409 or not isinstance(error, ConcurrencyError):
+        return problem
+    facts = {"how": getattr(error, "how", ""), "by": getattr(error, "by", ""), "at": getattr(error, "at", None)}
+    return Problem(status=409, detail=str(error), members=facts)

@@ -1,0 +1,45 @@
+"""JSON as RFC 8259 defines it, of text that a database can store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["parse_json"]
+
+
+def parse_json(body: bytes | str) -> Any:
+    """Return the value.
+
+    Raises ``ValueError`` for invalid JSON, for NaN and Infinity, for nesting that is too deep, and for strings with
+    NUL, which PostgreSQL cannot store, or with half a surrogate pair, which cannot be encoded.
+    """
+    try:
+        # Python's parser takes NaN and Infinity, which are not JSON.
+        value = json.loads(body.decode() if isinstance(body, bytes) else body, parse_constant=_refuse_constant)
+        for text in _texts(value):
+            _check_text(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts([*value, *value.values()])
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _check_text(text: str) -> None:
+    text.encode()  # raises ValueError for half a surrogate pair
+    if "\0" in text:
+        raise ValueError(f"{text!r} contains the character NUL")

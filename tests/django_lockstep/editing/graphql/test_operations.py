@@ -1,0 +1,159 @@
+"""The operations by GraphQL: each does what it does by Python and by HTTP."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+
+from django_lockstep.editing import check_out
+from tests.django_lockstep.editing.callers import Caller, allow
+from tests.django_lockstep.editing.graphql.asking import (
+    CHECK_IN,
+    CHECK_OUT,
+    CLOSING,
+    EXTEND,
+    OPENING,
+    OUT,
+    STATUS,
+    TABLES,
+    TAKE_OVER,
+    TRANSITION,
+    Asker,
+)
+from tests.django_lockstep.editing.story import expire, held
+from tests.support.pages import ROOT
+from tests.testapps.press.models import Article, Author, Tag
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
+LOCKED_AUTHOR = [{"table_name": "press.author", "record": "", "current_status": "locked"}]
+
+
+@pytest.fixture
+def editor(ada: Any) -> Asker:
+    return Asker(allow(ada, "change_article", "change_author", "change_review"))
+
+
+@pytest.fixture
+def rival(bob: Any) -> Asker:
+    return Asker(allow(bob, "change_article", "change_author", "change_review"))
+
+
+def test_a_table_goes_out_and_in_again_by_its_statuses(editor: Asker) -> None:
+    out = editor.ask(TRANSITION, wanted=OPENING)
+    assert (out["lock_result"], out["current_status"], out["fk_current_status"]) == (True, "editing", LOCKED_AUTHOR)
+    assert (out["editor"], out["locked_by"]) == ("ada", "press.article")
+    back = editor.ask(TRANSITION, wanted={**CLOSING, "token": out["token"]})
+    assert (back["lock_result"], back["current_status"], held()) == (True, "normal", set())
+
+
+def blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_examples_of_the_documentation(editor: Asker) -> None:
+    text = (ROOT / "docs" / "use" / "editing.md").read_text("utf-8")
+    opening, looking = blocks("graphql", text)
+    (shown,) = (json.loads(block) for block in blocks("json", text) if '"data"' in block)
+    opened = editor.post(opening).json()["data"]["transition"]
+    own = {"token", "expires_at"}
+    assert {name: opened[name] for name in opened.keys() - own} == {
+        name: value for name, value in shown["data"]["transition"].items() if name not in own
+    }
+    assert editor.post(looking).json()["data"]["status"]["editor"] == "ada"
+
+
+def test_the_second_user_is_told_who_has_it_since_when_and_by_what(editor: Asker, rival: Asker) -> None:
+    mine = editor.ask(TRANSITION, wanted={**OPENING, "note": "back at three"})
+    refused = rival.ask(CHECK_OUT, table="press.Review")
+    assert (refused["lock_result"], refused["current_status"], refused["token"]) == (False, "normal", None)
+    assert refused["fk_current_status"] == LOCKED_AUTHOR
+    assert (refused["editor"], refused["locked_by"], refused["since"]) == ("ada", "press.article", mine["since"])
+    (hold,) = refused["must_end"]
+    assert (hold["editor"], hold["locked_by"], hold["note"]) == ("ada", "press.article", "back at three")
+    assert hold["holds"] == [{"table_name": "press.author"}]
+
+
+def test_a_status_that_is_not_as_expected_changes_nothing(editor: Asker, rival: Asker) -> None:
+    editor.ask(TRANSITION, wanted=OPENING)
+    before = held()
+    refused = rival.ask(TRANSITION, wanted=OPENING)
+    assert (refused["lock_result"], refused["current_status"], held()) == (False, "editing", before)
+
+
+def test_both_apis_tell_the_same(editor: Asker) -> None:
+    editor.ask(CHECK_OUT, table="press.article")
+    by_http = Caller(editor.user).get("/tables/press.article").json()
+    by_graphql = editor.ask(STATUS, table="press.article")
+    by_graphql["holder"] = by_graphql.pop("editor")
+    times = {"since", "expires_at", "must_end"}  # each API writes times in its own form of ISO 8601
+    assert set(by_graphql) == set(by_http)
+    assert [by_graphql[name] for name in by_http if name not in times] == [
+        by_http[name] for name in by_http if name not in times
+    ]
+    assert [len(one["must_end"]) for one in (by_graphql, by_http)] == [1, 1]
+
+
+def test_a_record_does_the_same(editor: Asker) -> None:
+    author = Author.objects.create(name="Lovelace")
+    out = editor.ask(CHECK_OUT, table="press.author", record=str(author.pk), options={"ttl": 60})
+    assert (out["record"], out["locked_by"]) == (str(author.pk), f"press.author:{author.pk}")
+    longer = editor.ask(EXTEND, table="press.author", record=str(author.pk), token=out["token"], ttl=600)
+    assert longer["expires_at"] > out["expires_at"]
+    assert editor.ask(OUT, table="press.author") == [
+        {"table": "press.author", "record": str(author.pk), "editor": "ada"}
+    ]
+    back = editor.ask(CHECK_IN, table="press.author", record=str(author.pk), token=out["token"])
+    assert (back["current_status"], held()) == ("normal", set())
+
+
+def test_what_a_check_out_locks_is_an_option(editor: Asker) -> None:
+    out = editor.ask(CHECK_OUT, table="press.article", options={"related": "none", "require_token": True})
+    assert (out["lock_result"], out["fk_current_status"]) == (True, [])
+    assert editor.fail(CHECK_IN, table="press.article")["code"] == "FORBIDDEN"
+    assert editor.ask(CHECK_IN, table="press.article", token=out["token"])["lock_result"]
+
+
+def test_taking_over(editor: Asker, rival: Asker) -> None:
+    token = editor.ask(CHECK_OUT, table="press.article")["token"]
+    assert rival.fail(TAKE_OVER, table="press.article")["code"] == "FORBIDDEN"
+    rival.user.user_permissions.add(Permission.objects.get(codename="take_over_editlock"))
+    assert rival.ask(TAKE_OVER, table="press.article")["lock_result"]
+    assert "was taken over by bob" in editor.ask(STATUS, table="press.article", token=token)["lost"]
+    lost = editor.fail(EXTEND, table="press.article", token=token)
+    assert (lost["code"], lost["status"], lost["how"], lost["by"]) == ("CONFLICT", 409, "taken over", "bob")
+
+
+def test_the_status_shows_no_token_and_takes_one(editor: Asker, rival: Asker) -> None:
+    token = editor.ask(CHECK_OUT, table="press.article")["token"]
+    seen = rival.ask(STATUS, table="press.article")
+    assert (seen["current_status"], seen["editor"], seen["lock_result"], seen["token"]) == (
+        "editing",
+        "ada",
+        False,
+        None,
+    )
+    assert editor.ask(STATUS, table="press.article", token=token)["lock_result"]
+
+
+def test_only_what_the_user_may_see_is_listed(editor: Asker, rival: Asker) -> None:
+    check_out(Tag, rival.user)
+    check_out(Article, rival.user)
+    assert {one["table"] for one in editor.ask(TABLES)} == {"press.article", "press.author", "press.review"}
+    assert editor.ask(OUT) == [{"table": "press.article", "record": "", "editor": "bob"}]
+
+
+def test_what_has_expired_is_not_out_and_cannot_be_extended(editor: Asker, rival: Asker) -> None:
+    token = editor.ask(CHECK_OUT, table="press.article")["token"]
+    expire(check_out_of(editor))
+    assert editor.ask(OUT) == []
+    lost = editor.fail(EXTEND, table="press.article", token=token)
+    assert (lost["code"], lost["how"]) == ("CONFLICT", "expired")
+    assert rival.ask(CHECK_OUT, table="press.article")["lock_result"]
+
+
+def check_out_of(editor: Asker) -> Any:
+    from django_lockstep.editing import status_of
+
+    return status_of(Article)

@@ -1,0 +1,151 @@
+"""What is refused, and how that is said."""
+
+import logging
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+
+from django_lockstep.editing import check_out
+from django_lockstep.editing.graphql import queries
+from django_lockstep.errors import DeadlockDetected
+from tests.django_lockstep.editing.callers import allow
+from tests.django_lockstep.editing.graphql.asking import CHECK_IN, CHECK_OUT, OPENING, STATUS, TRANSITION, Asker
+from tests.django_lockstep.editing.story import held
+from tests.testapps.press.models import Article
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
+
+
+@pytest.fixture
+def editor(ada: Any) -> Asker:
+    return Asker(allow(ada, "change_article", "change_author", "change_review"))
+
+
+@pytest.mark.parametrize(
+    ("query", "variables", "status", "code"),
+    [
+        (CHECK_OUT, {"table": "press.nothing"}, 404, "NOT_FOUND"),
+        (CHECK_OUT, {"table": "press.tag"}, 404, "NOT_FOUND"),
+        (CHECK_OUT, {"table": "press.author", "record": "7"}, 404, "NOT_FOUND"),
+        (CHECK_OUT, {"table": "press.author", "record": "seven"}, 404, "NOT_FOUND"),
+        (CHECK_IN, {"table": "press.article"}, 403, "FORBIDDEN"),
+        (CHECK_IN, {"table": "press.article", "token": "wrong"}, 403, "FORBIDDEN"),
+        (CHECK_OUT, {"table": "press.article", "options": {"ttl": -1}}, 422, "UNPROCESSABLE_CONTENT"),
+        (CHECK_OUT, {"table": "press.article", "options": {"ttl": 86401}}, 422, "UNPROCESSABLE_CONTENT"),
+        (CHECK_OUT, {"table": "press.article", "options": {"depth": 4}}, 422, "UNPROCESSABLE_CONTENT"),
+        (CHECK_OUT, {"table": "press.article", "options": {"depth": None}}, 422, "UNPROCESSABLE_CONTENT"),
+        (CHECK_OUT, {"table": "press.article", "options": {"depth": -1}}, 422, "UNPROCESSABLE_CONTENT"),
+        (CHECK_OUT, {"table": "press.article", "options": {"note": "n" * 201}}, 422, "UNPROCESSABLE_CONTENT"),
+        (TRANSITION, {"wanted": {**OPENING, "target_status": "locked"}}, 422, "UNPROCESSABLE_CONTENT"),
+        (TRANSITION, {"wanted": {**OPENING, "fk_tables": []}}, 422, "UNPROCESSABLE_CONTENT"),
+        (TRANSITION, {"wanted": {**OPENING, "fk_tables": ["press.tag"]}}, 404, "NOT_FOUND"),
+    ],
+)
+def test_wrong_use_has_its_code(editor: Asker, query: str, variables: Any, status: int, code: str) -> None:
+    problem = editor.fail(query, **variables)
+    assert (problem["status"], problem["code"], bool(problem["detail"])) == (status, code, True)
+    assert held() == set()
+
+
+@pytest.mark.parametrize(
+    ("query", "variables"),
+    [
+        (CHECK_OUT, {"table": "press.article", "options": {"related": "some"}}),
+        (CHECK_OUT, {"table": "press.article", "options": {"depth": 2**40}}),
+        (CHECK_OUT, {"table": "press.article", "options": {"unknown": 1}}),
+        (TRANSITION, {"wanted": {**OPENING, "target_status": "odd"}}),
+        (CHECK_OUT, {}),
+        ("{ tables { lock_result ", {}),
+        ("{ tabels { lock_result } }", {}),
+    ],
+)
+def test_what_the_schema_does_not_have_is_a_bad_request(editor: Asker, query: str, variables: Any) -> None:
+    problem = editor.fail(query, **variables)
+    assert (problem["status"], problem["code"], held()) == (400, "BAD_REQUEST", set())
+
+
+def test_a_wrong_name_is_not_answered_with_the_right_one(editor: Asker) -> None:
+    assert editor.fail("{ tabels { lock_result } }")["detail"] == "Cannot query field 'tabels' on type 'Query'."
+
+
+def test_a_note_with_a_character_that_cannot_be_stored(editor: Asker) -> None:
+    query = r'mutation { check_out(table: "press.article", options: {note: "\u0000"}) { lock_result } }'
+    assert editor.fail(query)["code"] == "UNPROCESSABLE_CONTENT"
+
+
+def test_a_hidden_table_is_answered_as_one_that_there_is_not(editor: Asker) -> None:
+    hidden, missing = (editor.fail(STATUS, table=name) for name in ("press.tag", "press.nil"))
+    assert {**missing, "detail": missing["detail"].replace("press.nil", "press.tag")} == hidden
+
+
+def test_a_request_may_not_lock_tables_that_its_user_does_not_see(bob: Any) -> None:
+    asker = Asker(allow(bob, "change_article"))
+    refused = asker.fail(CHECK_OUT, table="press.article")
+    assert (refused["code"], held()) == ("FORBIDDEN", set())
+    assert "press.author" not in refused["detail"]
+    assert asker.ask(CHECK_OUT, table="press.article", options={"related": "none"})["lock_result"]
+
+
+def test_seeing_is_not_changing(bob: Any) -> None:
+    asker = Asker(allow(bob, "view_article"))
+    assert asker.ask(STATUS, table="press.article")["current_status"] == "normal"
+    assert asker.fail(CHECK_OUT, table="press.article")["code"] == "FORBIDDEN"
+
+
+def test_another_users_check_out_is_not_checked_in(editor: Asker, bob: Any) -> None:
+    token = check_out(Article, bob).token
+    assert editor.fail(CHECK_IN, table="press.article", token=token)["code"] == "FORBIDDEN"
+    assert held() != set()
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(DeadlockDetected(), 503), (OperationalError("connection refused"), 503), (RuntimeError("a secret"), 500)],
+)
+def test_an_error_that_no_client_can_mend_says_no_more_than_that(
+    editor: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, status: int
+) -> None:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(queries, "status_of", fails)
+    answer = editor.post(STATUS, table="press.article").json()
+    assert answer["errors"][0]["extensions"]["status"] == status
+    assert "secret" not in str(answer)
+    logged = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(logged) == (status == 500)
+
+
+def test_what_is_an_answer_is_not_logged(editor: Asker, caplog: pytest.LogCaptureFixture) -> None:
+    editor.fail(STATUS, table="press.nothing")
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_each_is_a_transaction_of_its_own_also_where_requests_are_one(
+    editor: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+
+    def fails(*args: Any, **kwargs: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 / 0")
+
+    monkeypatch.setattr("django_lockstep.editing.operations.check_in", fails)
+    query = """mutation {
+        first: check_out(table: "press.author") { lock_result }
+        second: check_in(table: "press.author") { lock_result }
+    }"""
+    assert editor.post(query).json()["errors"][0]["path"] == ["second"]
+    assert held() == {("press.author", "editing", "ada")}
+
+
+def test_several_operations_of_one_request_stand_for_themselves(editor: Asker) -> None:
+    query = """mutation {
+        first: check_out(table: "press.author") { lock_result }
+        second: check_in(table: "press.article") { lock_result }
+    }"""
+    answer = editor.post(query).json()
+    assert (answer["data"], answer["errors"][0]["path"]) == (None, ["second"])
+    assert held() == {("press.author", "editing", "ada")}

@@ -1,0 +1,144 @@
+"""Who is let in, and with how much."""
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from django_lockstep.editing.credentials import issue
+from django_lockstep.editing.graphql.views import MAX_BODY
+from tests.django_lockstep.editing.callers import allow
+from tests.django_lockstep.editing.graphql.asking import PATH, TABLES, Asker
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
+BODY = {"query": "{ tables { table } }"}
+
+
+@pytest.fixture
+def editor(ada: Any) -> Any:
+    return allow(ada, "change_article")
+
+
+def code(answer: Any) -> str:
+    (error,) = answer.json()["errors"]
+    assert answer.status_code == error["extensions"]["status"]
+    return str(error["extensions"]["code"])
+
+
+@pytest.mark.parametrize("sent", ["nothing", "a forged token", "an expired token", "another scheme"])
+def test_nobody_is_401(editor: Any, settings: Any, sent: str) -> None:
+    scheme = "Basic" if sent == "another scheme" else "Bearer"
+    headers = {} if sent == "nothing" else {"Authorization": f"{scheme} {issue(editor)}{'x' * ('forged' in sent)}"}
+    if sent == "an expired token":
+        settings.LOCKSTEP_EDIT_API_TOKEN_AGE = 1e-9
+    answer = Client(enforce_csrf_checks=True).post(PATH, BODY, "application/json", headers=headers)
+    assert (code(answer), answer.headers["WWW-Authenticate"]) == ("UNAUTHORIZED", "Bearer")
+
+
+def test_a_session_needs_the_csrf_token(editor: Any) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(editor)
+    assert code(client.post(PATH, BODY, "application/json")) == "FORBIDDEN"
+    client.cookies["csrftoken"] = "a" * 32
+    sent = client.post(PATH, BODY, "application/json", headers={"X-CSRFToken": "a" * 32})
+    assert sent.json() == {"data": {"tables": [{"table": "press.article"}]}}
+    assert "no-store" in sent.headers["Cache-Control"]
+
+
+def test_a_token_needs_none(editor: Any) -> None:
+    client = Client(enforce_csrf_checks=True, headers={"Authorization": f"Bearer {issue(editor)}"})
+    assert client.post(PATH, BODY, "application/json").status_code == 200
+
+
+def only_secret(request: Any, token: str) -> Any:
+    """Authenticate as a project might."""
+    from django.contrib.auth import get_user_model
+
+    return get_user_model().objects.get(username="ada") if token == "secret" else None
+
+
+def test_a_project_may_know_its_own_tokens(editor: Any, settings: Any) -> None:
+    settings.LOCKSTEP_EDIT_API_AUTHENTICATOR = f"{__name__}.only_secret"
+    for token, status in [("secret", 200), (issue(editor), 401)]:
+        client = Client(headers={"Authorization": f"Bearer {token}"})
+        assert client.post(PATH, BODY, "application/json").status_code == status
+
+
+@pytest.mark.parametrize("method", ["get", "put", "delete", "options"])
+def test_it_is_post_alone(editor: Any, method: str) -> None:
+    client = Client()
+    client.force_login(editor)
+    answer = client.generic(method.upper(), f"{PATH}?query={{tables{{table}}}}")
+    assert (code(answer), answer.headers["Allow"]) == ("METHOD_NOT_ALLOWED", "POST")
+
+
+def sent(editor: Any, body: bytes, content_type: str = "application/json") -> Any:
+    client = Client(headers={"Authorization": f"Bearer {issue(editor)}"})
+    return client.generic("POST", PATH, body, content_type)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b" ", 400),
+        (b"{", 400),
+        (b"[]", 400),
+        (b'[{"query": "{ tables { table } }"}]', 400),
+        (b"{}", 400),
+        (b'{"query": 7}', 400),
+        (b'{"query": "{ tables { table } }", "variables": []}', 400),
+        (b'{"query": "{ tables { table } }", "variables": {"a": NaN}}', 400),
+        (b'{"query": "{ tables { table } }", "variables": {"a": "\\u0000"}}', 400),
+        (b'{"query": "{ tables { table } }", "variables": {"a": "\\ud800"}}', 400),
+        (b'{"query": "{ tables { table } }", "variables": ' + b"[" * 30_000 + b"]" * 30_000 + b"}", 400),
+        (b'{"query": "' + b" " * MAX_BODY + b'"}', 413),
+        (b'{"query": "query a { __typename }", "operationName": "b"}', 400),
+    ],
+)
+def test_what_is_not_a_request(editor: Any, body: bytes, status: int) -> None:
+    answer = sent(editor, body)
+    assert (answer.status_code, answer.headers["Content-Type"]) == (status, "application/json")
+    assert answer.json()["errors"][0]["extensions"]["status"] == status
+
+
+def test_djangos_own_limit_of_the_body_counts_too(editor: Any, settings: Any) -> None:
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
+    answer = sent(editor, json.dumps(BODY).encode())
+    assert (answer.status_code, code(answer)) == (413, "CONTENT_TOO_LARGE")
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "multipart/form-data; boundary=x", "application/graphql"])
+def test_another_content_type(editor: Any, content_type: str) -> None:
+    assert sent(editor, json.dumps(BODY).encode(), content_type).status_code == 415
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "{ __schema { queryType { name } } }",
+        '{ __type(name: "EditResult") { name } }',
+        "{ tables { must_end { holds { table_name { a { b { c } } } } } } }",
+        "{ " + " ".join(f"a{number}: tables {{ table }}" for number in range(11)) + " }",
+        "{ tables { " + "table " * 1000 + "} }",
+        "{ tables " * 5000,
+    ],
+    ids=["the schema", "a type", "too deep", "too many names", "too long", "too deep to be read"],
+)
+def test_what_a_query_may_not_ask_for(editor: Any, query: str) -> None:
+    answer = Asker(editor).post(query)
+    assert (answer.status_code, answer.json()["data"]) == (200, None)
+    assert {error["extensions"]["code"] for error in answer.json()["errors"]} == {"BAD_REQUEST"}
+
+
+def test_everything_that_there_is_may_be_asked_for(editor: Any) -> None:
+    assert Asker(editor).ask(TABLES)
+
+
+def test_graphiql_and_introspection_are_for_development(client: Client, editor: Any, settings: Any) -> None:
+    settings.DEBUG = True
+    page = client.get(PATH, headers={"Accept": "text/html"})
+    assert (page.status_code, "csrftoken" in page.cookies, b"graphiql" in page.content.lower()) == (200, True, True)
+    assert client.get(PATH, {"query": "{ tables { table } }"}).status_code == 400
+    names = Asker(editor).ask("{ __schema { queryType { name } } }")
+    assert names == {"queryType": {"name": "Query"}}
