@@ -27,7 +27,6 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "ninja",  # serves the API's documentation pages locally instead of from a CDN
     "django_htmx",
-    "strawberry_django",  # the command export_schema
     "django_lockstep",
     "django_lockstep.editing",
     "django_lockstep.lab",
