@@ -40,6 +40,8 @@ QUICK = {
     "reconcile",
 }
 """Commands of Django that change nothing here, and end within a few seconds."""
+OF_PACKAGES = {"export_schema": "strawberry_django"}
+"""Commands of packages that the demo has installed, but not among its apps."""
 
 _BLOCK = re.compile(r"^ *```([^`\n]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`]+)`")
@@ -84,7 +86,8 @@ def parser_of(program: str, words: tuple[str, ...], config: pytest.Config) -> tu
     if program == "-m benchmarks":
         return benchmarks._parser(), list(words)
     name, *rest = words
-    return load_command_class(get_commands()[name], name).create_parser(program, name), rest
+    app = OF_PACKAGES.get(name) or get_commands()[name]
+    return load_command_class(app, name).create_parser(program, name), rest
 
 
 def options_of(parser: ArgumentParser) -> set[str]:
