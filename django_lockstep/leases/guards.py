@@ -8,10 +8,10 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.leases.stores import lease_model, store_of
-from django_lockstep.leases.terms import valid_key, valid_token
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.rows import require_transaction
 from django_lockstep.locking.transactions import is_of_testcase
+from django_lockstep.stores.terms import valid_key, valid_token
 
 __all__ = ["guard"]
 

@@ -16,8 +16,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.leases.operations import GUARD_LOCK, TURN_LOCK, UNDER_GUARD, quoted_names
-from django_lockstep.leases.terms import Claim, Grant, Holder
 from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
+from django_lockstep.stores.terms import Claim, Grant, Holder
 
 __all__ = [
     "ACQUIRE",

@@ -11,9 +11,8 @@ import functools
 import json
 import logging
 import math
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from django.apps import apps
@@ -22,32 +21,27 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
 from django_lockstep.errors import sqlstate_of, translated
-from django_lockstep.leases.conf import lease_waits
 from django_lockstep.leases.errors import LeaseTimedOut
 from django_lockstep.leases.portable import PortableStore
 from django_lockstep.leases.postgresql import PostgresStore
-from django_lockstep.leases.terms import Claim, Grant, Holder
 from django_lockstep.locking.transactions import in_own_atomic
+from django_lockstep.stores.terms import Claim, Grant, Holder
+from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses, timeout_of
 
 __all__ = [
     "Store",
     "acquire",
     "attempt",
-    "attempt_or_lost",
     "is_lost",
     "lease_model",
     "on_own_connection",
-    "pauses",
     "store_of",
-    "timeout_of",
 ]
 
 R = TypeVar("R")
 
 logger = logging.getLogger("lockstep.leases")
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.5
-"""Bounds of the pauses between two attempts, in seconds."""
 SLICE = 0.005
 """Seconds for which newcomers may still overtake the first in the queue; then it claims its turn.
 
@@ -106,11 +100,6 @@ def _store(connection: BaseDatabaseWrapper) -> Store:
 def lease_model() -> type[models.Model]:
     """Return the model, which cannot be imported before the apps are loaded; looked up once."""
     return apps.get_model("lockstep_leases", "Lease")
-
-
-def timeout_of(ttl: float) -> float:
-    """Return how many seconds a statement of a lease may take: half of a heartbeat's interval, at most ten."""
-    return min(ttl / 6, 10.0)
 
 
 def on_own_connection(using: str, operation: Callable[[Store], R]) -> R:
@@ -208,24 +197,6 @@ def _retry_until(using: str, operation: Callable[[Store], LeaseAnswer], *, until
 def attempt(using: str, claim: Claim, *, yields_to_queue: bool = False) -> LeaseAnswer:
     """Try once; ``yields_to_queue`` leaves the lease to a waiter that has claimed its turn."""
     return on_own_connection(using, lambda store: _attempt(store, claim, yields_to_queue=yields_to_queue))
-
-
-def attempt_or_lost(using: str, claim: Claim) -> LeaseAnswer:
-    """Try once, yielding to the queue; None also where the database cannot be reached."""
-    try:
-        return attempt(using, claim, yields_to_queue=True)
-    except (OperationalError, InterfaceError):
-        if not is_lost(using):
-            raise
-        return None
-
-
-def pauses(until: float) -> Iterator[float]:
-    """Yield seconds to sleep until ``time.monotonic()`` is ``until``: a tenth of the time waited, with jitter."""
-    begun = time.monotonic()
-    while (now := time.monotonic()) < until:
-        pause = min(max((now - begun) / 10, SHORTEST_PAUSE), LONGEST_PAUSE)
-        yield min(pause * random.uniform(0.5, 1.0), until - now)  # noqa: S311 - jitter is no secret
 
 
 def _attempt(store: Store, claim: Claim, *, yields_to_queue: bool) -> LeaseAnswer:

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from django_lockstep.leases.handles import LeaseHandle
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.terms import KEPT
+from django_lockstep.stores.terms import KEPT
 
 __all__ = ["expire", "steal"]
 

@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import attempt
-from django_lockstep.leases.terms import Claim, claim
 from django_lockstep.leases.testing import expire, steal
+from django_lockstep.stores.terms import Claim, claim
 from tests.support.sessions import Session, query
 
 pytestmark = pytest.mark.django_db(transaction=True)

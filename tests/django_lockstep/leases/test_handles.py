@@ -16,8 +16,8 @@ from django.test.utils import CaptureQueriesContext
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseTimedOut
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_of
-from django_lockstep.leases.terms import claim
 from django_lockstep.leases.testing import expire, steal
+from django_lockstep.stores.terms import claim
 from tests.support.sessions import Session, is_as_it_was, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)

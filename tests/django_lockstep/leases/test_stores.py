@@ -11,8 +11,8 @@ from django_lockstep.leases.models import Lease
 from django_lockstep.leases.portable import PortableStore
 from django_lockstep.leases.postgresql import PostgresStore
 from django_lockstep.leases.stores import Store
-from django_lockstep.leases.terms import Grant, Holder, claim
 from django_lockstep.leases.testing import expire
+from django_lockstep.stores.terms import Grant, Holder, claim
 from tests.support.sessions import Gate, Session, gated
 
 pytestmark = pytest.mark.django_db(transaction=True)

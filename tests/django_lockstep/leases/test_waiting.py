@@ -10,8 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from django_lockstep.leases import stores
 from django_lockstep.leases.models import Lease
 from django_lockstep.leases.stores import store_of
-from django_lockstep.leases.terms import Grant, Holder, claim
 from django_lockstep.leases.testing import expire
+from django_lockstep.stores import waiting
+from django_lockstep.stores.terms import Grant, Holder, claim
 from tests.support.sessions import Session, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -187,12 +188,12 @@ def test_pauses_grow_stay_bounded_and_end_at_the_deadline(monkeypatch: pytest.Mo
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     taken = []
-    for pause in stores.pauses(160.0):
+    for pause in waiting.pauses(160.0):
         taken.append(pause)
         clock[0] += pause
     assert sum(taken) == pytest.approx(60)
     assert max(taken[:5]) < 0.001
-    assert max(taken) <= stores.LONGEST_PAUSE
+    assert max(taken) <= waiting.LONGEST_PAUSE
 
 
 def test_tests_need_not_wait(settings: pytest.FixtureRequest) -> None:

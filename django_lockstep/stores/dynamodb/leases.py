@@ -1,0 +1,333 @@
+"""Leases on DynamoDB: one item a key, marked as released and never deleted, so that its tokens only grow."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from django_lockstep.locking.durations import seconds
+from django_lockstep.stores.dynamodb.client import Client, ConditionFailed
+from django_lockstep.stores.dynamodb.options import DynamoOptions
+from django_lockstep.stores.errors import StoreUnavailable
+from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
+from django_lockstep.stores.values import LARGEST, decode, encode
+from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
+
+__all__ = ["DynamoLeases"]
+
+PREFIX = "lease#"
+"""Before the key of a lease in the table's key, so that leases and items have names of their own."""
+
+_SHORTEST_PAUSE = 0.02
+"""Seconds between two attempts of a waiter, each of which is billed as a write."""
+_SIGNED_SKEW = 3600.0
+"""AWS refuses a request that was signed more than fifteen minutes before or after its own time. So the clocks of two
+machines that reach it differ by at most half an hour, and what has expired an hour ago by ours has expired."""
+_REMEMBERED = 10_000
+"""Leases whose records a process watches."""
+
+_LARGEST_DATA = LARGEST - 8192
+"""Bytes of a lease's data; the rest of an item's is for its key, its owner and what else it has."""
+
+_NAMES = ("data", "owner", "record", "released", "since", "token", "ttl", "until")
+_HELD = "#token = :token AND #released = :false"
+_FREE = "#ttl = :zero"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sight:
+    """A record of a lease as this process first saw it, at ``since`` by its monotonic clock."""
+
+    record: str
+    since: float
+    ttl: float
+
+
+class DynamoLeases:
+    """The verbs of leases. DynamoDB has no clock in its conditions, so expiry is one of two things.
+
+    ``clock="observe"``: a lease has expired once this process has seen the same record of it for its whole ttl, by its
+    own monotonic clock. Every acquire, renewal and release writes a new record. Right however the clocks of the
+    machines differ; a process that sees a dead holder's lease for the first time waits for a ttl.
+
+    ``clock="wall"``: a lease has expired ``max_skew`` after the time that its holder's clock gave it. Fast, and wrong
+    as soon as two clocks differ by more.
+    """
+
+    is_isolated = False
+
+    def __init__(self, name: str, options: DynamoOptions) -> None:
+        self.name = name
+        self._options = options
+        self._table = options.table
+        self._client = Client(name, options)
+        self._seen: OrderedDict[str, _Sight] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def acquire(self, claim: Claim, *, wait: float = 0.0, yields: bool = False) -> Grant | Holder | None:
+        """Take the lease, or return its holder after ``wait`` seconds, which pass with polls."""
+        until = time.monotonic() + (wait if lease_waits() else 0.0)
+        for pause in pauses(until, shortest=_SHORTEST_PAUSE):
+            answer = self._attempt_or_none(claim)
+            if isinstance(answer, Grant):
+                return answer
+            expires_in = answer.remaining + _SHORTEST_PAUSE if isinstance(answer, Holder) else pause
+            time.sleep(min(pause, expires_in))
+        return self._attempt(claim)
+
+    def _attempt_or_none(self, claim: Claim) -> Grant | Holder | None:
+        try:
+            return self._attempt(claim)
+        except StoreUnavailable:
+            return None
+
+    def _attempt(self, claim: Claim) -> Grant | Holder | None:
+        # Taken before the request is sent: the lease may have started at any time after.
+        asked, record = time.monotonic(), uuid.uuid4().hex
+        try:
+            answer = self._send(claim.key, timeout_of(claim.ttl), **self._acquisition(claim, record))
+        except ConditionFailed as refusal:
+            item = refusal.item
+            if item is None:
+                return None
+            if item["record"]["S"] == record:
+                # An earlier attempt succeeded, and its answer was lost.
+                return _grant(item, asked)
+            return self._refused(claim, item)
+        self._forget(claim.key)
+        return _grant(answer["Attributes"], asked)
+
+    def _acquisition(self, claim: Claim, record: str) -> dict[str, Any]:
+        values = {
+            **_written(claim.ttl, record),
+            ":owner": claim.owner,
+            ":since": _now(),
+            ":zero": 0,
+            ":one": 1,
+            ":false": False,
+            ":data": _valid_data("null" if claim.data is None else claim.data),
+        }
+        free = [_FREE]
+        if seen := self._expired_record(claim.key):
+            # The very record that was seen: any sign of life since then has replaced it.
+            values[":seen"] = seen
+            free.append("#record = :seen")
+        if (skew := self._skew()) is not None:
+            values[":limit"] = _now() - _decimal(skew)
+            free.append("#until < :limit")
+        whether = " OR ".join(free)
+        exists = f"attribute_exists(pk) AND ({whether})"
+        data = "if_not_exists(#data, :data)" if claim.data is None else ":data"
+        return {
+            "UpdateExpression": "SET #token = if_not_exists(#token, :zero) + :one, #owner = :owner, #since = :since, "
+            f"#ttl = :ttl, #until = :until, #record = :record, #released = :false, #data = {data}",
+            "ConditionExpression": exists if claim.only_if_exists else f"attribute_not_exists(pk) OR {whether}",
+            "ExpressionAttributeValues": values,
+            "ReturnValues": "ALL_NEW",
+        }
+
+    def _skew(self) -> float | None:
+        """Return by how many seconds a lease must have expired to be free for certain; None where no time is enough."""
+        if self._options.max_skew is not None:
+            return seconds(self._options.max_skew, name="MAX_SKEW", or_zero=True)
+        return _SIGNED_SKEW if self._client.is_signed else None
+
+    def _refused(self, claim: Claim, item: dict[str, Any]) -> Grant | Holder:
+        holder = self._holder(claim.key, item)
+        if claim.is_unique and holder.owner == claim.owner and not holder.released:
+            # An earlier attempt that had failed for its time has taken the lease in this name. Since when, a renewal
+            # makes known.
+            asked = time.monotonic()
+            if self.renew(claim.key, holder.token, ttl=claim.ttl, timeout=timeout_of(claim.ttl)):
+                return _grant(item, asked)
+        return holder
+
+    def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:
+        change = "SET #ttl = :ttl, #until = :until, #record = :record"
+        return self._change(key, token, change, _written(ttl, uuid.uuid4().hex), timeout)
+
+    def note(self, key: str, token: int, *, data: str, timeout: float = CALL_TIMEOUT) -> bool:
+        return self._change(key, token, "SET #data = :data", {":data": _valid_data(data)}, timeout)
+
+    def release(
+        self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
+    ) -> bool:
+        # Who finds the lease released but kept watches it for what is left, as if somebody held it.
+        values = {**_written(max(0.0, at_least - held), uuid.uuid4().hex), ":true": True}
+        change = "SET #ttl = :ttl, #until = :until, #record = :record, #released = :true"
+        return self._change(key, token, change, values, timeout)
+
+    def _change(self, key: str, token: int, change: str, values: dict[str, Any], timeout: float) -> bool:
+        values = {**values, ":token": valid_token(token), ":false": False}
+        try:
+            self._send(
+                key,
+                timeout,
+                UpdateExpression=change,
+                ConditionExpression=_HELD,
+                ExpressionAttributeValues=values,
+            )
+        except ConditionFailed as refusal:
+            # An earlier attempt succeeded, and its answer was lost: it was a release, for any other leaves the
+            # condition true.
+            return refusal.item is not None and refusal.item["record"]["S"] == values.get(":record")
+        return True
+
+    def get(self, key: str) -> Holder | None:
+        answer = self._client.call(
+            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=_key(valid_key(key)), ConsistentRead=True
+        )
+        item = answer.get("Item")
+        return self._holder_or_none(key, item) if item else None
+
+    def list(self) -> list[Holder]:
+        """Return the holders of all leases that are not free; reads the whole table."""
+        items = sorted(self._items(), key=lambda item: str(item["pk"]["S"]))
+        holders = [self._holder_or_none(item["pk"]["S"].removeprefix(PREFIX), item) for item in items]
+        return [holder for holder in holders if holder is not None]
+
+    def _items(self) -> Iterator[dict[str, Any]]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "ConsistentRead": True,
+            "FilterExpression": "begins_with(pk, :prefix)",
+            "ExpressionAttributeValues": {":prefix": encode(PREFIX)},
+        }
+        while True:
+            answer = self._client.call("scan", timeout=CALL_TIMEOUT, **request)
+            yield from answer["Items"]
+            if "LastEvaluatedKey" not in answer:
+                return
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def guard(self, key: str, token: int, *, within: float | None = None) -> Mapping[str, Any]:
+        """Return the ``ConditionCheck`` for a ``TransactWriteItems`` that must write only while the token holds.
+
+        ``within`` has no meaning here: a condition holds nothing up.
+        """
+        return {
+            "ConditionCheck": {
+                "TableName": self._table,
+                "Key": _key(valid_key(key)),
+                "ConditionExpression": _HELD,
+                "ExpressionAttributeNames": {"#token": "token", "#released": "released"},
+                "ExpressionAttributeValues": {":token": encode(valid_token(token)), ":false": encode(False)},
+            }
+        }
+
+    def abandon(self, key: str, owner: str) -> None:
+        try:
+            holder = self.get(key)
+            if holder is not None and holder.owner == owner:
+                self.release(key, holder.token)
+        except StoreUnavailable:
+            # It expires by itself.
+            return
+
+    def is_lost(self) -> bool:
+        """Return True: this store raises an ``OperationalError`` for nothing else."""
+        return True
+
+    def close(self) -> None:
+        """Do nothing: connections are pooled, and an idle one holds nothing up."""
+
+    def _send(self, key: str, timeout: float, **request: Any) -> dict[str, Any]:
+        values = request.pop("ExpressionAttributeValues")
+        expressions = request["UpdateExpression"] + request["ConditionExpression"]
+        return self._client.call(
+            "update_item",
+            timeout=timeout,
+            TableName=self._table,
+            Key=_key(key),
+            # By placeholders, because half of these names are reserved words; the server refuses unused ones.
+            ExpressionAttributeNames={f"#{name}": name for name in _NAMES if f"#{name}" in expressions},
+            ExpressionAttributeValues={name: encode(value) for name, value in values.items() if name in expressions},
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            **request,
+        )
+
+    def _holder_or_none(self, key: str, item: dict[str, Any]) -> Holder | None:
+        holder = self._holder(key, item)
+        return holder if holder.remaining > 0 else None
+
+    def _holder(self, key: str, item: dict[str, Any]) -> Holder:
+        """Return the holder, and watch its record from now on if it is a new one."""
+        return Holder(
+            key=key,
+            owner=item["owner"]["S"],
+            token=int(item["token"]["N"]),
+            since=_since(item),
+            remaining=self._remaining(key, item),
+            data=json.loads(item["data"]["S"]),
+            released=item["released"]["BOOL"],
+        )
+
+    def _remaining(self, key: str, item: dict[str, Any]) -> float:
+        """Return after how many seconds this process may take the lease, if nothing is written until then."""
+        ttl = float(decode(item["ttl"]))
+        left = ttl - self._watched(key, item) if ttl else 0.0
+        if (skew := self._skew()) is not None:
+            left = min(left, float(decode(item["until"]) - _now()) + skew)
+        return max(0.0, left)
+
+    def _watched(self, key: str, item: dict[str, Any]) -> float:
+        """Return for how many seconds this process has seen no other record of the lease."""
+        record, ttl = item["record"]["S"], float(decode(item["ttl"]))
+        # After the answer: the record was the current one at some time before it, and its holder does not count on it
+        # for longer than a ttl after that.
+        now = time.monotonic()
+        with self._lock:
+            known = self._seen.get(key)
+            if known is None or known.record != record:
+                self._seen[key] = known = _Sight(record=record, since=now, ttl=ttl)
+                if len(self._seen) > _REMEMBERED:
+                    self._seen.popitem(last=False)
+        return now - known.since
+
+    def _expired_record(self, key: str) -> str | None:
+        with self._lock:
+            known = self._seen.get(key)
+        return known.record if known is not None and time.monotonic() - known.since >= known.ttl else None
+
+    def _forget(self, key: str) -> None:
+        with self._lock:
+            self._seen.pop(key, None)
+
+
+def _key(key: str) -> dict[str, Any]:
+    return {"pk": encode(PREFIX + key)}
+
+
+def _written(ttl: float, record: str) -> dict[str, Any]:
+    return {":ttl": _decimal(ttl), ":until": _now() + _decimal(ttl), ":record": record}
+
+
+def _grant(item: dict[str, Any], asked: float) -> Grant:
+    return Grant(token=int(item["token"]["N"]), since=_since(item), asked=asked, data=item["data"]["S"])
+
+
+def _since(item: dict[str, Any]) -> datetime:
+    return datetime.fromtimestamp(float(decode(item["since"])), UTC)
+
+
+def _now() -> Decimal:
+    return _decimal(time.time())
+
+
+def _decimal(number: float) -> Decimal:
+    return Decimal(f"{number:.6f}")
+
+
+def _valid_data(data: str) -> str:
+    if (size := len(data.encode())) > _LARGEST_DATA:
+        raise ValueError(f"data must not be larger than {_LARGEST_DATA} bytes as JSON, not {size}")
+    return data
