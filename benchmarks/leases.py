@@ -56,7 +56,8 @@ def raw() -> LeaseCycle:
     from django_lockstep.leases import postgresql as sql
     from django_lockstep.leases.models import Lease
     from django_lockstep.leases.operations import quoted_names
-    from django_lockstep.leases.stores import SLICE, pauses
+    from django_lockstep.leases.stores import SLICE
+    from django_lockstep.stores.waiting import pauses
 
     session = _connect()
     names = quoted_names(Lease._meta.db_table, lambda name: Identifier(name).as_string())

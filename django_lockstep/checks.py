@@ -63,7 +63,7 @@ def check_lease_functions(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
         return []
     return [
         checks.Warning(
-            f"Leases are imported, and {LEASES!r} is not installed: every lease() fails with LookupError.",
+            f"Leases are imported, and {LEASES!r} is not installed: every lease() on a database fails.",
             hint=f"Add {LEASES!r} to INSTALLED_APPS.",
             id="lockstep.W022",
         )

@@ -1,7 +1,6 @@
 """The app's configuration."""
 
 from django.apps import AppConfig
-from django.utils.translation import gettext_lazy as _
 
 
 class StoresConfig(AppConfig):
@@ -12,7 +11,6 @@ class StoresConfig(AppConfig):
 
     name = "django_lockstep.stores"
     label = "lockstep_stores"
-    verbose_name = _("Stores")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

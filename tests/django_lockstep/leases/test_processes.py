@@ -50,9 +50,15 @@ class Program:
 
 
 @contextmanager
-def program(*args: str, kind: type[Program] = Program, **env: str) -> Iterator[Program]:
+def program(*args: str, **env: str) -> Iterator[Program]:
     """Run the program for the length of a block."""
-    started = kind(*args, **env)
+    with running(Program(*args, **env)) as started:
+        yield started
+
+
+@contextmanager
+def running(started: Program) -> Iterator[Program]:
+    """End the program after a block."""
     try:
         yield started
     finally:

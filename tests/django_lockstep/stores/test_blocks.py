@@ -31,6 +31,7 @@ def test_a_block_holds_and_releases(store: Store) -> None:
         handle.note({"job": 2})
         with pytest.raises(LeaseNotAcquired, match="has been held by") as refusal, lease("k", 60, store="tested"):
             pass
+        assert refusal.value.holder is not None
         assert refusal.value.holder.data == {"job": 2}
     assert store.get("k") is None
 

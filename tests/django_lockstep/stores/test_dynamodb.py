@@ -23,7 +23,6 @@ from django_lockstep.stores import (
     claim,
     get_store,
 )
-from django_lockstep.stores.dynamodb import leases as dynamo_leases
 from django_lockstep.stores.dynamodb.client import Client
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from django_lockstep.stores.values import decode, encode
@@ -241,7 +240,7 @@ def test_observers_do_not_look_at_the_wall_clock(
 ) -> None:
     acquire(dynamodb)
     real = time.time
-    monkeypatch.setattr(dynamo_leases.time, "time", lambda: real() + skew)
+    monkeypatch.setattr(time, "time", lambda: real() + skew)
     assert isinstance(dynamodb.acquire(claim("k", 60)), Holder)
     outlive(dynamodb, "k")
     assert acquire(dynamodb).token == 2

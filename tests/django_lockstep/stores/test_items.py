@@ -12,8 +12,8 @@ from django_lockstep.stores import Check, Delete, Put, Store, TokenReused, Updat
 from tests.support.sessions import Session
 
 
-def put(store: Store, key: str = "i", **attributes: Any) -> int:
-    version = store.put_if_absent(key, attributes)
+def put(store: Store, on: str = "i", /, **attributes: Any) -> int:
+    version = store.put_if_absent(on, attributes)
     assert version is not None
     return version
 
@@ -39,7 +39,7 @@ def test_put_if_absent(store: Store) -> None:
 
 
 def test_values_come_back(store: Store) -> None:
-    values = {
+    values: dict[str, Any] = {
         "none": None,
         "true": True,
         "text": "ä",

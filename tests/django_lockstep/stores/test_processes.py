@@ -11,7 +11,7 @@ from typing import Any
 from django_lockstep.leases import LeaseHandle
 from django_lockstep.leases.asking import ask
 from django_lockstep.stores import Put, Store, claim
-from tests.django_lockstep.leases.test_processes import Program, program
+from tests.django_lockstep.leases.test_processes import Program, running
 
 ROUNDS = os.environ.get("STORES_CONTENTION_ROUNDS", "10")
 """How often each of the eight processes takes the lease."""
@@ -23,7 +23,7 @@ class StoreProgram(Program):
 
 def answers_of_eight(name: str, options: dict[str, Any]) -> list[dict[str, Any]]:
     with ExitStack() as stack:
-        started = [stack.enter_context(program(name, json.dumps(options), ROUNDS, kind=StoreProgram)) for _ in range(8)]
+        started = [stack.enter_context(running(StoreProgram(name, json.dumps(options), ROUNDS))) for _ in range(8)]
         return [each.answer() for each in started]
 
 
@@ -51,7 +51,7 @@ def test_eight_processes_count_without_a_lease(options: dict[str, Any], store: S
 
 
 def test_a_stopped_holder_writes_nothing(options: dict[str, Any], store: Store, expire: Callable[[str], None]) -> None:
-    with program("writer", json.dumps(options), kind=StoreProgram) as paused:
+    with running(StoreProgram("writer", json.dumps(options))) as paused:
         token = paused.answer()["token"]
         paused.process.send_signal(signal.SIGSTOP)
         expire("k")
