@@ -71,11 +71,13 @@ class Client:
         Raises `ConditionFailed`, `TransactionCancelled`, `StoreUnavailable`, `StoreRefused` and `TokenReused`.
         """
         send = getattr(self.raw, operation)
+        from botocore.exceptions import BotoCoreError, ClientError
+
         until, is_first = time.monotonic() + timeout, True
         for number in itertools.count():
             try:
                 answer: dict[str, Any] = send(**arguments)
-            except Exception as error:
+            except (BotoCoreError, ClientError) as error:
                 failure = _Failure(error)
                 if not failure.may_pass:
                     raise failure.translated(self._name, is_first=is_first) from error
@@ -106,15 +108,19 @@ def _made(pid: int, options: DynamoOptions) -> Any:
     try:
         import boto3
         from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
     except ImportError as error:
         raise ImproperlyConfigured("A DynamoDB store needs boto3: install django-lockstep[dynamodb]") from error
     limit = seconds(options.timeout, name="TIMEOUT")
     # boto3's own retries are off: they do not say whether an earlier attempt may have been done.
     config = Config(connect_timeout=limit, read_timeout=limit, retries={"total_max_attempts": 1})
     # A session of its own: the default one must not be used by several threads at once.
-    return boto3.session.Session().client(
-        "dynamodb", region_name=options.region, endpoint_url=options.endpoint_url, config=config
-    )
+    try:
+        return boto3.session.Session().client(
+            "dynamodb", region_name=options.region, endpoint_url=options.endpoint_url, config=config
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise ImproperlyConfigured(f"boto3 cannot make a client for table {options.table!r}: {error}") from error
 
 
 class _Failure:
@@ -130,7 +136,6 @@ class _Failure:
         self.reasons: list[str] = [reason.get("Code", "None") for reason in response.get("CancellationReasons", [])]
         self._is_lost = isinstance(error, exceptions.ConnectionError | exceptions.HTTPClientError)
         self._is_broken = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
-        self._is_of_boto = isinstance(error, exceptions.ClientError) or type(error).__module__.startswith("botocore.")
 
     @property
     def is_not_done(self) -> bool:
@@ -152,7 +157,5 @@ class _Failure:
             return TransactionCancelled(self.reasons)
         if self.code == "IdempotentParameterMismatchException":
             return TokenReused(store=store, code=self.code)
-        if not self._is_of_boto:
-            return self._error
         hint = "; manage.py create_stores makes the table" if self.code == "ResourceNotFoundException" else ""
         return StoreRefused(f"Store {store!r} refused a request: {self._error}{hint}", store=store, code=self.code)

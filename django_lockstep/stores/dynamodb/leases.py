@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
+import logging
 import time
 import uuid
 from collections import OrderedDict
@@ -23,6 +23,8 @@ from django_lockstep.stores.values import LARGEST, decode, encode
 from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
 
 __all__ = ["DynamoLeases"]
+
+logger = logging.getLogger("lockstep.leases")
 
 PREFIX = "lease#"
 """Before the key of a lease in the table's key, so that leases and items have names of their own."""
@@ -71,7 +73,6 @@ class DynamoLeases:
         self._table = options.table
         self._client = Client(name, options)
         self._seen: OrderedDict[str, _Sight] = OrderedDict()
-        self._lock = threading.Lock()
 
     def acquire(self, claim: Claim, *, wait: float = 0.0, yields: bool = False) -> Grant | Holder | None:
         """Take the lease, or return its holder after ``wait`` seconds, which pass with polls."""
@@ -87,7 +88,8 @@ class DynamoLeases:
     def _attempt_or_none(self, claim: Claim) -> Grant | Holder | None:
         try:
             return self._attempt(claim)
-        except StoreUnavailable:
+        except StoreUnavailable as error:
+            logger.warning("A wait for a lease goes on, but store %r cannot be reached: %s", self.name, error)
             return None
 
     def _attempt(self, claim: Claim) -> Grant | Holder | None:
@@ -103,7 +105,7 @@ class DynamoLeases:
                 # An earlier attempt succeeded, and its answer was lost.
                 return _grant(item, asked)
             return self._refused(claim, item)
-        self._forget(claim.key)
+        self._seen.pop(claim.key, None)
         return _grant(answer["Attributes"], asked)
 
     def _acquisition(self, claim: Claim, record: str) -> dict[str, Any]:
@@ -285,22 +287,18 @@ class DynamoLeases:
         # After the answer: the record was the current one at some time before it, and its holder does not count on it
         # for longer than a ttl after that.
         now = time.monotonic()
-        with self._lock:
-            known = self._seen.get(key)
-            if known is None or known.record != record:
-                self._seen[key] = known = _Sight(record=record, since=now, ttl=ttl)
-                if len(self._seen) > _REMEMBERED:
-                    self._seen.popitem(last=False)
+        known = self._seen.get(key)
+        if known is None or known.record != record:
+            # Without a lock, which a fork could copy while it is held: of two threads that see different records the
+            # later one stays, and the condition of a takeover refuses a record that is not the current one.
+            self._seen[key] = known = _Sight(record=record, since=now, ttl=ttl)
+            if len(self._seen) > _REMEMBERED:
+                self._seen.popitem(last=False)
         return now - known.since
 
     def _expired_record(self, key: str) -> str | None:
-        with self._lock:
-            known = self._seen.get(key)
+        known = self._seen.get(key)
         return known.record if known is not None and time.monotonic() - known.since >= known.ttl else None
-
-    def _forget(self, key: str) -> None:
-        with self._lock:
-            self._seen.pop(key, None)
 
 
 def _key(key: str) -> dict[str, Any]:

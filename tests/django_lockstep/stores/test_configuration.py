@@ -49,6 +49,12 @@ def test_a_missing_extra_is_named(settings: Settings, monkeypatch: pytest.Monkey
         get_store("tested").get("k")
 
 
+def test_a_server_that_cannot_be_named_is_an_error_of_the_settings(settings: Settings) -> None:
+    settings.LOCKSTEP_STORES = {"tested": {"TABLE": "t", "REGION": "here", "ENDPOINT_URL": "no address"}}
+    with pytest.raises(ImproperlyConfigured, match="cannot make a client for table 't'"):
+        get_store("tested").get("k")
+
+
 def test_nothing_is_asked_without_a_database_check(dynamodb_options: dict[str, Any], settings: Settings) -> None:
     settings.LOCKSTEP_STORES = {"tested": {**dynamodb_options, "ENDPOINT_URL": "http://127.0.0.1:9", "TIMEOUT": 0.1}}
     assert run_checks(tags=[Tags.database], databases=[]) == []
