@@ -18,7 +18,7 @@ from django_lockstep.leases.asking import aask, ask
 from django_lockstep.leases.database import DatabaseStore
 from django_lockstep.leases.errors import LeaseNotAcquired
 from django_lockstep.leases.handles import Callback, LeaseHandle
-from django_lockstep.leases.stores import lease_model
+from django_lockstep.leases.statements import lease_model
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.protocol import LeaseStore

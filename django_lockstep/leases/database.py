@@ -1,4 +1,4 @@
-"""The store on a Django database: the lease operations of `stores`, and items on PostgreSQL."""
+"""The store on a Django database: the lease operations of `statements`, and items on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, OperationalError, connections
 
 from django_lockstep.leases.guards import guard
-from django_lockstep.leases.stores import acquire, attempt, is_lost, lease_model, on_own_connection
+from django_lockstep.leases.statements import acquire, attempt, is_lost, lease_model, on_own_connection
 from django_lockstep.stores.postgresql import PostgresItems
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
@@ -44,19 +44,21 @@ class DatabaseStore(PostgresItems):
 
     def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:
         valid_token(token)
-        return on_own_connection(self.name, lambda store: store.refresh(key, token, ttl=ttl, timeout=timeout))
+        return on_own_connection(self.name, lambda statements: statements.refresh(key, token, ttl=ttl, timeout=timeout))
 
     def note(self, key: str, token: int, *, data: str, timeout: float = CALL_TIMEOUT) -> bool:
-        return on_own_connection(self.name, lambda store: store.note(key, token, data=data, timeout=timeout))
+        return on_own_connection(self.name, lambda statements: statements.note(key, token, data=data, timeout=timeout))
 
     def release(
         self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
     ) -> bool:
-        return on_own_connection(self.name, lambda store: store.release(key, token, at_least=at_least, timeout=timeout))
+        return on_own_connection(
+            self.name, lambda statements: statements.release(key, token, at_least=at_least, timeout=timeout)
+        )
 
     def get(self, key: str) -> Holder | None:
         name = valid_key(key)
-        return on_own_connection(self.name, lambda store: store.holder(name, timeout=CALL_TIMEOUT))
+        return on_own_connection(self.name, lambda statements: statements.holder(name, timeout=CALL_TIMEOUT))
 
     def guard(self, key: str, token: int, *, within: float | None = None) -> None:
         guard(key, token, within=within, using=self.name)

@@ -107,7 +107,7 @@ class LeaseManager(_Manager[Any]):
         ``at_least`` the lease stays taken for that long from now, even if it is released earlier. With
         ``only_if_exists`` a key without a row, which was never held, is refused.
 
-        Waiters get the lease in the order in which they asked, and after `stores.SLICE` before any newcomer (on
+        Waiters get the lease in the order in which they asked, and after `statements.SLICE` before any newcomer (on
         PostgreSQL; on other databases and in async code they poll). A refusal writes nothing.
 
         Raises ``TypeError`` and ``ValueError`` before any SQL for a key that is not 1 to 255 characters without NUL,

@@ -29,7 +29,7 @@ __all__ = [
     "REFRESH",
     "RELEASE",
     "SETTINGS",
-    "PostgresStore",
+    "PostgresStatements",
 ]
 
 # Independent of the project's isolation level: an operation decides by what is committed at that moment.
@@ -97,7 +97,7 @@ _LIMIT, _LIMIT_BEFORE = "transaction_timeout", "idle_in_transaction_session_time
 CLAIM_TURN = f"SELECT pg_advisory_xact_lock({TURN_LOCK.format(key='%(key)s')})"
 
 
-class PostgresStore:
+class PostgresStatements:
     """The operations on one database; each raises Django's database errors."""
 
     has_queue = True

@@ -8,6 +8,7 @@ from typing import Any
 from django_lockstep.stores.dynamodb.client import Client
 from django_lockstep.stores.errors import StoreRefused, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.waiting import pauses
 
 __all__ = ["IAM_ACTIONS", "IAM_ACTIONS_OF_CREATE", "create_table", "table_problem"]
 
@@ -24,8 +25,8 @@ IAM_ACTIONS_OF_CREATE = ("dynamodb:CreateTable", "dynamodb:DescribeTable")
 
 _KEY = [{"AttributeName": "pk", "KeyType": "HASH"}]
 _KEY_TYPES = [{"AttributeName": "pk", "AttributeType": "S"}]
-_PATIENCE, _PAUSE = 120.0, 1.0
-"""Seconds until a new table is used, at most, and between two looks."""
+_PATIENCE, _SHORTEST_PAUSE = 120.0, 0.05
+"""Seconds until a new table can be used, at most, and between two looks, at least."""
 
 
 def create_table(client: Client, table: str) -> bool:
@@ -43,12 +44,11 @@ def create_table(client: Client, table: str) -> bool:
         if error.code != "ResourceInUseException":
             raise
         return False
-    until = time.monotonic() + _PATIENCE
-    while _described(client, table)["TableStatus"] != "ACTIVE":
-        if time.monotonic() > until:
-            raise StoreUnavailable(f"Table {table!r} is still being created")
-        time.sleep(_PAUSE)
-    return True
+    for pause in pauses(time.monotonic() + _PATIENCE, shortest=_SHORTEST_PAUSE):
+        if _described(client, table)["TableStatus"] == "ACTIVE":
+            return True
+        time.sleep(pause)
+    raise StoreUnavailable(f"Table {table!r} is still being created")
 
 
 def table_problem(client: Client, table: str) -> str:

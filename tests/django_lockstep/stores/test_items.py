@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -206,11 +207,11 @@ def test_a_holder_that_released_writes_nothing(store: Store) -> None:
         ({"big": "x" * 410_000}, ValueError, "larger than 409600 bytes"),
     ],
 )
-def test_values_that_cannot_be_stored(attributes: Any, error: type[Exception], text: str, store: Store) -> None:
+def test_values_that_cannot_be_stored(attributes: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        store.put_if_absent("i", attributes)
+        Put("i", attributes)
     with pytest.raises(error, match=text):
-        store.update_if_unchanged("i", attributes, version=1)
+        Update("i", attributes, 1)
 
 
 def test_wrong_keys_versions_and_transactions(store: Store) -> None:
@@ -219,6 +220,9 @@ def test_wrong_keys_versions_and_transactions(store: Store) -> None:
     for version in (0, True, 1.0):
         with pytest.raises(ValueError, match="version must be a positive integer"):
             store.delete_if_unchanged("i", version=version)  # type: ignore[arg-type]
+    for verb in (store.put_if_absent, partial(store.update_if_unchanged, version=1)):
+        with pytest.raises(TypeError, match="money must not be a float"):
+            verb("i", {"money": 1.5})
     with pytest.raises(ValueError, match="both changed and removed"):
         Update("i", {"a": 1}, 1, remove=["a"])
     with pytest.raises(ValueError, match="1 to 100 writes"):

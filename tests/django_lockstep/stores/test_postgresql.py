@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from django.db import NotSupportedError, connection, transaction
+from django.db import NotSupportedError, connections, transaction
 from django.db.models import F
 
 from django_lockstep.leases import LeaseHandle
@@ -76,6 +76,6 @@ def test_tokens_are_forgotten_after_a_day(store: Store) -> None:
 
 
 def test_other_databases_have_no_items(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(connection), "vendor", "sqlite")
+    monkeypatch.setattr(connections["default"], "vendor", "sqlite")
     with pytest.raises(NotSupportedError, match="need PostgreSQL or DynamoDB, not sqlite"):
         store.put_if_absent("i", {})
