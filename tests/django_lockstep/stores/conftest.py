@@ -30,18 +30,29 @@ def dynamodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def dynamodb_options(dynamodb_url: str) -> dict[str, Any]:
-    """Options of a DynamoDB store with a table of its own."""
+    """Options of a DynamoDB store whose table does not exist yet."""
     return {"TABLE": f"lockstep_{next(_numbers)}", "REGION": "us-east-1", "ENDPOINT_URL": dynamodb_url}
 
 
+@pytest.fixture(scope="session")
+def dynamodb_table(dynamodb_url: str) -> dict[str, Any]:
+    """Options of a DynamoDB store whose table exists: it takes half a second to make one."""
+    options = {"TABLE": "lockstep", "REGION": "us-east-1", "ENDPOINT_URL": dynamodb_url}
+    assert DynamoStore.from_options("tested", options).create()
+    return options
+
+
 @pytest.fixture
-def dynamodb(dynamodb_options: dict[str, Any], settings: Settings) -> DynamoStore:
-    """A DynamoDB store with its table, under the name ``tested``."""
-    settings.LOCKSTEP_STORES = {"tested": dynamodb_options}
+def dynamodb(dynamodb_table: dict[str, Any], settings: Settings) -> Iterator[DynamoStore]:
+    """A DynamoDB store with an empty table, under the name ``tested``."""
+    settings.LOCKSTEP_STORES = {"tested": dynamodb_table}
     store = get_store("tested")
     assert isinstance(store, DynamoStore)
-    assert store.create()
-    return store
+    store._seen.clear()
+    client = store.client
+    yield store
+    for item in client.scan(TableName=store.table)["Items"]:
+        client.delete_item(TableName=store.table, Key={"pk": item["pk"]})
 
 
 @pytest.fixture(params=["postgresql", "dynamodb"])

@@ -257,8 +257,8 @@ def age(store: DynamoStore, seconds: int) -> None:
     )
 
 
-def test_wall_clocks_are_trusted_within_the_skew(dynamodb_options: dict[str, Any], dynamodb: DynamoStore) -> None:
-    store = DynamoStore.from_options("wall", {**dynamodb_options, "CLOCK": "wall", "MAX_SKEW": 10})
+def test_wall_clocks_are_trusted_within_the_skew(dynamodb_table: dict[str, Any], dynamodb: DynamoStore) -> None:
+    store = DynamoStore.from_options("wall", {**dynamodb_table, "CLOCK": "wall", "MAX_SKEW": 10})
     acquire(store)
     age(store, 5)
     holder = store.acquire(claim("k", 60))

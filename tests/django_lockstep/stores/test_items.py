@@ -1,5 +1,6 @@
 """Conditional writes on both stores."""
 
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -11,6 +12,12 @@ from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.asking import ask
 from django_lockstep.stores import Check, Delete, Put, Store, TokenReused, Update, claim
 from tests.support.sessions import Session
+
+
+@pytest.fixture
+def token() -> str:
+    """A token of its own: the server remembers those of other tests."""
+    return str(uuid.uuid4())
 
 
 def put(store: Store, on: str = "i", /, **attributes: Any) -> int:
@@ -128,28 +135,30 @@ def test_a_transaction_with_a_condition_that_fails_writes_nothing(store: Store) 
     assert [attributes_of(store, key) for key in ("a", "b", "a2")] == [{"n": 1}, {"n": 2}, None]
 
 
-def test_a_transaction_is_done_once_for_a_token(store: Store) -> None:
+def test_a_transaction_is_done_once_for_a_token(store: Store, token: str) -> None:
     writes = [Put("i", {"n": 1})]
-    first = store.transact(writes, token="t")
+    first = store.transact(writes, token=token)
     assert first
-    again = store.transact(writes, token="t")
+    again = store.transact(writes, token=token)
     assert again
     assert again == first
     with pytest.raises(TokenReused):
-        store.transact([Put("i", {"n": 2})], token="t")
+        store.transact([Put("i", {"n": 2})], token=token)
     assert attributes_of(store) == {"n": 1}
 
 
-def test_a_refused_transaction_leaves_its_token_free(store: Store) -> None:
+def test_a_refused_transaction_leaves_its_token_free(store: Store, token: str) -> None:
     version = put(store)
-    assert not store.transact([Put("i", {}), Put("j", {})], token="t")
+    assert not store.transact([Put("i", {}), Put("j", {})], token=token)
     assert store.delete_if_unchanged("i", version=version)
-    assert store.transact([Put("i", {}), Put("j", {})], token="t")
+    assert store.transact([Put("i", {}), Put("j", {})], token=token)
 
 
-def test_transactions_of_one_token_at_once_are_done_once(store: Store, open_session: Callable[[], Session]) -> None:
+def test_transactions_of_one_token_at_once_are_done_once(
+    store: Store, token: str, open_session: Callable[[], Session]
+) -> None:
     writes = [Put("i", {"n": 1})]
-    answers = [open_session().start(store.transact, writes, token="t") for _ in range(8)]
+    answers = [open_session().start(store.transact, writes, token=token) for _ in range(8)]
     assert len({answer.result(20) for answer in answers}) == 1
     assert attributes_of(store) == {"n": 1}
 
