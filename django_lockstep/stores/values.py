@@ -16,9 +16,10 @@ Encoded = dict[str, Any]
 
 LARGEST = 400 * 1024
 """Bytes of an item, its names and key included; DynamoDB's limit."""
-_DEEPEST = 32
+_DEEPEST = 31
+"""Lists and mappings in one another; DynamoDB counts what is in them as one more level."""
 _DIGITS = Context(prec=38, Emin=-130, Emax=125, traps=[Inexact, InvalidOperation, Overflow, Subnormal])
-_PLAIN = 40
+_PLAIN = 38
 """Numbers with more places than this are written with an exponent."""
 
 

@@ -6,9 +6,7 @@ import json
 import logging
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,7 +14,8 @@ from typing import Any
 from django_lockstep.locking.durations import seconds
 from django_lockstep.stores.dynamodb.client import Client, ConditionFailed
 from django_lockstep.stores.dynamodb.options import DynamoOptions
-from django_lockstep.stores.errors import StoreUnavailable
+from django_lockstep.stores.dynamodb.sightings import Sightings
+from django_lockstep.stores.errors import StoreError, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 from django_lockstep.stores.values import LARGEST, decode, encode
@@ -34,8 +33,6 @@ _SHORTEST_PAUSE = 0.02
 _SIGNED_SKEW = 3600.0
 """AWS refuses a request that was signed more than fifteen minutes before or after its own time. So the clocks of two
 machines that reach it differ by at most half an hour, and what has expired an hour ago by ours has expired."""
-_REMEMBERED = 10_000
-"""Leases whose records a process watches."""
 
 _LARGEST_DATA = LARGEST - 8192
 """Bytes of a lease's data; the rest of an item's is for its key, its owner and what else it has."""
@@ -43,15 +40,6 @@ _LARGEST_DATA = LARGEST - 8192
 _NAMES = ("data", "owner", "record", "released", "since", "token", "ttl", "until")
 _HELD = "#token = :token AND #released = :false"
 _FREE = "#ttl = :zero"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sight:
-    """A record of a lease as this process first saw it, at ``since`` by its monotonic clock."""
-
-    record: str
-    since: float
-    ttl: float
 
 
 class DynamoLeases:
@@ -72,7 +60,7 @@ class DynamoLeases:
         self._options = options
         self._table = options.table
         self._client = Client(name, options)
-        self._seen: OrderedDict[str, _Sight] = OrderedDict()
+        self.sightings = Sightings()
 
     def acquire(self, claim: Claim, *, wait: float = 0.0, yields: bool = False) -> Grant | Holder | None:
         """Take the lease, or return its holder after ``wait`` seconds, which pass with polls."""
@@ -105,7 +93,7 @@ class DynamoLeases:
                 # An earlier attempt succeeded, and its answer was lost.
                 return _grant(item, asked)
             return self._refused(claim, item)
-        self._seen.pop(claim.key, None)
+        self.sightings.forget(claim.key)
         return _grant(answer["Attributes"], asked)
 
     def _acquisition(self, claim: Claim, record: str) -> dict[str, Any]:
@@ -119,7 +107,7 @@ class DynamoLeases:
             ":data": _valid_data("null" if claim.data is None else claim.data),
         }
         free = [_FREE]
-        if seen := self._expired_record(claim.key):
+        if seen := self.sightings.expired(claim.key):
             # The very record that was seen: any sign of life since then has replaced it.
             values[":seen"] = seen
             free.append("#record = :seen")
@@ -231,7 +219,7 @@ class DynamoLeases:
             holder = self.get(key)
             if holder is not None and holder.owner == owner:
                 self.release(key, holder.token)
-        except StoreUnavailable:
+        except StoreError:
             # It expires by itself.
             return
 
@@ -276,29 +264,10 @@ class DynamoLeases:
     def _remaining(self, key: str, item: dict[str, Any]) -> float:
         """Return after how many seconds this process may take the lease, if nothing is written until then."""
         ttl = float(decode(item["ttl"]))
-        left = ttl - self._watched(key, item) if ttl else 0.0
+        left = ttl - self.sightings.watch(key, item["record"]["S"], ttl=ttl) if ttl else 0.0
         if (skew := self._skew()) is not None:
             left = min(left, float(decode(item["until"]) - _now()) + skew)
         return max(0.0, left)
-
-    def _watched(self, key: str, item: dict[str, Any]) -> float:
-        """Return for how many seconds this process has seen no other record of the lease."""
-        record, ttl = item["record"]["S"], float(decode(item["ttl"]))
-        # After the answer: the record was the current one at some time before it, and its holder does not count on it
-        # for longer than a ttl after that.
-        now = time.monotonic()
-        known = self._seen.get(key)
-        if known is None or known.record != record:
-            # Without a lock, which a fork could copy while it is held: of two threads that see different records the
-            # later one stays, and the condition of a takeover refuses a record that is not the current one.
-            self._seen[key] = known = _Sight(record=record, since=now, ttl=ttl)
-            if len(self._seen) > _REMEMBERED:
-                self._seen.popitem(last=False)
-        return now - known.since
-
-    def _expired_record(self, key: str) -> str | None:
-        known = self._seen.get(key)
-        return known.record if known is not None and time.monotonic() - known.since >= known.ttl else None
 
 
 def _key(key: str) -> dict[str, Any]:

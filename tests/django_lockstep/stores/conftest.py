@@ -3,7 +3,6 @@
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from pytest_django import Settings
 
 from django_lockstep.leases import testing
 from django_lockstep.stores import Store, get_store
+from django_lockstep.stores.dynamodb.sightings import Sightings
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from tests.support.dynamodb import CREDENTIALS, dynamodb_server
 
@@ -48,7 +48,7 @@ def dynamodb(dynamodb_table: dict[str, Any], settings: Settings) -> Iterator[Dyn
     settings.LOCKSTEP_STORES = {"tested": dynamodb_table}
     store = get_store("tested")
     assert isinstance(store, DynamoStore)
-    store._seen.clear()
+    store.sightings = Sightings()
     client = store.client
     yield store
     for item in client.scan(TableName=store.table)["Items"]:
@@ -73,13 +73,4 @@ def store(options: dict[str, Any]) -> Store:
 @pytest.fixture
 def expire(store: Store) -> Callable[[str], None]:
     """Let a lease be expired for this process, as if its ttl had passed without a sign of life."""
-    return lambda key: outlive(store, key)
-
-
-def outlive(store: Store, key: str) -> None:
-    if not isinstance(store, DynamoStore):
-        testing.expire(key)
-        return
-    store.get(key)
-    sight = store._seen[key]
-    store._seen[key] = replace(sight, since=sight.since - sight.ttl)
+    return lambda key: testing.expire(key, store="tested")

@@ -9,8 +9,10 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
+from pytest_django import Settings
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, assert_held, exclusive, lease
+from django_lockstep.leases.testing import steal
 from django_lockstep.stores import Store
 from tests.support.sessions import Session, until
 
@@ -101,6 +103,16 @@ def test_a_stolen_lease_is_lost(store: Store, expire: Callable[[str], None]) -> 
             assert store.get("k") is not None
 
 
+def test_tests_can_steal(store: Store) -> None:
+    with lease("k", 60, store="tested") as handle:
+        thief = steal("k", store="tested", data=[1])
+        assert (thief.owner, thief.data) == ("another holder", [1])
+        assert thief.token > handle.token
+        with pytest.raises(LeaseLost):
+            handle.refresh()
+    assert thief.release()
+
+
 def test_a_heartbeat_renews(store: Store) -> None:
     with lease("k", 1.5, store="tested", heartbeat=True) as handle:
         begun = handle._deadline
@@ -113,7 +125,7 @@ def test_a_database_and_a_store_exclude_each_other() -> None:
         lease("k", 60, using="default", store="tested")
 
 
-def test_an_unknown_store_is_named(settings: Any) -> None:
+def test_an_unknown_store_is_named(settings: Settings) -> None:
     settings.LOCKSTEP_STORES = {}
     with (
         pytest.raises(ImproperlyConfigured, match="no store 'nowhere'; there are postgresql"),
@@ -142,3 +154,20 @@ def test_run_exclusive(store: Store) -> None:
     with lease("k", 60, store="tested"), pytest.raises(CommandError, match="has been held by") as refusal:
         run("run_exclusive", "k", "--ttl", "60", "--", "true")
     assert refusal.value.returncode == 75
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        ({"TABLE": "t", "ENDPOINT_URL": "http://127.0.0.1:9"}, 69, "The store cannot be reached"),
+        ({"TABLE": "t", "ENDPOINT_URL": "no address"}, 2, "cannot make a client"),
+        ({"TABEL": "t"}, 2, "TABEL"),
+    ],
+)
+def test_run_exclusive_without_a_store(
+    settings: Settings, dynamodb_url: str, options: dict[str, Any], code: int, text: str
+) -> None:
+    settings.LOCKSTEP_STORES = {"tested": options}
+    with pytest.raises(CommandError, match=text) as refusal:
+        run("run_exclusive", "k", "--ttl", "0.1", "--", "true")
+    assert refusal.value.returncode == code

@@ -12,6 +12,7 @@ from django.db import OperationalError
 
 from django_lockstep.leases import LeaseHandle, lease
 from django_lockstep.leases.asking import ask
+from django_lockstep.leases.testing import expire
 from django_lockstep.stores import (
     Grant,
     Holder,
@@ -26,7 +27,6 @@ from django_lockstep.stores import (
 from django_lockstep.stores.dynamodb.client import Client
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from django_lockstep.stores.values import decode, encode
-from tests.django_lockstep.stores.conftest import outlive
 
 Fault = Callable[[Callable[[], Any]], Any]
 """Sends one request, or does not, and what becomes of its answer."""
@@ -213,17 +213,17 @@ def test_a_missing_table_is_named(dynamodb_options: dict[str, Any]) -> None:
 
 def test_observed_leases_expire_after_a_ttl_without_a_sign_of_life(dynamodb: DynamoStore) -> None:
     token = acquire(dynamodb).token
-    outlive(dynamodb, "k")
+    expire("k", store="tested")
     assert dynamodb.get("k") is None
     assert dynamodb.renew("k", token, ttl=60)
     assert isinstance(dynamodb.acquire(claim("k", 60)), Holder)
-    outlive(dynamodb, "k")
+    expire("k", store="tested")
     assert acquire(dynamodb).token == token + 1
 
 
 def test_a_sign_of_life_at_the_last_moment_keeps_it(dynamodb: DynamoStore, faults: Callable[..., None]) -> None:
     token = acquire(dynamodb).token
-    outlive(dynamodb, "k")
+    expire("k", store="tested")
 
     def renewed(real: Callable[[], Any]) -> Any:
         assert dynamodb.renew("k", token, ttl=60)
@@ -242,7 +242,7 @@ def test_observers_do_not_look_at_the_wall_clock(
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + skew)
     assert isinstance(dynamodb.acquire(claim("k", 60)), Holder)
-    outlive(dynamodb, "k")
+    expire("k", store="tested")
     assert acquire(dynamodb).token == 2
 
 

@@ -62,6 +62,26 @@ def test_values_come_back(store: Store) -> None:
     assert attributes_of(store) == values
 
 
+def nested(levels: int) -> Any:
+    return [nested(levels - 1)] if levels else "bottom"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(Decimal(sign + text) for sign in ("", "-") for text in ("9" * 38 + "E+88", "1E-130", "1E+38", "1E+125")),
+        Decimal("1.50"),
+        Decimal("-0"),
+        -(10**37),
+        nested(31),
+    ],
+    ids=str,
+)
+def test_extreme_values_come_back(store: Store, value: Any) -> None:
+    put(store, value=value)
+    assert attributes_of(store) == {"value": value}
+
+
 def test_put_if_unchanged_replaces_the_whole_item(store: Store) -> None:
     first = put(store, a=1, b=2)
     second = store.put_if_unchanged("i", {"c": 3}, version=first)
@@ -208,6 +228,7 @@ def test_a_holder_that_released_writes_nothing(store: Store) -> None:
         ({"n": 10**38 + 1}, ValueError, "38 digits"),
         ({"n": Decimal("1e126")}, ValueError, "38 digits"),
         ({"n": Decimal("1e-131")}, ValueError, "38 digits"),
+        ({"deep": nested(32)}, ValueError, "more than 31 levels deep"),
         ({"o": object()}, TypeError, "o must be None, a bool"),
         ({"t": "a\0b"}, ValueError, "NUL"),
         ({"": 1}, ValueError, "1 to 255 characters"),

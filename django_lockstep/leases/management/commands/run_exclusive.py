@@ -72,6 +72,8 @@ class Command(BaseCommand):
                 raise CommandError(f"The {_kind(store)} cannot be reached: {error}", returncode=_NO_DATABASE) from error
             except StoreError as error:
                 raise CommandError(str(error), returncode=_NO_DATABASE) from error
+            except ImproperlyConfigured as error:
+                raise CommandError(str(error), returncode=2) from error
             except Interrupted as interruption:
                 store.abandon(options["key"], owner)
                 code = 128 + interruption.number
