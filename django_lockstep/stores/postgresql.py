@@ -105,6 +105,9 @@ class PostgresItems:
 
     def _write_all(self, writes: Sequence[Write], guards: Sequence[Guard], token: str) -> None:
         for guard in guards:
+            if guard.using != self.name:
+                # It would guard nothing here.
+                raise ValueError(f"lease {guard.key!r} is on {guard.using!r}, and guards no writes on {self.name!r}")
             guard.guard()
         in_order = sorted(enumerate(writes), key=lambda numbered: numbered[1].key)
         refused = tuple(sorted(number for number, write in in_order if not self._is_written(write, token)))

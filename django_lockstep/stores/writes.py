@@ -112,6 +112,8 @@ class Guard(Protocol):
 
     key: str
     token: int
+    using: str
+    """The database's alias, or the store's name."""
 
     def guard(self) -> Mapping[str, Any] | None:
         """Guard the open transaction, or return the condition that guards it."""

@@ -44,7 +44,7 @@ class DynamoItems:
 
     def read(self, key: str) -> Item | None:
         answer = self._client.call(
-            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=_key(valid_key(key)), ConsistentRead=True
+            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=_key(key), ConsistentRead=True
         )
         item = answer.get("Item")
         return None if item is None else _item(key, item)
@@ -73,7 +73,7 @@ class DynamoItems:
         """
         valid_transaction(writes, guards, token)
         token = token or str(uuid.uuid4())
-        parts = [dict(guard.guard() or {}) for guard in guards]
+        parts = [_condition_of(guard) for guard in guards]
         parts += [{_PARTS[type(write)]: _request(write, self._table, token)} for write in writes]
         try:
             self._client.call(
@@ -124,7 +124,14 @@ class DynamoItems:
 
 
 def _key(key: str) -> dict[str, Encoded]:
-    return {"pk": encode(PREFIX + key)}
+    return {"pk": encode(PREFIX + valid_key(key))}
+
+
+def _condition_of(guard: Guard) -> dict[str, Any]:
+    condition = guard.guard()
+    if condition is None:
+        raise ValueError(f"lease {guard.key!r} is on database {guard.using!r}, and guards no writes on DynamoDB")
+    return dict(condition)
 
 
 def _item(key: str, item: dict[str, Encoded]) -> Item:

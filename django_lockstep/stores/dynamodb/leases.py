@@ -174,7 +174,7 @@ class DynamoLeases:
 
     def get(self, key: str) -> Holder | None:
         answer = self._client.call(
-            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=_key(valid_key(key)), ConsistentRead=True
+            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=_key(key), ConsistentRead=True
         )
         item = answer.get("Item")
         return self._holder_or_none(key, item) if item else None
@@ -207,7 +207,7 @@ class DynamoLeases:
         return {
             "ConditionCheck": {
                 "TableName": self._table,
-                "Key": _key(valid_key(key)),
+                "Key": _key(key),
                 "ConditionExpression": _HELD,
                 "ExpressionAttributeNames": {"#token": "token", "#released": "released"},
                 "ExpressionAttributeValues": {":token": encode(valid_token(token)), ":false": encode(False)},
@@ -271,7 +271,7 @@ class DynamoLeases:
 
 
 def _key(key: str) -> dict[str, Any]:
-    return {"pk": encode(PREFIX + key)}
+    return {"pk": encode(PREFIX + valid_key(key))}
 
 
 def _written(ttl: float, record: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, transaction
 
 from django_lockstep.leases import LeaseHandle, lease
 from django_lockstep.leases.asking import ask
@@ -292,6 +292,17 @@ def test_a_guard_is_a_condition_of_ones_own_transaction(dynamodb: DynamoStore) -
         dynamodb.client.transact_write_items(TransactItems=[put, condition])
     with pytest.raises(dynamodb.client.exceptions.TransactionCanceledException):
         dynamodb.client.transact_write_items(TransactItems=[put, condition])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lease_of_another_kind_of_store_guards_nothing(dynamodb: DynamoStore) -> None:
+    database = get_store("postgresql")
+    with lease("k", 60, store="tested") as there, lease("k", 60, store="postgresql") as here:
+        with pytest.raises(ValueError, match="is on 'tested', and guards no writes on 'default'"):
+            database.transact([Put("i", {})], guards=[there])
+        with transaction.atomic(), pytest.raises(ValueError, match="is on database 'default'"):
+            dynamodb.transact([Put("i", {})], guards=[here])
+    assert database.read("i") is dynamodb.read("i") is None
 
 
 def test_leases_and_items_of_one_key_are_apart(dynamodb: DynamoStore) -> None:
