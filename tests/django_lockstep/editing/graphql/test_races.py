@@ -8,8 +8,8 @@ from django.contrib.auth import get_user_model
 
 from django_lockstep.editing import take_over
 from django_lockstep.lab.pytest_plugin import RaceFixture
-from tests.django_lockstep.editing.callers import allow
-from tests.django_lockstep.editing.graphql.asking import CHECK_IN, CHECK_OUT, OPENING, TRANSITION, Asker
+from tests.django_lockstep.editing.callers import OPENING, allow
+from tests.django_lockstep.editing.graphql.asking import CHECK_IN, CHECK_OUT, TRANSITION, Asker
 from tests.django_lockstep.editing.story import held
 from tests.testapps.press.models import Article
 
