@@ -1,5 +1,6 @@
 """The plot of a sweep: for those who look, for those who cannot, and where it cannot be drawn."""
 
+import math
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -60,7 +61,7 @@ def test_on_dark_pages_everything_stands_out() -> None:
 def _light(colour: str) -> float:
     """Return the relative luminance of WCAG, without its correction for dark tones, plus its constant for glare."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    return 0.05 + sum(share * part**2.2 for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+    return 0.05 + sum(share * math.pow(part, 2.2) for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
 
 
 def test_where_all_were_right_nothing_is_marked() -> None:
