@@ -59,11 +59,11 @@ def check_lease_functions(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
 
     A warning only, because an imported module may never be called.
     """
-    if f"{LEASES}.stores" not in sys.modules or apps.is_installed(LEASES):
+    if f"{LEASES}.statements" not in sys.modules or apps.is_installed(LEASES):
         return []
     return [
         checks.Warning(
-            f"Leases are imported, and {LEASES!r} is not installed: every lease() fails with LookupError.",
+            f"Leases are imported, and {LEASES!r} is not installed: every lease() on a database fails.",
             hint=f"Add {LEASES!r} to INSTALLED_APPS.",
             id="lockstep.W022",
         )

@@ -26,6 +26,11 @@
     │   ├── UnrelatedTarget            (also ValueError)
     │   ├── InvalidTransition          (also ValueError)
     │   └── LimitExceeded              (also ValueError)
+    ├── StoreError                     django_lockstep.stores.errors
+    │   ├── StoreUnavailable           (also django.db.OperationalError)
+    │   │   └── OutcomeUnknown
+    │   ├── StoreRefused
+    │   └── TokenReused                (also ValueError)
     ├── PreconditionError              django_lockstep.http.preconditions
     │   ├── PreconditionRequired       428
     │   ├── PreconditionFailed         412

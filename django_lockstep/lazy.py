@@ -13,13 +13,13 @@ def lazy_exports(package: str, *modules: str) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for a package that Django imports before models can be defined.
 
     A name is taken from the first module that has it in ``__all__``. Modules are imported in this order, so those that
-    need the app's tables come last.
+    need the app's tables come last. One that begins with a dot is beside the package, not in it.
     """
 
     def find(name: str) -> Any:
         if name in import_module(package).__all__:
             for module in modules:
-                found = import_module(f"{package}.{module}")
+                found = import_module(f".{module}", package)
                 if name in found.__all__:
                     return getattr(found, name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

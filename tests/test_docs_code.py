@@ -19,6 +19,7 @@ from django.db import migrations, models, transaction
 from django.http import JsonResponse
 from django.test.utils import isolate_apps
 from django.urls import include, path
+from pytest_django import Settings
 
 from accounts.contrib.queued.abstract import AbstractQueuedChange
 from accounts.contrib.queued.models import QueuedChange
@@ -97,9 +98,11 @@ def applied(change: QueuedChange, **options: Any) -> Any:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("page", "text"), list(blocks()))
-def test_it_runs(page: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs(page: Path, text: str, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     monkeypatch.setattr("django.contrib.admin.sites.site", admin.AdminSite())
     monkeypatch.setattr(QueuedChange, "wait", applied)
+    # The contract is the same, and no other server is needed; tests/django_lockstep/stores is about DynamoDB itself.
+    settings.LOCKSTEP_STORES = {"dynamodb": {"BACKEND": "postgresql"}}
     if text.startswith('"OPTIONS"'):  # an entry of a dictionary
         text = f"DATABASES = {{{text}}}"
     with isolate_apps("tests.testapps.shop"):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from django_lockstep.leases.fencing import FencedManager, FencedModel, FencedQuerySet
     from django_lockstep.leases.guards import guard
     from django_lockstep.leases.handles import LeaseHandle, assert_held
-    from django_lockstep.leases.terms import Holder
+    from django_lockstep.stores.terms import Holder
 
 __all__ = [
     "FencedManager",
@@ -32,4 +32,4 @@ __all__ = [
     "lease",
 ]
 
-__getattr__ = lazy_exports(__name__, "errors", "fencing", "terms", "guards", "handles", "blocks")
+__getattr__ = lazy_exports(__name__, "errors", "fencing", ".stores.terms", "guards", "handles", "blocks")

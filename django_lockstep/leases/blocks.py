@@ -12,12 +12,17 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from asgiref.sync import sync_to_async
+from django.db import router
 
+from django_lockstep.leases.asking import aask, ask
+from django_lockstep.leases.database import DatabaseStore
 from django_lockstep.leases.errors import LeaseNotAcquired
 from django_lockstep.leases.handles import Callback, LeaseHandle
-from django_lockstep.leases.stores import lease_model
-from django_lockstep.leases.terms import KEPT, Claim, Holder, claim
+from django_lockstep.leases.statements import lease_model
 from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.stores.conf import get_store
+from django_lockstep.stores.protocol import LeaseStore
+from django_lockstep.stores.terms import KEPT, Claim, Holder, claim
 
 __all__ = ["LeaseOptions", "exclusive", "lease"]
 
@@ -40,6 +45,7 @@ class LeaseOptions(TypedDict, total=False):
     on_danger: Callback | None
     margin: Duration | None
     using: str | None
+    store: str | None
 
 
 class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
@@ -49,7 +55,7 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
     ``heartbeat=True`` refreshes the lease at a third of ``ttl`` while the block runs; a lost lease calls
     ``on_lost(handle)`` once, from the thread that detects it, and makes ``handle.check()`` raise. ``on_danger(handle)``
     is called ``margin`` seconds before the end (default: a third of ``ttl``), unless the lease is refreshed earlier.
-    Errors of callbacks are logged. ``using`` names the database.
+    Errors of callbacks are logged. ``using`` names the database, ``store`` a store of ``LOCKSTEP_STORES`` instead.
 
     The lease is released at the end of the block, also after an exception, which passes unchanged. The object can be
     reused, but not inside its own block: enter the handle there.
@@ -72,7 +78,10 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         on_danger: Callback | None = None,
         margin: Duration | None = None,
         using: str | None = None,
+        store: str | None = None,
     ) -> None:
+        if using is not None and store is not None:
+            raise ValueError(f"a lease is on one database or in one store, not using={using!r} and store={store!r}")
         self._new_claim = functools.partial(
             claim, key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists
         )
@@ -83,11 +92,12 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         self._on_danger = on_danger
         self._margin = None if margin is None else seconds(margin, name="margin")
         self._using = using
+        self._store_name = store
         self._handle: LeaseHandle | None = None
 
     def __enter__(self) -> LeaseHandle:
         wanted = self._begin()
-        return self._entered(wanted, self._manager().ask(wanted, wait=self._wait, on_lost=self._on_lost))
+        return self._entered(wanted, ask(self._store(), wanted, wait=self._wait, on_lost=self._on_lost))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -98,7 +108,7 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
 
     async def __aenter__(self) -> LeaseHandle:
         wanted = self._begin()
-        return self._entered(wanted, await self._manager().aask(wanted, wait=self._wait, on_lost=self._on_lost))
+        return self._entered(wanted, await aask(self._store(), wanted, wait=self._wait, on_lost=self._on_lost))
 
     async def __aexit__(self, *error: Any) -> None:
         await sync_to_async(self.__exit__)(*error)
@@ -125,10 +135,11 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
             answer.watch(self._on_danger, margin=self._margin)
         return answer
 
-    def _manager(self) -> Any:
-        # Looked up late, because projects' models may import this module.
-        manager = lease_model()._default_manager
-        return manager.db_manager(self._using) if self._using else manager
+    def _store(self) -> LeaseStore:
+        if self._store_name is not None:
+            return get_store(self._store_name)
+        # The model is looked up late, because projects' models may import this module.
+        return DatabaseStore(self._using or router.db_for_write(lease_model()))
 
 
 class Decorator(Protocol):

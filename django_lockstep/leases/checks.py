@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections, router
 
 from django_lockstep.leases.operations import function_names, sequence_name
-from django_lockstep.leases.stores import lease_model
+from django_lockstep.leases.statements import lease_model
 
 __all__ = ["check_guards", "check_storage"]
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from django.db import OperationalError
 
 from django_lockstep.errors import ConcurrencyError
-from django_lockstep.leases.terms import Holder
+from django_lockstep.stores.terms import Holder
 
 __all__ = ["LeaseError", "LeaseLost", "LeaseNotAcquired", "LeaseTimedOut", "StaleToken"]
 

@@ -17,8 +17,8 @@ from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.errors import translated_errors
 from django_lockstep.leases.errors import StaleToken
-from django_lockstep.leases.terms import valid_token
 from django_lockstep.locking.writes import column
+from django_lockstep.stores.terms import valid_token
 
 __all__ = ["FencedManager", "FencedModel", "FencedQuerySet"]
 

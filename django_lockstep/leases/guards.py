@@ -7,11 +7,11 @@ import math
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.leases.errors import LeaseLost
-from django_lockstep.leases.stores import lease_model, store_of
-from django_lockstep.leases.terms import valid_key, valid_token
+from django_lockstep.leases.statements import lease_model, statements_of
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.locking.rows import require_transaction
 from django_lockstep.locking.transactions import is_of_testcase
+from django_lockstep.stores.terms import valid_key, valid_token
 
 __all__ = ["guard"]
 
@@ -40,5 +40,5 @@ def guard(key: str, token: int, *, within: Duration | None = None, using: str = 
     # A timeout inside a TestCase would end the connection of the whole test.
     if is_of_testcase(connections[using]):
         limit = math.inf
-    if not store_of(using).guard(valid_key(key), valid_token(token), within=limit):
+    if not statements_of(using).guard(valid_key(key), valid_token(token), within=limit):
         raise LeaseLost(f"Lease {key!r} is lost: token {token} does not hold it", key=key, token=token)

@@ -7,20 +7,20 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import InterfaceError, OperationalError, connections
+from django.db import InterfaceError, OperationalError
 
 from django_lockstep.leases.errors import LeaseLost
-from django_lockstep.leases.guards import guard
 from django_lockstep.leases.heartbeats import Heartbeat
-from django_lockstep.leases.stores import Store, on_own_connection, timeout_of
-from django_lockstep.leases.terms import Claim, Grant, valid_json, valid_key
 from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.stores.protocol import LeaseStore
+from django_lockstep.stores.terms import Claim, Grant, valid_json, valid_key
+from django_lockstep.stores.waiting import timeout_of
 
 __all__ = ["Callback", "LeaseHandle", "assert_held"]
 
@@ -33,6 +33,8 @@ _DRIFT, _DELAY = 0.01, 0.002
 """By how much the database's clock may run faster than ours, and seconds in addition: the margin that S. Sanfilippo's
 "Distributed Locks with Redis" subtracts from a validity time."""
 
+_TAKEN = "another holder took it, or it was released by force"
+
 
 class LeaseHandle:
     """A lease that this process holds; made by ``Lease.objects.acquire`` and `lease`.
@@ -42,7 +44,7 @@ class LeaseHandle:
     ``refresh``, ``ensure`` and ``release`` only outside transactions, ``guard`` only inside one.
     """
 
-    def __init__(self, claim: Claim, grant: Grant, *, using: str, on_lost: Callback | None = None) -> None:
+    def __init__(self, claim: Claim, grant: Grant, *, store: LeaseStore, on_lost: Callback | None = None) -> None:
         self.key = claim.key
         self.token = grant.token
         """Higher than the tokens of all earlier holders; constant until the end."""
@@ -51,10 +53,12 @@ class LeaseHandle:
         """Seconds for which it is refreshed by default."""
         self.at_least = claim.at_least
         self.acquired_at = grant.since
-        """By the database's clock."""
-        self.using = using
-        """Alias of the database."""
+        """By the database's clock; by the holder's own where the store has none."""
+        self.using = store.name
+        """Alias of the database, or the store's name."""
+        self._store = store
         self._data = grant.data
+        self._asked = grant.asked
         self._deadline = _deadline(grant.asked, claim.ttl)
         self._on_lost = on_lost
         self._pid = os.getpid()
@@ -82,7 +86,7 @@ class LeaseHandle:
         Raises as `refresh` does, ``TypeError`` and ``ValueError`` before any SQL for other data.
         """
         text = valid_json(data)
-        self._require(lambda store: store.note(self.key, self.token, data=text, timeout=timeout_of(self.ttl)))
+        self._require(lambda: self._store.note(self.key, self.token, data=text, timeout=timeout_of(self.ttl)))
         self._data = text
 
     @property
@@ -112,19 +116,19 @@ class LeaseHandle:
         wanted = self.ttl if ttl is None else seconds(ttl, name="ttl")
         kept = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
         asked = time.monotonic()
-        self._require(lambda store: store.refresh(self.key, self.token, ttl=wanted, timeout=timeout_of(self.ttl)))
-        # Never earlier: the database also keeps the later of both expiries.
+        self._require(lambda: self._store.renew(self.key, self.token, ttl=wanted, timeout=timeout_of(self.ttl)))
+        # Never earlier: the store also keeps the later of both expiries.
         self._deadline = max(self._deadline, _deadline(asked, wanted))
         self.at_least = kept
         if heartbeat := self._heartbeat:
             heartbeat.notice()
 
-    def _require(self, operation: Callable[[Store], bool]) -> None:
+    def _require(self, operation: Callable[[], bool]) -> None:
         """Run the operation; if the token no longer holds the lease, mark it as lost and raise `LeaseLost`."""
         if reason := self._why_over():
             raise self._loss(reason)
-        if not on_own_connection(self.using, operation):
-            self.lose("another holder took it, or it was released by force")
+        if not operation():
+            self.lose(_TAKEN)
             raise self._loss(self._lost)
 
     def ensure(self, least: Duration) -> None:
@@ -144,19 +148,31 @@ class LeaseHandle:
         self.stop_heartbeat()
         if self._is_over():
             return False
-        released = on_own_connection(
-            self.using,
-            lambda store: store.release(self.key, self.token, at_least=self.at_least, timeout=timeout_of(self.ttl)),
+        released = self._store.release(
+            self.key,
+            self.token,
+            at_least=self.at_least,
+            held=time.monotonic() - self._asked,
+            timeout=timeout_of(self.ttl),
         )
         # Set after the statement: after an error the lease may still be held, and release() may be called again.
         self._released = True
         return released
 
-    def guard(self, *, within: Duration | None = None) -> None:
-        """Guard the lease until the open transaction ends; see `django_lockstep.leases.guards.guard`."""
+    def guard(self, *, within: Duration | None = None) -> Mapping[str, Any] | None:
+        """Guard the lease until the open transaction ends; see `django_lockstep.leases.guards.guard`.
+
+        On DynamoDB it returns the ``ConditionCheck`` to put into the ``TransactWriteItems`` that it guards.
+        """
         if reason := self._why_over():
             raise self._loss(reason)
-        guard(self.key, self.token, within=within, using=self.using)
+        limit = None if within is None else seconds(within, name="within")
+        return self._store.guard(self.key, self.token, within=limit)
+
+    def refuse(self) -> LeaseLost:
+        """Mark the lease as lost, because a store has refused a guarded transaction; return the error to raise."""
+        self.lose(_TAKEN)
+        return self._loss(self._lost)
 
     def start_heartbeat(self) -> None:
         """Refresh the lease at a third of its ttl from a thread and a connection of its own, until it is released.
@@ -182,7 +198,7 @@ class LeaseHandle:
         if self._heartbeat is not None and beats != self._heartbeat.beats:
             self.stop_heartbeat()
         # In a TestCase's transaction the heartbeat's own connection could not see the lease.
-        if self._heartbeat is None and not connections[self.using].in_atomic_block:
+        if self._heartbeat is None and not self._store.is_isolated:
             self._heartbeat = Heartbeat(self, beats=beats)
             self._beats = beats
 

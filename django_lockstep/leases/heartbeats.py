@@ -11,7 +11,7 @@ from typing import Protocol
 from django.db import connections
 
 from django_lockstep.leases.errors import LeaseLost
-from django_lockstep.leases.stores import timeout_of
+from django_lockstep.stores.waiting import timeout_of
 
 __all__ = ["Heartbeat"]
 

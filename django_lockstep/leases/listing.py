@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import IO, Any
 
-__all__ = ["as_json", "facts_of", "print_table"]
+from django_lockstep.stores.terms import Holder
+
+__all__ = ["as_json", "facts_of", "facts_of_holders", "print_table"]
 
 _COLUMNS = ("key", "owner", "token", "state", "age", "remaining")
 
@@ -15,6 +17,25 @@ _COLUMNS = ("key", "owner", "token", "state", "age", "remaining")
 def facts_of(leases: Any) -> list[dict[str, Any]]:
     """Return each lease as plain values; durations are seconds by the database's clock."""
     return [_facts(row) for row in leases.with_times()]
+
+
+def facts_of_holders(holders: Sequence[Holder]) -> list[dict[str, Any]]:
+    """Return the same of what a store lists; times are by the holders' clocks and by this process's."""
+    now = datetime.now(UTC)
+    return [
+        {
+            "key": holder.key,
+            "owner": holder.owner,
+            "token": holder.token,
+            "state": "kept" if holder.released else "held",
+            "acquired_at": holder.since.isoformat(),
+            "expires_at": (now + timedelta(seconds=holder.remaining)).isoformat(),
+            "age": round((now - holder.since).total_seconds(), 3),
+            "remaining": round(holder.remaining, 3),
+            "data": holder.data,
+        }
+        for holder in holders
+    ]
 
 
 def as_json(facts: Sequence[dict[str, Any]]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -12,18 +10,15 @@ from django.db import connections, models, router
 from django.db.models import ExpressionWrapper, F, Func, Max, Q, Value
 from django.db.models.functions import Now
 
-from django_lockstep.leases.conf import lease_waits
+from django_lockstep.leases.asking import aask, ask
+from django_lockstep.leases.database import DatabaseStore
 from django_lockstep.leases.guards import guard
-from django_lockstep.leases.handles import Callback, LeaseHandle
+from django_lockstep.leases.handles import LeaseHandle
 from django_lockstep.leases.operations import UNDER_GUARD
-from django_lockstep.leases.stores import acquire, attempt, attempt_or_lost, on_own_connection, pauses
-from django_lockstep.leases.terms import KEPT, Claim, Grant, Holder, claim, valid_key
 from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.stores.terms import KEPT, Holder, claim
 
 __all__ = ["LeaseManager", "LeaseQuerySet"]
-
-HOLDER_TIMEOUT = 10.0
-"""Seconds that a query for the holder may take."""
 
 
 class UnderGuard(Func):
@@ -112,7 +107,7 @@ class LeaseManager(_Manager[Any]):
         ``at_least`` the lease stays taken for that long from now, even if it is released earlier. With
         ``only_if_exists`` a key without a row, which was never held, is refused.
 
-        Waiters get the lease in the order in which they asked, and after `stores.SLICE` before any newcomer (on
+        Waiters get the lease in the order in which they asked, and after `statements.SLICE` before any newcomer (on
         PostgreSQL; on other databases and in async code they poll). A refusal writes nothing.
 
         Raises ``TypeError`` and ``ValueError`` before any SQL for a key that is not 1 to 255 characters without NUL,
@@ -120,26 +115,19 @@ class LeaseManager(_Manager[Any]):
         driver's errors.
         """
         wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
-        answer = self.ask(wanted, wait=wait)
+        answer = ask(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
-
-    def ask(self, wanted: Claim, *, wait: Duration = 0, on_lost: Callback | None = None) -> LeaseHandle | Holder | None:
-        """Do as `acquire`, and return the holder where the lease is refused (None: others are queueing for it)."""
-        using = self._alias
-        answer = acquire(using, wanted, wait=seconds(wait, name="wait", or_zero=True))
-        return LeaseHandle(wanted, answer, using=using, on_lost=on_lost) if isinstance(answer, Grant) else answer
 
     def holder(self, key: str) -> Holder | None:
         """Return the holder of the lease, with its times and its data; None if it is free.
 
         Raises as `acquire` does.
         """
-        name = valid_key(key)
-        return on_own_connection(self._alias, lambda store: store.holder(name, timeout=HOLDER_TIMEOUT))
+        return self._store.get(key)
 
     def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
         """Do as ``handle.guard()``, where the token came from another process; see `guards.guard`."""
-        guard(key, token, within=within, using=self._alias)
+        guard(key, token, within=within, using=self._store.name)
 
     async def aacquire(
         self,
@@ -154,28 +142,13 @@ class LeaseManager(_Manager[Any]):
     ) -> LeaseHandle | None:
         """Do as `acquire`, from async code; waits by polling, behind the callers in the queue."""
         wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
-        answer = await self.aask(wanted, wait=wait)
+        answer = await aask(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
-
-    async def aask(
-        self, wanted: Claim, *, wait: Duration = 0, on_lost: Callback | None = None
-    ) -> LeaseHandle | Holder | None:
-        using, longest = self._alias, seconds(wait, name="wait", or_zero=True) if lease_waits() else 0.0
-        answer: Grant | Holder | None = None
-        for pause in pauses(time.monotonic() + longest):
-            # Polls instead of queueing: a queued wait would block the one thread that serves all async ORM calls.
-            answer = await sync_to_async(attempt_or_lost)(using, wanted)
-            if isinstance(answer, Grant):
-                break
-            await asyncio.sleep(pause)
-        else:
-            answer = await sync_to_async(attempt)(using, wanted, yields_to_queue=longest > 0)
-        return LeaseHandle(wanted, answer, using=using, on_lost=on_lost) if isinstance(answer, Grant) else answer
 
     async def aholder(self, key: str) -> Holder | None:
         return await sync_to_async(self.holder)(key)
 
     @property
-    def _alias(self) -> str:
+    def _store(self) -> DatabaseStore:
         """The database that leases are written to."""
-        return self._db or router.db_for_write(self.model)
+        return DatabaseStore(self._db or router.db_for_write(self.model))

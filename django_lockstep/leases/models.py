@@ -6,7 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_lockstep.leases.managers import LeaseManager
-from django_lockstep.leases.terms import LONGEST
+from django_lockstep.stores.terms import LONGEST
 
 __all__ = ["Lease"]
 

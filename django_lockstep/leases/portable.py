@@ -15,12 +15,12 @@ from django.db import IntegrityError, NotSupportedError, connections, models
 from django.db.models import Case, F, Max, Value, When
 from django.db.models.functions import Coalesce, Now
 
-from django_lockstep.leases.terms import Claim, Grant, Holder
+from django_lockstep.stores.terms import Claim, Grant, Holder
 
-__all__ = ["PortableStore"]
+__all__ = ["PortableStatements"]
 
 
-class PortableStore:
+class PortableStatements:
     """The operations on one database; each raises Django's database errors. Statements have no time limit here."""
 
     has_queue = False

@@ -16,8 +16,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.leases.operations import GUARD_LOCK, TURN_LOCK, UNDER_GUARD, quoted_names
-from django_lockstep.leases.terms import Claim, Grant, Holder
 from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
+from django_lockstep.stores.terms import Claim, Grant, Holder
 
 __all__ = [
     "ACQUIRE",
@@ -29,7 +29,7 @@ __all__ = [
     "REFRESH",
     "RELEASE",
     "SETTINGS",
-    "PostgresStore",
+    "PostgresStatements",
 ]
 
 # Independent of the project's isolation level: an operation decides by what is committed at that moment.
@@ -97,7 +97,7 @@ _LIMIT, _LIMIT_BEFORE = "transaction_timeout", "idle_in_transaction_session_time
 CLAIM_TURN = f"SELECT pg_advisory_xact_lock({TURN_LOCK.format(key='%(key)s')})"
 
 
-class PostgresStore:
+class PostgresStatements:
     """The operations on one database; each raises Django's database errors."""
 
     has_queue = True

@@ -1,16 +1,22 @@
 """For tests of code that uses leases: another holder steals one, or time passes.
 
 Nothing here waits. In Django's ``TestCase``, and with pytest-django's ``db``, leases belong to the test's own
-transaction and end with it; heartbeats are not started there.
+transaction and end with it; heartbeats are not started there. ``store`` names a store of ``LOCKSTEP_STORES``.
 """
 
 from __future__ import annotations
 
+from django.db import router
 from django.db.models.functions import Now
 
+from django_lockstep.leases.asking import ask
+from django_lockstep.leases.database import DatabaseStore
 from django_lockstep.leases.handles import LeaseHandle
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.terms import KEPT
+from django_lockstep.stores.conf import get_store
+from django_lockstep.stores.dynamodb.leases import DynamoLeases
+from django_lockstep.stores.protocol import LeaseStore
+from django_lockstep.stores.terms import KEPT, claim
 
 __all__ = ["expire", "steal"]
 
@@ -18,19 +24,37 @@ _TRIES = 5
 """Attempts: a heartbeat may refresh the lease right after `expire`."""
 
 
-def expire(key: str) -> None:
-    """Let the lease expire now, as if its ttl had passed; its holder is not notified."""
-    Lease.objects.filter(key=key).update(expires_at=Now())
+def expire(key: str, *, store: str | None = None) -> None:
+    """Let the lease expire now, as if its ttl had passed; its holder is not notified.
+
+    On DynamoDB for this process: as if it had seen no sign of life for that long.
+    """
+    _expire(key, _store(store))
 
 
-def steal(key: str, ttl: float = 60, *, owner: str = "another holder", data: object = KEPT) -> LeaseHandle:
+def steal(
+    key: str, ttl: float = 60, *, owner: str = "another holder", data: object = KEPT, store: str | None = None
+) -> LeaseHandle:
     """Take the lease from its holder, as if it had expired; return the new holder's handle.
 
     Raises ``RuntimeError`` where another session guards the lease.
     """
+    target, wanted = _store(store), claim(key, ttl, owner=owner, data=data)
     for _ in range(_TRIES):
-        expire(key)
-        handle = Lease.objects.acquire(key, ttl, owner=owner, data=data)
-        if handle is not None:
-            return handle
-    raise RuntimeError(f"Lease {key!r} could not be stolen: {Lease.objects.holder(key) or 'it is under guard'}")
+        _expire(key, target)
+        answer = ask(target, wanted, wait=0)
+        if isinstance(answer, LeaseHandle):
+            return answer
+    raise RuntimeError(f"Lease {key!r} could not be stolen: {target.get(key) or 'it is under guard'}")
+
+
+def _store(name: str | None) -> LeaseStore:
+    return DatabaseStore(router.db_for_write(Lease)) if name is None else get_store(name)
+
+
+def _expire(key: str, store: LeaseStore) -> None:
+    if isinstance(store, DynamoLeases):
+        if store.get(key) is not None:
+            store.sightings.age(key)
+    else:
+        Lease.objects.using(store.name).filter(key=key).update(expires_at=Now())

@@ -9,7 +9,7 @@ from tests.installed.project import Project
 EVERY_ROOM = """
 from site_of_others.settings import *
 
-INSTALLED_APPS += ["django_lockstep.editing", "django_lockstep.lab", "django_lockstep.leases"]
+INSTALLED_APPS += [f"django_lockstep.{room}" for room in ("editing", "lab", "leases", "stores")]
 """
 
 IMPORT_EVERYTHING = """

@@ -148,6 +148,7 @@ def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None
             "psycopg>=3.2": "",
             "django-ninja>=1.7": extra("api"),
             "djangorestframework>=3.16": extra("drf"),
+            "boto3>=1.34": extra("dynamodb"),
             "strawberry-graphql-django>=0.93": extra("graphql"),
             "rich>=13": extra("lab"),
             "sqlglot>=28": extra("lab"),
@@ -199,6 +200,10 @@ LEASES = """
     StaleToken assert_held exclusive guard lease
 """
 
+STORES = """
+    Claim Delete Grant Holder Item LeaseStore Outcome OutcomeUnknown Put Store StoreError StoreRefused
+    StoreUnavailable TokenReused Update claim get_store
+"""
 
 EDITING = """
     AddEditGuard EditLockLost EditLocked EditLockedModel EditResult EditingError announce check_in check_out extend
@@ -212,6 +217,7 @@ EDITING = """
         ("django_lockstep.locking", LOCKING),
         ("django_lockstep.leases", LEASES),
         ("django_lockstep.editing", EDITING),
+        ("django_lockstep.stores", STORES),
         ("accounts.strategies", "STRATEGIES Strategy"),
         ("accounts.models", "AbstractAccount AbstractEntry Account ApiToken Entry"),
     ],

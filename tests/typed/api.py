@@ -51,6 +51,7 @@ from django_lockstep.locking import (
     translated_errors,
     verify_unchanged,
 )
+from django_lockstep.stores import Delete, Grant, Outcome, Put, Update, claim, get_store
 
 
 class Seat(VersionedModel):
@@ -256,6 +257,19 @@ def leases(result: Result) -> None:
     assert_type(result.update_if_token(7, text="a"), bool)
     bill("7")  # type: ignore[arg-type]
     guard("k", 7)
+
+
+def stores() -> None:
+    store = get_store("dynamodb")
+    assert_type(store.acquire(claim("k", 60), wait=5.0), Grant | Holder | None)
+    assert_type(store.put_if_absent("i", {"money": Decimal(1)}), int | None)
+    assert_type(store.delete_if_unchanged("i", version=1), bool)
+    with lease("k", 60, store="dynamodb") as handle:
+        outcome = store.transact([Put("i", {}), Update("j", {"a": [1]}, 2), Delete("k", 1)], guards=[handle])
+        assert_type(outcome, Outcome)
+    item = store.read("i")
+    if item is not None:
+        assert_type(item.version, int)
 
 
 async def leases_later() -> None:

@@ -11,9 +11,9 @@ from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.stores import attempt
-from django_lockstep.leases.terms import Claim, claim
+from django_lockstep.leases.statements import attempt
 from django_lockstep.leases.testing import expire, steal
+from django_lockstep.stores.terms import Claim, claim
 from tests.support.sessions import Session, query
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -108,9 +108,9 @@ def test_a_token_does_not_return_with_a_rollback() -> None:
 
 def attempt_inside(wanted: Claim) -> Any:
     """Attempt on this connection, whatever is open there."""
-    from django_lockstep.leases.stores import store_of
+    from django_lockstep.leases.statements import statements_of
 
-    return store_of("default").attempt(wanted, timeout=5)
+    return statements_of("default").attempt(wanted, timeout=5)
 
 
 def test_the_row_stays_after_the_release() -> None:

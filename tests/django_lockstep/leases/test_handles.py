@@ -15,9 +15,9 @@ from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseTimedOut
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.stores import store_of
-from django_lockstep.leases.terms import claim
+from django_lockstep.leases.statements import statements_of
 from django_lockstep.leases.testing import expire, steal
+from django_lockstep.stores.terms import claim
 from tests.support.sessions import Session, is_as_it_was, query, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -340,12 +340,12 @@ def session_with(**settings: str) -> Iterator[None]:
 
 
 def test_only_the_commit_of_a_release_is_not_waited_for(handle: LeaseHandle) -> None:
-    store, levels = store_of("default"), []
+    statements, levels = statements_of("default"), []
     query("SELECT set_config('synchronous_commit', 'remote_apply', false)")
     for verb in (
-        lambda: store.attempt(claim("other", 60), timeout=5),
-        lambda: store.refresh("k", handle.token, ttl=60, timeout=5),
-        lambda: store.release("k", handle.token, at_least=0, timeout=5),
+        lambda: statements.attempt(claim("other", 60), timeout=5),
+        lambda: statements.refresh("k", handle.token, ttl=60, timeout=5),
+        lambda: statements.release("k", handle.token, at_least=0, timeout=5),
     ):
         with transaction.atomic():
             assert verb()

@@ -11,7 +11,7 @@ from django.db import OperationalError, connection, transaction
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, lease
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.stores import on_own_connection
+from django_lockstep.leases.statements import on_own_connection
 from django_lockstep.leases.testing import steal
 from tests.support.sessions import PATIENCE, query, until
 
@@ -108,7 +108,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[str]:
             raise OperationalError("no server")
         return on_own_connection(using, verb)
 
-    monkeypatch.setattr("django_lockstep.leases.handles.on_own_connection", fail)
+    monkeypatch.setattr("django_lockstep.leases.database.on_own_connection", fail)
     return failures
 
 
@@ -188,7 +188,7 @@ def test_a_beat_under_way_does_not_keep_the_handle(monkeypatch: pytest.MonkeyPat
 
     handle = Lease.objects.acquire("k", TTL)
     assert handle is not None
-    monkeypatch.setattr("django_lockstep.leases.handles.on_own_connection", beat)
+    monkeypatch.setattr("django_lockstep.leases.database.on_own_connection", beat)
     handle.start_heartbeat()
     threads = beating()
     assert reached.wait(PATIENCE)

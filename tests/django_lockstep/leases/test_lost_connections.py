@@ -9,7 +9,7 @@ from django.db import OperationalError, connection
 
 from django_lockstep.leases import LeaseHandle, LeaseTimedOut
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.stores import on_own_connection
+from django_lockstep.leases.statements import on_own_connection
 from tests.django_lockstep.leases.test_waiting import hold, queued
 from tests.support.sessions import Session, query, until
 

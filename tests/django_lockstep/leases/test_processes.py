@@ -24,11 +24,13 @@ SECONDS = os.environ.get("LEASES_CONTENTION_SECONDS", "2")
 
 
 class Program:
-    """One of ``tests.django_lockstep.leases.programs`` in a process, spoken to line by line."""
+    """A program of this module in a process, spoken to line by line."""
+
+    module = "tests.django_lockstep.leases.programs"
 
     def __init__(self, *args: str, **env: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.django_lockstep.leases.programs", *args],
+            [sys.executable, "-m", self.module, *args],
             cwd=ROOT,
             env=environment(**env),
             stdin=subprocess.PIPE,
@@ -50,7 +52,13 @@ class Program:
 @contextmanager
 def program(*args: str, **env: str) -> Iterator[Program]:
     """Run the program for the length of a block."""
-    started = Program(*args, **env)
+    with running(Program(*args, **env)) as started:
+        yield started
+
+
+@contextmanager
+def running(started: Program) -> Iterator[Program]:
+    """End the program after a block."""
     try:
         yield started
     finally:

@@ -2,21 +2,24 @@
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
-from contextlib import suppress
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, OperationalError, connections
+from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError
 
 from django_lockstep.leases import LeaseNotAcquired, lease
+from django_lockstep.leases.database import DatabaseStore
 from django_lockstep.leases.jobs import Interrupted, Job, forward_signals, mask_arguments
-from django_lockstep.leases.models import Lease
-from django_lockstep.leases.owners import new_owner
+from django_lockstep.stores.conf import get_store
+from django_lockstep.stores.errors import StoreError
+from django_lockstep.stores.owners import new_owner
+from django_lockstep.stores.protocol import LeaseStore
 
 _HELD = 75
 """EX_TEMPFAIL of sysexits.h: try again later."""
 _NO_DATABASE = 69
-"""EX_UNAVAILABLE of sysexits.h."""
+"""EX_UNAVAILABLE of sysexits.h; a store cannot be reached either."""
 _LOST = 70
 """EX_SOFTWARE of sysexits.h."""
 
@@ -47,9 +50,11 @@ class Command(BaseCommand):
         )
         parser.add_argument("--grace", type=_seconds, default=10.0, help="seconds from TERM to KILL (default: 10)")
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="database alias (default: default)")
+        parser.add_argument("--store", help="a store of LOCKSTEP_STORES, instead of a database")
         parser.add_argument("command", nargs="+", metavar="COMMAND", help="after --, with its arguments")
 
     def handle(self, *args: object, **options: Any) -> None:
+        store = _store(options["store"], using=options["database"])
         job, owner = Job(options["command"], grace=options["grace"]), new_owner()
         lost: list[str] = []
 
@@ -60,23 +65,27 @@ class Command(BaseCommand):
         # Signal handlers cover the acquire and the release: no signal can end this process while it holds the lease.
         with forward_signals(job):
             try:
-                code = self._run(job, self._lease(options, owner=owner, on_lost=end), using=options["database"])
+                code = self._run(job, self._lease(options, owner=owner, on_lost=end), store)
             except LeaseNotAcquired as refusal:
                 raise CommandError(str(refusal), returncode=_HELD) from refusal
             except (OperationalError, InterfaceError) as error:
-                raise CommandError(f"The database cannot be reached: {error}", returncode=_NO_DATABASE) from error
+                raise CommandError(f"The {_kind(store)} cannot be reached: {error}", returncode=_NO_DATABASE) from error
+            except StoreError as error:
+                raise CommandError(str(error), returncode=_NO_DATABASE) from error
+            except ImproperlyConfigured as error:
+                raise CommandError(str(error), returncode=2) from error
             except Interrupted as interruption:
-                _release_interrupted(options["key"], owner, using=options["database"])
+                store.abandon(options["key"], owner)
                 code = 128 + interruption.number
         if lost:
             raise CommandError(f"Lease {lost[0]!r} was lost, and the command was ended.", returncode=_LOST)
         sys.exit(code)
 
-    def _run(self, job: Job, block: lease, *, using: str) -> int:
+    def _run(self, job: Job, block: lease, store: LeaseStore) -> int:
         with block as handle:
             # Only inside the block: a signal during the wait interrupts it instead of being forwarded.
             job.allow()
-            connections[using].close()  # the command may run for hours
+            store.close()  # the command may run for hours
             return job.run(LOCKSTEP_LEASE_KEY=handle.key, LOCKSTEP_LEASE_TOKEN=str(handle.token))
 
     def _lease(self, options: dict[str, Any], *, owner: str, on_lost: Any) -> lease:
@@ -90,19 +99,24 @@ class Command(BaseCommand):
                 data={"command": mask_arguments(options["command"])},
                 heartbeat=True,
                 on_lost=on_lost,
-                using=options["database"],
+                using=None if options["store"] else options["database"],
+                store=options["store"],
             )
         except (TypeError, ValueError) as error:
             raise CommandError(str(error), returncode=2) from error
 
 
-def _release_interrupted(key: str, owner: str, *, using: str) -> None:
-    """Release a lease that an interrupted wait may have acquired in this name."""
-    with suppress(DatabaseError, InterfaceError):
-        connections[using].close()
-    del connections[using]  # an interrupted connection object may believe that it is inside a transaction
-    with suppress(OperationalError, InterfaceError):
-        Lease.objects.using(using).filter(key=key, owner=owner).force_release()
+def _store(name: str | None, *, using: str) -> LeaseStore:
+    if name is None:
+        return DatabaseStore(using)
+    try:
+        return get_store(name)
+    except ImproperlyConfigured as error:
+        raise CommandError(str(error), returncode=2) from error
+
+
+def _kind(store: LeaseStore) -> str:
+    return "database" if isinstance(store, DatabaseStore) else "store"
 
 
 def _seconds(value: str) -> float:

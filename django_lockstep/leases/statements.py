@@ -11,9 +11,8 @@ import functools
 import json
 import logging
 import math
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from django.apps import apps
@@ -22,32 +21,27 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
 from django_lockstep.errors import sqlstate_of, translated
-from django_lockstep.leases.conf import lease_waits
 from django_lockstep.leases.errors import LeaseTimedOut
-from django_lockstep.leases.portable import PortableStore
-from django_lockstep.leases.postgresql import PostgresStore
-from django_lockstep.leases.terms import Claim, Grant, Holder
+from django_lockstep.leases.portable import PortableStatements
+from django_lockstep.leases.postgresql import PostgresStatements
 from django_lockstep.locking.transactions import in_own_atomic
+from django_lockstep.stores.terms import Claim, Grant, Holder
+from django_lockstep.stores.waiting import SHORTEST_PAUSE, lease_waits, pauses, timeout_of
 
 __all__ = [
-    "Store",
+    "LeaseStatements",
     "acquire",
     "attempt",
-    "attempt_or_lost",
     "is_lost",
     "lease_model",
     "on_own_connection",
-    "pauses",
-    "store_of",
-    "timeout_of",
+    "statements_of",
 ]
 
 R = TypeVar("R")
 
 logger = logging.getLogger("lockstep.leases")
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.5
-"""Bounds of the pauses between two attempts, in seconds."""
 SLICE = 0.005
 """Seconds for which newcomers may still overtake the first in the queue; then it claims its turn.
 
@@ -60,7 +54,7 @@ TURN = 30.0
 LeaseAnswer = Grant | Holder | None
 
 
-class Store(Protocol):
+class LeaseStatements(Protocol):
     """The lease operations on one database, on the calling thread's connection."""
 
     has_queue: bool
@@ -90,16 +84,16 @@ class Store(Protocol):
         """Lock the lease against a takeover, ``within`` seconds (None: its ttl); False for a token that lost it."""
 
 
-def store_of(using: str) -> Store:
+def statements_of(using: str) -> LeaseStatements:
     """Return the lease operations for this database."""
-    return _store(connections[using])
+    return _statements(connections[using])
 
 
-def _store(connection: BaseDatabaseWrapper) -> Store:
+def _statements(connection: BaseDatabaseWrapper) -> LeaseStatements:
     model = lease_model()
     if connection.vendor == "postgresql":
-        return PostgresStore(connection, model._meta.db_table)
-    return PortableStore(connection.alias, model)
+        return PostgresStatements(connection, model._meta.db_table)
+    return PortableStatements(connection.alias, model)
 
 
 @functools.cache
@@ -108,12 +102,7 @@ def lease_model() -> type[models.Model]:
     return apps.get_model("lockstep_leases", "Lease")
 
 
-def timeout_of(ttl: float) -> float:
-    """Return how many seconds a statement of a lease may take: half of a heartbeat's interval, at most ten."""
-    return min(ttl / 6, 10.0)
-
-
-def on_own_connection(using: str, operation: Callable[[Store], R]) -> R:
+def on_own_connection(using: str, operation: Callable[[LeaseStatements], R]) -> R:
     """Run an operation in autocommit on the calling thread's connection, and once more if that connection was lost.
 
     Operations may run twice: a refresh keeps the token, and a holder whose acquire was not answered holds the lease
@@ -136,12 +125,12 @@ def is_lost(using: str) -> bool:
     return connections[using].connection is None
 
 
-def _run(using: str, operation: Callable[[Store], R]) -> R:
+def _run(using: str, operation: Callable[[LeaseStatements], R]) -> R:
     connection, session = connections[using], None
     try:
         connection.ensure_connection()
         session = connection.connection
-        return operation(_store(connection))
+        return operation(_statements(connection))
     except (OperationalError, InterfaceError) as error:
         # The end of an atomic() that lost its connection opens another one, which is usable: compare them first.
         is_same = connection.connection is not None and connection.connection is session
@@ -184,14 +173,14 @@ def acquire(using: str, claim: Claim, *, wait: float) -> LeaseAnswer:
     """
     # The process's clock: it bounds this process's wait. What has expired, only the database's clock decides.
     deadline = time.monotonic() + (wait if lease_waits() else 0.0)
-    answer = _retry_until(using, lambda store: _attempt(store, claim, yields_to_queue=wait > 0), until=deadline)
+    answer = _retry_until(using, lambda ours: _attempt(ours, claim, yields_to_queue=wait > 0), until=deadline)
     while not isinstance(answer, Grant) and (left := deadline - time.monotonic()) > 0:
         turn_ends = time.monotonic() + min(left, TURN)
-        answer = _retry_until(using, lambda store: _turn(store, using, claim, until=turn_ends), until=deadline)  # noqa: B023
+        answer = _retry_until(using, lambda ours: _turn(ours, using, claim, until=turn_ends), until=deadline)  # noqa: B023
     return answer
 
 
-def _retry_until(using: str, operation: Callable[[Store], LeaseAnswer], *, until: float) -> LeaseAnswer:
+def _retry_until(using: str, operation: Callable[[LeaseStatements], LeaseAnswer], *, until: float) -> LeaseAnswer:
     """Run the operation, and retry it with pauses while the database cannot be reached, the last time at ``until``."""
     for number, pause in enumerate(pauses(until)):
         try:
@@ -207,30 +196,12 @@ def _retry_until(using: str, operation: Callable[[Store], LeaseAnswer], *, until
 
 def attempt(using: str, claim: Claim, *, yields_to_queue: bool = False) -> LeaseAnswer:
     """Try once; ``yields_to_queue`` leaves the lease to a waiter that has claimed its turn."""
-    return on_own_connection(using, lambda store: _attempt(store, claim, yields_to_queue=yields_to_queue))
+    return on_own_connection(using, lambda statements: _attempt(statements, claim, yields_to_queue=yields_to_queue))
 
 
-def attempt_or_lost(using: str, claim: Claim) -> LeaseAnswer:
-    """Try once, yielding to the queue; None also where the database cannot be reached."""
-    try:
-        return attempt(using, claim, yields_to_queue=True)
-    except (OperationalError, InterfaceError):
-        if not is_lost(using):
-            raise
-        return None
-
-
-def pauses(until: float) -> Iterator[float]:
-    """Yield seconds to sleep until ``time.monotonic()`` is ``until``: a tenth of the time waited, with jitter."""
-    begun = time.monotonic()
-    while (now := time.monotonic()) < until:
-        pause = min(max((now - begun) / 10, SHORTEST_PAUSE), LONGEST_PAUSE)
-        yield min(pause * random.uniform(0.5, 1.0), until - now)  # noqa: S311 - jitter is no secret
-
-
-def _attempt(store: Store, claim: Claim, *, yields_to_queue: bool) -> LeaseAnswer:
+def _attempt(statements: LeaseStatements, claim: Claim, *, yields_to_queue: bool) -> LeaseAnswer:
     asked = time.monotonic()
-    answer = store.attempt(claim, timeout=timeout_of(claim.ttl), yields_to_queue=yields_to_queue)
+    answer = statements.attempt(claim, timeout=timeout_of(claim.ttl), yields_to_queue=yields_to_queue)
     if claim.is_unique and isinstance(answer, Holder) and answer.owner == claim.owner and not answer.released:
         # An earlier attempt succeeded, and its answer was lost with the connection.
         begun = asked + answer.remaining - claim.ttl
@@ -238,25 +209,25 @@ def _attempt(store: Store, claim: Claim, *, yields_to_queue: bool) -> LeaseAnswe
     return answer
 
 
-def _turn(store: Store, using: str, claim: Claim, *, until: float) -> LeaseAnswer:
+def _turn(statements: LeaseStatements, using: str, claim: Claim, *, until: float) -> LeaseAnswer:
     """Queue for the lease and take it as soon as it is free; return its holder where it stays taken."""
     # In the transaction of a TestCase an advisory queue lock would outlive the wait, so the caller polls.
-    if not store.has_queue or connections[using].in_atomic_block:
-        return _poll(store, claim, until=until)
+    if not statements.has_queue or connections[using].in_atomic_block:
+        return _poll(statements, claim, until=until)
     try:
         with transaction.atomic(using=using):
-            store.queue(claim.key, timeout=max(until - time.monotonic(), 0.001), after=timeout_of(claim.ttl))
-            return _poll(store, claim, until=until, claims_after=SLICE)
+            statements.queue(claim.key, timeout=max(until - time.monotonic(), 0.001), after=timeout_of(claim.ttl))
+            return _poll(statements, claim, until=until, claims_after=SLICE)
     except OperationalError as error:
         # 57014: the time in the queue is over (statement_timeout), which is an answer and not an error.
         if sqlstate_of(error) != "57014":
             raise
-    return _attempt(store, claim, yields_to_queue=True)
+    return _attempt(statements, claim, yields_to_queue=True)
 
 
-def _poll(store: Store, claim: Claim, *, until: float, claims_after: float = math.inf) -> LeaseAnswer:
+def _poll(statements: LeaseStatements, claim: Claim, *, until: float, claims_after: float = math.inf) -> LeaseAnswer:
     begun = time.monotonic()
-    answer = _attempt(store, claim, yields_to_queue=False)
+    answer = _attempt(statements, claim, yields_to_queue=False)
     for pause in pauses(until):
         if isinstance(answer, Grant):
             break
@@ -265,7 +236,7 @@ def _poll(store: Store, claim: Claim, *, until: float, claims_after: float = mat
         time.sleep(min(pause, expires_in))
         if time.monotonic() - begun > claims_after:
             # The shared turn locks of newcomers last for one statement, so this exclusive lock waits only briefly.
-            store.claim_turn(claim.key, timeout=timeout_of(claim.ttl))
+            statements.claim_turn(claim.key, timeout=timeout_of(claim.ttl))
             claims_after = math.inf
-        answer = _attempt(store, claim, yields_to_queue=False)
+        answer = _attempt(statements, claim, yields_to_queue=False)
     return answer

@@ -8,8 +8,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from django_lockstep.leases.owners import UniqueOwner, new_owner
 from django_lockstep.locking.durations import Duration, seconds
+from django_lockstep.stores.owners import UniqueOwner, new_owner
 
 __all__ = ["KEPT", "Claim", "Data", "Grant", "Holder", "claim", "valid_json", "valid_key", "valid_token"]
 

@@ -1,0 +1,61 @@
+"""``LOCKSTEP_STORES``, read when a store is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, cast
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from django_lockstep.stores.protocol import Store
+
+__all__ = ["configured_stores", "get_store"]
+
+_BACKENDS = {
+    # By name, because the database's store stands on leases, which stand on this package.
+    "dynamodb": "django_lockstep.stores.dynamodb.store.DynamoStore",
+    "postgresql": "django_lockstep.leases.database.DatabaseStore",
+}
+_BUILT_IN: dict[str, Mapping[str, Any]] = {"postgresql": {"BACKEND": "postgresql"}}
+
+
+def configured_stores() -> dict[str, Mapping[str, Any]]:
+    """Return the options of all stores by name; ``postgresql``, the default database, is always among them."""
+    return {**_BUILT_IN, **getattr(settings, "LOCKSTEP_STORES", {})}
+
+
+def get_store(name: str) -> Store:
+    """Return the store of this name; the same object as long as its options are the same.
+
+    Raises ``ImproperlyConfigured`` for an unknown name and for wrong options.
+    """
+    stores = configured_stores()
+    if name not in stores:
+        raise ImproperlyConfigured(f"LOCKSTEP_STORES has no store {name!r}; there are {', '.join(sorted(stores))}")
+    options = stores[name]
+    if not isinstance(options, Mapping):
+        raise ImproperlyConfigured(f"LOCKSTEP_STORES[{name!r}] must be a mapping of options, not {options!r}")
+    made = _made.get(name)
+    if made is None or made[0] != options:
+        made = _made[name] = (dict(options), _make(name, dict(options)))
+    return made[1]
+
+
+_made: dict[str, tuple[Mapping[str, Any], Store]] = {}
+"""The stores that were needed, by name, each with the options that it was made of."""
+
+
+def _make(name: str, options: dict[str, Any]) -> Store:
+    backend = options.pop("BACKEND", "dynamodb")
+    if backend not in _BACKENDS:
+        raise ImproperlyConfigured(
+            f"LOCKSTEP_STORES[{name!r}]['BACKEND'] must be one of {', '.join(sorted(_BACKENDS))}, not {backend!r}"
+        )
+    module, _, cls = _BACKENDS[backend].rpartition(".")
+    factory = getattr(import_module(module), cls)
+    try:
+        return cast("Store", factory.from_options(name, options))
+    except (TypeError, ValueError) as error:
+        raise ImproperlyConfigured(f"LOCKSTEP_STORES[{name!r}]: {error}") from error

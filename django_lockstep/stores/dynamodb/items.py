@@ -1,0 +1,175 @@
+"""Conditional writes of items on DynamoDB."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django_lockstep.stores.conf import get_store
+from django_lockstep.stores.dynamodb.client import Client, ConditionFailed, TransactionCancelled
+from django_lockstep.stores.errors import OutcomeUnknown, StoreUnavailable
+from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.terms import valid_key
+from django_lockstep.stores.values import Encoded, decode, encode
+from django_lockstep.stores.writes import (
+    RESERVED,
+    Delete,
+    Guard,
+    Item,
+    Outcome,
+    Put,
+    Update,
+    Write,
+    new_version,
+    record_of,
+    valid_transaction,
+)
+
+__all__ = ["DynamoItems"]
+
+PREFIX = "item#"
+
+_OPERATIONS = {Put: "put_item", Update: "update_item"}
+_PARTS = {Put: "Put", Update: "Update", Delete: "Delete"}
+
+
+class DynamoItems:
+    """The verbs of items; each write is one request, and one transaction is one ``TransactWriteItems``."""
+
+    name: str
+    _table: str
+    _client: Client
+
+    def read(self, key: str) -> Item | None:
+        answer = self._client.call(
+            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=_key(key), ConsistentRead=True
+        )
+        item = answer.get("Item")
+        return None if item is None else _item(key, item)
+
+    def put_if_absent(self, key: str, attributes: Mapping[str, object]) -> int | None:
+        return self._change_item(Put(key, attributes))
+
+    def put_if_unchanged(self, key: str, attributes: Mapping[str, object], *, version: int | None) -> int | None:
+        return self._change_item(Put(key, attributes, version))
+
+    def update_if_unchanged(
+        self, key: str, changes: Mapping[str, object], *, version: int, remove: Sequence[str] = ()
+    ) -> int | None:
+        return self._change_item(Update(key, changes, version, remove))
+
+    def delete_if_unchanged(self, key: str, *, version: int) -> bool:
+        # As a transaction, whose token the server remembers: after an answer that was lost, no item would be left that
+        # could say who has deleted it.
+        return bool(self.transact([Delete(key, version)]))
+
+    def transact(self, writes: Sequence[Write], *, guards: Sequence[Guard] = (), token: str | None = None) -> Outcome:
+        """Do all of the writes or none, as one ``TransactWriteItems``.
+
+        The server remembers the token for ten minutes: an attempt whose answer was lost is sent again with it, and is
+        not done twice.
+        """
+        valid_transaction(writes, guards, token)
+        token = token or str(uuid.uuid4())
+        parts = [self._condition_of(guard) for guard in guards]
+        parts += [{_PARTS[type(write)]: _request(write, self._table, token)} for write in writes]
+        try:
+            self._client.call(
+                "transact_write_items",
+                timeout=CALL_TIMEOUT,
+                TransactItems=parts,
+                # Tokens are the whole account's; ours are this table's.
+                ClientRequestToken=hashlib.sha256(f"{self._table}\0{token}".encode()).hexdigest()[:32],
+            )
+        except TransactionCancelled as cancelled:
+            return self._cancelled(cancelled, guards)
+        return Outcome(versions=tuple(new_version(write, token) for write in writes))
+
+    def _condition_of(self, guard: Guard) -> dict[str, Any]:
+        condition = guard.guard()
+        if condition is None:
+            raise ValueError(f"lease {guard.key!r} is on database {guard.using!r}, and guards no writes on DynamoDB")
+        other = self if guard.using == self.name else get_store(guard.using)
+        if not isinstance(other, DynamoItems) or other._client.place != self._client.place:
+            # The same table may be there as well, with another lease of this key.
+            raise ValueError(f"lease {guard.key!r} is in store {guard.using!r}, and guards no writes in {self.name!r}")
+        return dict(condition)
+
+    def _cancelled(self, cancelled: TransactionCancelled, guards: Sequence[Guard]) -> Outcome:
+        refused = [number for number, code in enumerate(cancelled.reasons) if code == "ConditionalCheckFailed"]
+        if not refused:
+            codes = ", ".join(cancelled.reasons)
+            raise StoreUnavailable(
+                f"Store {self.name!r} refused a transaction: {codes}", store=self.name
+            ) from cancelled
+        if refused[0] < len(guards):
+            raise guards[refused[0]].refuse() from cancelled
+        return Outcome(refused=tuple(number - len(guards) for number in refused))
+
+    def _change_item(self, write: Put | Update) -> int | None:
+        """Return the new version, or None where the condition does not hold."""
+        token = str(uuid.uuid4())
+        request = _request(write, self._table, token)
+        request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        try:
+            self._client.call(_OPERATIONS[type(write)], timeout=CALL_TIMEOUT, **request)
+        except ConditionFailed as refusal:
+            if not self._was_done(write, token, refusal):
+                return None
+        return new_version(write, token)
+
+    def _was_done(self, write: Put | Update, token: str, refusal: ConditionFailed) -> bool:
+        """Whether an earlier attempt, whose answer was lost, has done the write; raise where nobody can know."""
+        if refusal.is_first:
+            return False
+        item = refusal.item
+        if item is not None and item["record"]["S"] == record_of(write, token):
+            return True
+        if item is not None and write.version is not None and int(item["version"]["N"]) == write.version + 1:
+            # Somebody else has written the version that would be ours.
+            return False
+        raise OutcomeUnknown(store=self.name)
+
+
+def _key(key: str) -> dict[str, Encoded]:
+    return {"pk": encode(PREFIX + valid_key(key))}
+
+
+def _item(key: str, item: dict[str, Encoded]) -> Item:
+    attributes = {name: decode(value) for name, value in item.items() if name not in RESERVED}
+    return Item(key=key, version=int(item["version"]["N"]), attributes=attributes)
+
+
+def _request(write: Write, table: str, token: str) -> dict[str, Any]:
+    """Return the request of the write's own operation, which is also its part of a transaction."""
+    request: dict[str, Any] = {"TableName": table, **_condition(write)}
+    own = {"version": encode(new_version(write, token)), "record": encode(record_of(write, token))}
+    if isinstance(write, Put):
+        request["Item"] = {**_key(write.key), **own, **write.encoded}
+        return request
+    request["Key"] = _key(write.key)
+    if isinstance(write, Update):
+        _add_changes(request, {**own, **write.encoded}, write.remove)
+    return request
+
+
+def _condition(write: Write) -> dict[str, Any]:
+    if write.version is None:
+        return {"ConditionExpression": "attribute_not_exists(pk)"}
+    return {
+        "ConditionExpression": "#seen = :seen",
+        "ExpressionAttributeNames": {"#seen": "version"},
+        "ExpressionAttributeValues": {":seen": encode(write.version)},
+    }
+
+
+def _add_changes(request: dict[str, Any], changes: dict[str, Encoded], remove: Sequence[str]) -> None:
+    # Names and values by placeholders: any name can be a reserved word.
+    removed = [f"#r{number}" for number, _ in enumerate(remove)]
+    sets = [f"#n{number} = :v{number}" for number, _ in enumerate(changes)]
+    request["UpdateExpression"] = f"SET {', '.join(sets)}" + (f" REMOVE {', '.join(removed)}" if removed else "")
+    request["ExpressionAttributeNames"] |= {f"#n{number}": name for number, name in enumerate(changes)}
+    request["ExpressionAttributeNames"] |= dict(zip(removed, remove, strict=True))
+    request["ExpressionAttributeValues"] |= {f":v{number}": value for number, value in enumerate(changes.values())}

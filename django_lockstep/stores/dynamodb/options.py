@@ -1,0 +1,49 @@
+"""The options of a DynamoDB store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django_lockstep.locking.durations import Duration, seconds
+
+__all__ = ["DynamoOptions", "parse_options"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamoOptions:
+    """The options of one store in ``LOCKSTEP_STORES``, in lower case."""
+
+    table: str
+    region: str | None = None
+    """None: as boto3 finds it."""
+    endpoint_url: str | None = None
+    """None: AWS's own. Credentials are always those that boto3 finds."""
+    clock: str = "observe"
+    """How an expired lease is recognised: ``"observe"`` or ``"wall"``; see `DynamoLeases`."""
+    max_skew: Duration | None = None
+    """With ``"wall"``: by how much the clocks of two holders may differ at most."""
+    timeout: Duration = 5
+    """For how long one request may wait for its answer, before it is sent again."""
+
+
+def parse_options(options: Mapping[str, Any]) -> DynamoOptions:
+    """Return the options; raise ``TypeError`` or ``ValueError`` that names the option and the rule."""
+    known = {name.upper() for name in DynamoOptions.__dataclass_fields__}
+    if unknown := set(options) - known:
+        raise ValueError(f"unknown {', '.join(sorted(unknown))}; a DynamoDB store has {', '.join(sorted(known))}")
+    if not options.get("TABLE"):
+        raise ValueError(f"TABLE must be the name of a table, not {options.get('TABLE')!r}")
+    for name in ("TABLE", "REGION", "ENDPOINT_URL"):
+        if not isinstance(options.get(name), str | None):
+            raise TypeError(f"{name} must be a string, not {options[name]!r}")
+    parsed = DynamoOptions(**{name.lower(): value for name, value in options.items()})
+    if parsed.clock not in ("observe", "wall"):
+        raise ValueError(f"CLOCK must be 'observe' or 'wall', not {parsed.clock!r}")
+    if (parsed.clock == "wall") != (parsed.max_skew is not None):
+        raise ValueError("MAX_SKEW goes with CLOCK 'wall', and only with it")
+    if parsed.max_skew is not None:
+        seconds(parsed.max_skew, name="MAX_SKEW", or_zero=True)
+    seconds(parsed.timeout, name="TIMEOUT")
+    return parsed

@@ -1,0 +1,63 @@
+"""When this process first saw the current record of each lease, by its own monotonic clock."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+__all__ = ["Sightings"]
+
+_REMEMBERED = 10_000
+"""Leases whose records a process watches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sighting:
+    """A record of a lease, first seen at ``since``, which promises its holder ``ttl`` seconds."""
+
+    record: str
+    ttl: float
+    since: float
+
+
+class Sightings:
+    """The records that a process watches.
+
+    Without a lock, which a fork could copy while it is held: of two threads that see different records the later one
+    stays, and the condition of a takeover refuses a record that is not the current one.
+    """
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[str, _Sighting] = OrderedDict()
+
+    def watch(self, key: str, record: str, *, ttl: float) -> float:
+        """Return for how many seconds no other record of the lease has been seen.
+
+        To be called after the answer that shows the record: it was the current one at some time before, and its holder
+        does not count on it for longer than a ttl after that.
+        """
+        now = time.monotonic()
+        known = self._seen.get(key)
+        if known is None or known.record != record:
+            self._seen[key] = known = _Sighting(record=record, ttl=ttl, since=now)
+            if len(self._seen) > _REMEMBERED:
+                self._seen.popitem(last=False)
+        return now - known.since
+
+    def expired(self, key: str) -> str | None:
+        """Return the lease's record if it was seen for its whole ttl."""
+        known = self._seen.get(key)
+        return known.record if known is not None and time.monotonic() - known.since >= known.ttl else None
+
+    def current(self, key: str) -> tuple[str, float]:
+        """Return the lease's record that was seen last, and for how many seconds at most it promises the lease."""
+        known = self._seen.get(key)
+        if known is None:
+            return "none was seen", 0.0
+        return known.record, max(0.0, known.since + known.ttl - time.monotonic())
+
+    def age(self, key: str) -> None:
+        """Let the lease's record, which has been seen, have been seen for its whole ttl; for tests."""
+        known = self._seen[key]
+        self._seen[key] = replace(known, since=known.since - known.ttl)

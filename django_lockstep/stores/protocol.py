@@ -1,0 +1,103 @@
+"""The contract of a store: leases, and items with conditional writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from django_lockstep.stores.terms import Claim, Grant, Holder
+from django_lockstep.stores.writes import Guard, Item, Outcome, Write
+
+__all__ = ["CALL_TIMEOUT", "LeaseStore", "Store"]
+
+CALL_TIMEOUT = 10.0
+"""Seconds that an operation may take unless the caller says otherwise."""
+
+
+class LeaseStore(Protocol):
+    """The verbs of leases; each is one atomic operation of the server, and may be called from every thread.
+
+    Where the server does not answer they raise an ``OperationalError``: `LeaseTimedOut` or the driver's own on a
+    database, `StoreUnavailable` elsewhere.
+    """
+
+    name: str
+    """The database's alias, or the name in ``LOCKSTEP_STORES``."""
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether other threads cannot see what this one writes, as in the transaction of a ``TestCase``."""
+
+    def acquire(self, claim: Claim, *, wait: float = 0.0, yields: bool = False) -> Grant | Holder | None:
+        """Take the lease, or return its holder after ``wait`` seconds; None if there is none, and others are first.
+
+        ``yields`` is for callers that poll: the lease is left to those who wait in a queue, where there is one.
+        """
+
+    def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:
+        """Let the lease expire ``ttl`` seconds from now, unless it would later; False if the token lost it."""
+
+    def note(self, key: str, token: int, *, data: str, timeout: float = CALL_TIMEOUT) -> bool:
+        """Replace the lease's data, which is JSON; False if the token no longer holds the lease."""
+
+    def release(
+        self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
+    ) -> bool:
+        """Release the lease; False if the token no longer holds it, and nothing is changed then.
+
+        It stays taken until ``at_least`` seconds after its acquire. ``held`` is how long ago that was by the holder's
+        own monotonic clock, for stores that have no clock.
+        """
+
+    def get(self, key: str) -> Holder | None:
+        """Return the holder of the lease; None if it is free."""
+
+    def guard(self, key: str, token: int, *, within: float | None = None) -> Mapping[str, Any] | None:
+        """Guard writes by the lease: the open transaction, or the one that the returned condition is put into.
+
+        Raises `LeaseLost` where the store knows at once that the token does not hold the lease.
+        """
+
+    def abandon(self, key: str, owner: str) -> None:
+        """Release what an interrupted acquire may have taken in this name; does nothing where nothing can be done."""
+
+    def is_lost(self) -> bool:
+        """Whether the operation that just failed in this thread could not reach the server; another attempt may."""
+
+    def close(self) -> None:
+        """Close the calling thread's connection, until the next operation; for long work without any."""
+
+    def list(self) -> Sequence[Holder]:
+        """Return the holders of all leases that are not free, by key."""
+
+
+class Store(LeaseStore, Protocol):
+    """Leases, and items: named sets of attributes with a version, written only under conditions.
+
+    A write whose condition does not hold writes nothing and answers None or False. On a database the verbs join the
+    open transaction. Bad keys, names, versions and values are a ``TypeError`` or ``ValueError`` before any call.
+    """
+
+    def read(self, key: str) -> Item | None:
+        """Return the item as the last write left it; None if there is none."""
+
+    def put_if_absent(self, key: str, attributes: Mapping[str, object]) -> int | None:
+        """Write a new item; return its version, or None if there is one."""
+
+    def put_if_unchanged(self, key: str, attributes: Mapping[str, object], *, version: int | None) -> int | None:
+        """Replace the item if it still has this version (None: if there is still none); return the new version."""
+
+    def update_if_unchanged(
+        self, key: str, changes: Mapping[str, object], *, version: int, remove: Sequence[str] = ()
+    ) -> int | None:
+        """Write some attributes if the item still has this version; return the new version."""
+
+    def delete_if_unchanged(self, key: str, *, version: int) -> bool:
+        """Delete the item if it still has this version."""
+
+    def transact(self, writes: Sequence[Write], *, guards: Sequence[Guard] = (), token: str | None = None) -> Outcome:
+        """Do all of the writes, while all of the guards' leases are held, or none of them.
+
+        Called again with the same ``token`` and writes within ten minutes it does nothing twice and answers the same.
+        Raises `LeaseLost` where a guard's lease was lost, `TokenReused` for a token of other writes.
+        """

@@ -1,0 +1,37 @@
+"""Both stores, each under the name ``tested``; and what is used on other databases than PostgreSQL, as ``portable``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from django_lockstep.leases import statements, testing
+from django_lockstep.leases.models import Lease
+from django_lockstep.leases.portable import PortableStatements
+from django_lockstep.stores import Store, get_store
+
+
+@pytest.fixture(params=["postgresql", pytest.param("dynamodb", marks=pytest.mark.slow)])
+def options(
+    request: pytest.FixtureRequest, transactional_db: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """The options of each store; other processes make the same one of them."""
+    if request.param == "dynamodb":
+        request.getfixturevalue("dynamodb")
+        return dict(settings.LOCKSTEP_STORES["tested"])
+    if request.param == "portable":
+        monkeypatch.setattr(statements, "_statements", lambda connection: PortableStatements(connection.alias, Lease))
+    settings.LOCKSTEP_STORES = {"tested": {"BACKEND": "postgresql"}}
+    return {"BACKEND": "postgresql"}
+
+
+@pytest.fixture
+def store(options: dict[str, Any]) -> Store:
+    return get_store("tested")
+
+
+@pytest.fixture
+def expire(store: Store) -> Callable[[str], None]:
+    """Let a lease be expired for this process, as if its ttl had passed without a sign of life."""
+    return lambda key: testing.expire(key, store="tested")

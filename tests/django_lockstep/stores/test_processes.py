@@ -1,0 +1,40 @@
+"""Real processes contend for a lease, count without one, and are stopped, on both stores."""
+
+import json
+import os
+import signal
+from typing import Any
+
+from benchmarks.stores.contention import contend
+from django_lockstep.leases import lease
+from django_lockstep.stores import Put, Store
+from tests.django_lockstep.leases.test_processes import Program, running
+
+SECONDS = float(os.environ.get("STORES_CONTENTION_SECONDS", "4"))
+"""For how long the eight processes contend; 60 for the long run."""
+
+
+class StoreProgram(Program):
+    module = "tests.django_lockstep.stores.programs"
+
+
+def test_eight_processes_lose_and_double_nothing(options: dict[str, Any]) -> None:
+    counts = contend(options, workers=8, seconds=SECONDS)
+    assert counts.is_sound, counts
+    assert min(counts.acquired, counts.guarded, counts.optimistic) > 0
+
+
+def test_a_holder_that_is_stopped_in_the_middle_of_a_guarded_write_has_written_nothing(
+    options: dict[str, Any], store: Store
+) -> None:
+    with running(StoreProgram(json.dumps(options), "2")) as stopped:
+        token = stopped.answer()["token"]
+        stopped.process.send_signal(signal.SIGSTOP)
+        # Not before the stopped holder's ttl is over.
+        with lease("k", 60, wait=60, store="tested") as successor:
+            assert successor.token > token
+            stopped.process.send_signal(signal.SIGCONT)
+            stopped.send("go on")
+            assert stopped.answer()["failed"]
+            assert store.read("written") is None
+            assert store.transact([Put("written", {"by": "successor"})], guards=[successor])
