@@ -49,10 +49,11 @@ def _add(
     using: str | None = None,
 ) -> Any:
     key = validate_key(idempotency_key)
-    runner = autocommit_runner(model, using or router.db_for_write(model)) if timeout is None else None
+    runner = _runner_of(model, using, timeout=timeout)
     if runner is None:
         return NotImplemented
-    pk, wait = model._meta.pk.to_python(pk), _wait_mode(nowait=nowait)
+    pk = model._meta.pk.to_python(pk)
+    wait: WaitMode = "nowait" if nowait else "queue"
     with translated_errors(model=model, pk=pk):
         if key is None:
             account = runner.lock_and_add(pk, amount, wait=wait)
@@ -61,8 +62,11 @@ def _add(
     return NotImplemented if account is None else account
 
 
-def _wait_mode(*, nowait: bool) -> WaitMode:
-    return "nowait" if nowait else "queue"
+def _runner_of(
+    model: type[AbstractBaseAccount], using: str | None, *, timeout: Duration | None
+) -> StatementRunner[AbstractBaseAccount] | None:
+    # A time limit must be set before the lock, by a statement of its own.
+    return autocommit_runner(model, using or router.db_for_write(model)) if timeout is None else None
 
 
 def _add_once(
@@ -90,7 +94,7 @@ def transfer(
     """``Account.transfer``: both rows locked by one statement, then each written together with its entry."""
     moved, key = parse_amount(amount), validate_key(idempotency_key)
     pks = model.parse_transfer_keys(source_pk, target_pk)
-    runner = autocommit_runner(model, using or router.db_for_write(model)) if timeout is None else None
+    runner = _runner_of(model, using, timeout=timeout)
     if runner is None:
         return NotImplemented
     with translated_errors(model=model, pk=list(pks)), transaction.atomic(using=runner.using):

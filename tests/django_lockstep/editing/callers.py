@@ -9,6 +9,22 @@ from django_lockstep.editing.credentials import issue
 
 API = "/editing/api"
 
+OPENING: dict[str, Any] = {
+    "table": "press.Article",
+    "current_status": "normal",
+    "target_status": "editing",
+    "fk_tables": ["press.Author"],
+    "fk_current_status": ["normal"],
+    "fk_target_status": ["locked"],
+}
+CLOSING: dict[str, Any] = {
+    **OPENING,
+    "current_status": "editing",
+    "target_status": "normal",
+    "fk_current_status": ["locked"],
+    "fk_target_status": ["normal"],
+}
+
 
 def allow(user: Any, *names: str) -> Any:
     permissions = Permission.objects.filter(content_type__app_label="press", codename__in=names)

@@ -5,27 +5,12 @@ from typing import Any
 import pytest
 
 from django_lockstep.editing import check_out
-from tests.django_lockstep.editing.callers import Caller, allow
+from tests.django_lockstep.editing.callers import CLOSING, OPENING, Caller, allow
 from tests.django_lockstep.editing.story import expire, held
 from tests.testapps.press.models import Article, Author, Review
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.django_lockstep.editing.urls")]
 
-OPEN: dict[str, Any] = {
-    "table": "press.Article",
-    "current_status": "normal",
-    "target_status": "editing",
-    "fk_tables": ["press.Author"],
-    "fk_current_status": ["normal"],
-    "fk_target_status": ["locked"],
-}
-CLOSE: dict[str, Any] = {
-    **OPEN,
-    "current_status": "editing",
-    "target_status": "normal",
-    "fk_current_status": ["locked"],
-    "fk_target_status": ["normal"],
-}
 ALONE: dict[str, Any] = {"fk_tables": [], "fk_current_status": [], "fk_target_status": []}
 TABLES = ["article", "author", "comment", "longread", "review", "tag"]
 PERMISSIONS = [f"change_{table}" for table in TABLES]
@@ -49,29 +34,29 @@ def with_references(form: dict[str, Any], table: str, *references: str, **more: 
 
 
 def test_all_change_together_and_back(caller: Caller) -> None:
-    opened = caller.post("/transition", **OPEN).json()
+    opened = caller.post("/transition", **OPENING).json()
     assert (opened["lock_result"], opened["current_status"]) == (True, "editing")
     assert opened["fk_current_status"] == [{"table_name": "press.author", "current_status": "locked", "record": ""}]
     assert held() == {("press.article", "editing", "ada"), ("press.author", "locked", "ada")}
-    closed = caller.post("/transition", **CLOSE, token=opened["token"]).json()
+    closed = caller.post("/transition", **CLOSING, token=opened["token"]).json()
     assert (closed["lock_result"], closed["current_status"]) == (True, "normal")
     assert closed["fk_current_status"] == [{"table_name": "press.author", "current_status": "normal", "record": ""}]
     assert held() == set()
 
 
 def test_what_was_taken_is_refused_to_others(caller: Caller, rival: Caller) -> None:
-    caller.post("/transition", **OPEN)
+    caller.post("/transition", **OPENING)
     before = held()
-    assert rival.post("/transition", **OPEN).status_code == 423
-    assert rival.post("/transition", **CLOSE).status_code == 403
+    assert rival.post("/transition", **OPENING).status_code == 423
+    assert rival.post("/transition", **CLOSING).status_code == 403
     assert held() == before
-    assert caller.post("/transition", **CLOSE).status_code == 200
+    assert caller.post("/transition", **CLOSING).status_code == 200
 
 
 def test_another_status_than_the_expected_one_changes_nothing(caller: Caller, bob: Any) -> None:
     check_out(Review, bob)
     before = held()
-    answer = caller.post("/transition", **OPEN)
+    answer = caller.post("/transition", **OPENING)
     refused = answer.json()
     assert (answer.status_code, refused["lock_result"], refused["holder"]) == (423, False, "bob")
     assert (refused["current_status"], refused["token"]) == ("normal", None)
@@ -82,7 +67,7 @@ def test_another_status_than_the_expected_one_changes_nothing(caller: Caller, bo
 class TestSharedReferences:
     def test_they_may_be_locked_before(self, caller: Caller, bob: Any) -> None:
         check_out(Review, bob, shared_references=True)
-        expected = {**OPEN, "fk_current_status": ["locked"], "shared_references": True}
+        expected = {**OPENING, "fk_current_status": ["locked"], "shared_references": True}
         assert caller.post("/transition", **expected).json()["lock_result"]
 
     @pytest.mark.parametrize("expected", ["normal", "locked"])
@@ -90,7 +75,7 @@ class TestSharedReferences:
         if expected == "normal":
             check_out(Review, bob, shared_references=True)
         before = held()
-        form = {**OPEN, "fk_current_status": [expected], "shared_references": True}
+        form = {**OPENING, "fk_current_status": [expected], "shared_references": True}
         lost = caller.post("/transition", **form)
         assert (lost.status_code, lost.json()["result"]["lock_result"]) == (409, False)
         assert held() == before
@@ -98,7 +83,7 @@ class TestSharedReferences:
 
 def test_what_expired_cannot_be_changed_back(caller: Caller, ada: Any) -> None:
     expire(check_out(Article, ada, related=[Author]))
-    assert caller.post("/transition", **CLOSE).status_code == 409
+    assert caller.post("/transition", **CLOSING).status_code == 409
 
 
 @pytest.mark.parametrize(
@@ -114,43 +99,43 @@ def test_what_expired_cannot_be_changed_back(caller: Caller, ada: Any) -> None:
     ],
 )
 def test_what_is_not_a_transition_is_an_error(caller: Caller, wrong: dict[str, Any]) -> None:
-    answer = caller.post("/transition", **{**OPEN, **wrong})
+    answer = caller.post("/transition", **{**OPENING, **wrong})
     assert (answer.status_code, held()) == (422, set())
 
 
 def test_the_tables_have_to_be_those_that_were_taken(caller: Caller) -> None:
-    caller.post("/transition", **OPEN)
+    caller.post("/transition", **OPENING)
     before = held()
-    refused = caller.post("/transition", **CLOSE | ALONE)
+    refused = caller.post("/transition", **CLOSING | ALONE)
     assert refused.status_code == 422
     assert refused.json()["detail"] == "press.article was checked out with press.author"
     assert held() == before
 
 
 def test_nothing_is_locked_that_the_table_does_not_refer_to(caller: Caller) -> None:
-    refused = caller.post("/transition", **with_references(OPEN, "press.tag", "press.article"))
+    refused = caller.post("/transition", **with_references(OPENING, "press.tag", "press.article"))
     assert refused.status_code == 422
     assert refused.json()["detail"] == "press.tag does not refer to press.article"
     assert held() == set()
 
 
 def test_unknown_tables_are_unknown(caller: Caller) -> None:
-    assert caller.post("/transition", **{**OPEN, "fk_tables": ["press.nothing"]}).status_code == 404
+    assert caller.post("/transition", **{**OPENING, "fk_tables": ["press.nothing"]}).status_code == 404
     assert held() == set()
 
 
 def test_references_of_references_may_be_locked(caller: Caller) -> None:
     both = ("press.comment", "press.author", "press.article")
-    assert caller.post("/transition", **with_references(OPEN, *both)).status_code == 200
-    assert caller.post("/transition", **with_references(CLOSE, *both)).status_code == 200
+    assert caller.post("/transition", **with_references(OPENING, *both)).status_code == 200
+    assert caller.post("/transition", **with_references(CLOSING, *both)).status_code == 200
     assert held() == set()
 
 
 def test_a_table_that_refers_to_itself_may_be_named(caller: Caller) -> None:
     named = ("press.comment", "press.comment", "press.article")
-    assert caller.post("/transition", **with_references(OPEN, *named)).status_code == 200
+    assert caller.post("/transition", **with_references(OPENING, *named)).status_code == 200
     assert held() == {("press.comment", "editing", "ada"), ("press.article", "locked", "ada")}
-    assert caller.post("/transition", **with_references(CLOSE, *named)).status_code == 200
+    assert caller.post("/transition", **with_references(CLOSING, *named)).status_code == 200
 
 
 class TestRecords:
@@ -159,26 +144,26 @@ class TestRecords:
         return Article.objects.create(author=Author.objects.create())
 
     def test_they_go_with_the_tables_they_refer_to(self, caller: Caller, article: Article) -> None:
-        assert caller.post("/transition", **OPEN, record=str(article.pk)).status_code == 200
+        assert caller.post("/transition", **OPENING, record=str(article.pk)).status_code == 200
         assert held() == {(f"press.article:{article.pk}", "editing", "ada"), ("press.author", "locked", "ada")}
-        assert caller.post("/transition", **CLOSE, record=str(article.pk)).status_code == 200
+        assert caller.post("/transition", **CLOSING, record=str(article.pk)).status_code == 200
         assert held() == set()
 
     def test_they_are_given_back_although_they_were_deleted(self, caller: Caller, article: Article) -> None:
-        caller.post("/transition", **OPEN, record=str(article.pk))
+        caller.post("/transition", **OPENING, record=str(article.pk))
         Article.objects.all().delete()
-        assert caller.post("/transition", **CLOSE, record=str(article.pk)).status_code == 200
+        assert caller.post("/transition", **CLOSING, record=str(article.pk)).status_code == 200
         assert held() == set()
 
     def test_what_does_not_exist_cannot_be_taken(self, caller: Caller) -> None:
-        assert caller.post("/transition", **OPEN | ALONE, record="7").status_code == 404
+        assert caller.post("/transition", **OPENING | ALONE, record="7").status_code == 404
         assert held() == set()
 
 
 @pytest.mark.parametrize("references", [["press.author"], ["press.author", "press.article"]], ids=["unnamed", "named"])
 class TestInheritance:
     def test_the_parents_table_is_edited_along(self, caller: Caller, bob: Any, references: list[str]) -> None:
-        opened = caller.post("/transition", **with_references(OPEN, "press.longread", *references))
+        opened = caller.post("/transition", **with_references(OPENING, "press.longread", *references))
         assert opened.status_code == 200
         assert held() == {
             ("press.longread", "editing", "ada"),
@@ -186,7 +171,7 @@ class TestInheritance:
             ("press.author", "locked", "ada"),
         }
         assert not check_out(Article, bob).lock_result
-        closed = caller.post("/transition", **with_references(CLOSE, "press.longread", *references))
+        closed = caller.post("/transition", **with_references(CLOSING, "press.longread", *references))
         assert (closed.status_code, held()) == (200, set())
 
     def test_it_is_not_taken_while_somebody_has_the_parents_table(
@@ -194,5 +179,5 @@ class TestInheritance:
     ) -> None:
         check_out(Article, bob, related="none")
         before = held()
-        refused = caller.post("/transition", **with_references(OPEN, "press.longread", *references))
+        refused = caller.post("/transition", **with_references(OPENING, "press.longread", *references))
         assert (refused.status_code, refused.json()["holder"], held()) == (423, "bob", before)

@@ -39,22 +39,6 @@ STATUS = f"""
 TABLES = f"{{ tables {{ {RESULT} }} }}"
 OUT = "query ($table: String) { checked_out(table: $table) { table record editor } }"
 
-OPENING = {
-    "table": "press.Article",
-    "current_status": "normal",
-    "target_status": "editing",
-    "fk_tables": ["press.Author"],
-    "fk_current_status": ["normal"],
-    "fk_target_status": ["locked"],
-}
-CLOSING = {
-    **OPENING,
-    "current_status": "editing",
-    "target_status": "normal",
-    "fk_current_status": ["locked"],
-    "fk_target_status": ["normal"],
-}
-
 
 @dataclass
 class Asker:

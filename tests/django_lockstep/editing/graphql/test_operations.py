@@ -8,13 +8,11 @@ import pytest
 from django.contrib.auth.models import Permission
 
 from django_lockstep.editing import check_out
-from tests.django_lockstep.editing.callers import Caller, allow
+from tests.django_lockstep.editing.callers import CLOSING, OPENING, Caller, allow
 from tests.django_lockstep.editing.graphql.asking import (
     CHECK_IN,
     CHECK_OUT,
-    CLOSING,
     EXTEND,
-    OPENING,
     OUT,
     STATUS,
     TABLES,

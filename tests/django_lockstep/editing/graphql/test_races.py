@@ -1,4 +1,4 @@
-"""Two requests for one table, through every interleaving of their statements."""
+"""Two requests for one table, each interrupted around its writes; the operations alone are explored whole elsewhere."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,8 +8,8 @@ from django.contrib.auth import get_user_model
 
 from django_lockstep.editing import take_over
 from django_lockstep.lab.pytest_plugin import RaceFixture
-from tests.django_lockstep.editing.callers import allow
-from tests.django_lockstep.editing.graphql.asking import CHECK_IN, CHECK_OUT, OPENING, TRANSITION, Asker
+from tests.django_lockstep.editing.callers import OPENING, allow
+from tests.django_lockstep.editing.graphql.asking import CHECK_IN, CHECK_OUT, TRANSITION, Asker
 from tests.django_lockstep.editing.story import held
 from tests.testapps.press.models import Article
 
@@ -52,6 +52,7 @@ def test_two_transitions_of_one_table(race: RaceFixture) -> None:
         asks("ada", TRANSITION, wanted=OPENING),
         asks("bob", TRANSITION, wanted=OPENING),
         set_up=Press,
+        directed=True,
         observe=ends,
         invariant=one_got_it,
     )
@@ -63,6 +64,7 @@ def test_a_transition_and_a_check_out_of_what_refers_to_the_same(race: RaceFixtu
         asks("ada", TRANSITION, wanted=OPENING),
         asks("bob", CHECK_OUT, table="press.review"),
         set_up=Press,
+        directed=True,
         observe=ends,
         invariant=one_got_it,
     )
@@ -86,6 +88,7 @@ def test_a_check_in_while_it_is_taken_over(race: RaceFixture) -> None:
         checks_in,
         takes_over,
         set_up=set_up,
+        directed=True,
         observe=lambda press: press.seen["ada"],
         invariant=lambda press: press.seen["bob"] and {owner for _, _, owner in held()} == {"bob"},
     )

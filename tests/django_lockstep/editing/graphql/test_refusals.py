@@ -9,8 +9,8 @@ from django.db import OperationalError, connection
 from django_lockstep.editing import check_out
 from django_lockstep.editing.graphql import queries
 from django_lockstep.errors import DeadlockDetected
-from tests.django_lockstep.editing.callers import allow
-from tests.django_lockstep.editing.graphql.asking import CHECK_IN, CHECK_OUT, OPENING, STATUS, TRANSITION, Asker
+from tests.django_lockstep.editing.callers import OPENING, allow
+from tests.django_lockstep.editing.graphql.asking import CHECK_IN, CHECK_OUT, STATUS, TRANSITION, Asker
 from tests.django_lockstep.editing.story import held
 from tests.testapps.press.models import Article
 
