@@ -7,7 +7,7 @@ queue of advisory locks (what `django_lockstep.leases` does), by LISTEN/NOTIFY, 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
+import itertools
 import os
 import random
 import sys
@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+
+from benchmarks.together import run_together
 
 Waiter = Callable[[], Any]
 """Waits for the lease and returns its handle."""
@@ -71,45 +73,29 @@ WAYS: Mapping[str, Callable[[], Waiter]] = {
 }
 
 
-def _work(database: str, begin: Any, reported: Any, way: str, hold: float, seconds: float) -> None:
-    import django
+def _prepare(way: str, hold: float, seconds: float) -> Callable[[int], list[float]]:
+    from django.db import connection
 
-    django.setup()
-    from django.db import connection, connections
+    wait = WAYS[way]()
 
-    # Before the first connection: a spawned process begins with the settings' own database.
-    connection.settings_dict["NAME"] = database
-    wait, waits = WAYS[way](), []
-    # After connecting and preparing, which would count as the first wait.
-    begin.wait()
-    until = time.monotonic() + seconds
-    while (asked := time.monotonic()) < until:
-        handle = wait()
-        waits.append(time.monotonic() - asked)
-        time.sleep(hold)
-        handle.release()
-        if way == "notify":
-            with connection.cursor() as cursor:
-                cursor.execute("NOTIFY lease_released")
-    reported.put(waits)
-    connections.close_all()
+    def count(number: int) -> list[float]:
+        waits, until = [], time.monotonic() + seconds
+        while (asked := time.monotonic()) < until:
+            handle = wait()
+            waits.append(time.monotonic() - asked)
+            time.sleep(hold)
+            handle.release()
+            if way == "notify":
+                with connection.cursor() as cursor:
+                    cursor.execute("NOTIFY lease_released")
+        return waits
+
+    return count
 
 
 def waits(way: str, *, workers: int, hold: float, seconds: float) -> list[float]:
     """Return how many seconds each wait took, sorted."""
-    from django.db import connection
-
-    context = multiprocessing.get_context("spawn")
-    begin, reported = context.Barrier(workers), context.Queue()
-    arguments = (connection.settings_dict["NAME"], begin, reported, way, hold, seconds)
-    processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
-    for process in processes:
-        process.start()
-    # Before join(): a process does not end while its queue is full.
-    taken = sorted(wait for _ in processes for wait in reported.get())
-    for process in processes:
-        process.join()
-    return taken
+    return sorted(itertools.chain(*run_together(partial(_prepare, way, hold, seconds), workers=workers)))
 
 
 def line(way: str, taken: Sequence[float], *, seconds: float) -> str:

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
+from benchmarks.together import START, run_together
 
-__all__ = ["CONTENDERS", "SUITE", "count", "measure"]
+__all__ = [
+    "CONTENDERS",
+    "PAUSE",
+    "SUITE",
+    "TTL",
+    "WAIT",
+    "Contender",
+    "LeaseCycle",
+    "measure",
+    "pairs_table",
+    "worker_counts",
+]
 
 LeaseCycle = Callable[[str], None]
 """Acquires the lease of this key, waiting if need be, and releases it."""
+Contender = Callable[[], LeaseCycle]
+"""Makes it, in the process and on the connection of the caller."""
 
 OURS, BARE = "django_lockstep.leases", "django_lockstep.leases, no session limit"
+MUTEX = "django-db-mutex"
 TTL, WAIT = 60.0, 60.0
 LIMIT = 10_000
 """Milliseconds that a statement may take: of our leases at this ttl, and every session's own limit."""
-_START = 2.0
-"""Seconds that one worker process takes at most to start, beside all others."""
 _SUMMARY = """\
 Every operation acquires one lease and releases it. `leases / it` is the rate of django_lockstep.leases by that of the \
 contender in the same round, the median of the rounds. raw psycopg sends the same SQL without Django. django-db-mutex \
@@ -115,14 +128,22 @@ def advisory() -> LeaseCycle:
     return hold
 
 
-CONTENDERS: Mapping[str, Callable[[], LeaseCycle]] = {
-    OURS: lease,
+def _limited(make: Contender) -> LeaseCycle:
+    """Make it on a connection whose session has a limit, which spares each statement of ours its own."""
+    from django.db import connection
+
+    options = connection.settings_dict["OPTIONS"]
+    options["options"] = f"{options.get('options', '')} -c statement_timeout={LIMIT}".strip()
+    return make()
+
+
+CONTENDERS: Mapping[str, Contender] = {
+    OURS: partial(_limited, lease),
     BARE: lease,
-    "raw psycopg, same SQL": raw,
-    "django-db-mutex": mutex,
-    "advisory lock": advisory,
+    "raw psycopg, same SQL": partial(_limited, raw),
+    MUTEX: partial(_limited, mutex),
+    "advisory lock": partial(_limited, advisory),
 }
-"""Makes each contender, on the connection of the process that calls it."""
 
 
 def _connect() -> Any:
@@ -136,83 +157,58 @@ def _connect() -> Any:
     return psycopg.connect(**address, autocommit=True)
 
 
-def count(name: str, *, seconds: float, key: str) -> tuple[int, float]:
-    """Return how often this process held the key, and the seconds that it took."""
-    hold = CONTENDERS[name]()
+def _prepare(make: Contender, seconds: float) -> Callable[[int], tuple[int, float]]:
+    hold, key = make(), "the one"
     # Once before: connecting and preparing are not what is compared.
     hold(key)
-    begun = time.perf_counter()
-    done = 0
-    while (elapsed := time.perf_counter() - begun) < seconds:
-        hold(key)
-        done += 1
-    return done, elapsed
+
+    def count(number: int) -> tuple[int, float]:
+        begun = time.perf_counter()
+        done = 0
+        while (elapsed := time.perf_counter() - begun) < seconds:
+            hold(key)
+            done += 1
+        return done, elapsed
+
+    return count
 
 
-def _work(database: str, begin: Any, reported: Any, name: str, seconds: float) -> None:
-    import django
-
-    django.setup()
-    from django.db import connection, connections
-
-    connection.settings_dict["NAME"] = database
-    # A limit of the session spares each statement of ours its own; this shows what that is worth.
-    if name != BARE:
-        options = connection.settings_dict["OPTIONS"]
-        options["options"] = f"{options.get('options', '')} -c statement_timeout={LIMIT}".strip()
-    connection.ensure_connection()
-    begin.wait()
-    reported.put(count(name, seconds=seconds, key="the one"))
-    connections.close_all()
-
-
-def rate(name: str, *, seconds: float, workers: int) -> float:
+def rate(make: Contender, *, seconds: float, workers: int) -> float:
     """Return acquires and releases of one key a second, of all workers together, each a process."""
-    from django.db import connection
-
-    context = multiprocessing.get_context("spawn")
-    begin, reported = context.Barrier(workers), context.Queue()
-    arguments = (connection.settings_dict["NAME"], begin, reported, name, seconds)
-    processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
-    for process in processes:
-        process.start()
-    counts = [reported.get() for _ in processes]
-    for process in processes:
-        process.join()
+    counts = run_together(partial(_prepare, make, seconds), workers=workers)
     return float(sum(done / elapsed for done, elapsed in counts))
 
 
-def measure(names: Sequence[str], options: Options, *, workers: int) -> dict[str, list[float]]:
-    """Return every contender's rates by round; an empty list for one that is not installed."""
-    rates: dict[str, list[float]] = {name: [] for name in names}
-    there = [name for name in names if not _missing(name)]
+def measure(contenders: Mapping[str, Contender], options: Options, *, workers: int) -> dict[str, list[float]]:
+    """Return every contender's rates by round."""
+    rates: dict[str, list[float]] = {name: [] for name in contenders}
+    names = list(contenders)
     for number in range(options.rounds):
         # Another one begins in each round: what the machine does at that time meets each of them once.
-        turn = number % len(there)
-        for name in there[turn:] + there[:turn]:
-            rates[name].append(rate(name, seconds=options.seconds, workers=workers))
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            rates[name].append(rate(contenders[name], seconds=options.seconds, workers=workers))
     return rates
 
 
-def _missing(name: str) -> bool:
-    return name == "django-db-mutex" and find_spec("db_mutex") is None
-
-
-def _table(title: str, rates: Mapping[str, Sequence[float]]) -> FigureTable:
-    """Return the medians, and the median ratio of ours to each in the same round."""
-    ours = rates[OURS]
+def pairs_table(
+    rates: Mapping[str, Sequence[float]], *, workers: int, yardstick: str, absent: Mapping[str, str]
+) -> FigureTable:
+    """Return the medians, and the median ratio of the yardstick to each in the same round."""
+    ours = rates[yardstick]
     return FigureTable(
-        title=title,
+        title="One process" if workers == 1 else f"{workers} processes, one key",
         columns=("contender", "pairs/s", "leases / it"),
-        rows=tuple(
-            (
-                name,
-                statistics.median(theirs),
-                statistics.median(mine / its for mine, its in zip(ours, theirs, strict=True)),
-            )
-            if theirs
-            else (f"{name}: not installed", None, None)
-            for name, theirs in rates.items()
+        rows=(
+            *(
+                (
+                    name,
+                    statistics.median(theirs),
+                    statistics.median(mine / its for mine, its in zip(ours, theirs, strict=True)),
+                )
+                for name, theirs in rates.items()
+            ),
+            *((f"{name}: {reason}", None, None) for name, reason in absent.items()),
         ),
     )
 
@@ -227,27 +223,30 @@ class Leases:
 
     def seconds(self, options: Options) -> float:
         """Return how long all rounds take at most."""
-        return len(CONTENDERS) * options.rounds * sum(options.seconds + _START * n for n in _workers(options))
+        return len(CONTENDERS) * options.rounds * sum(options.seconds + START * n for n in worker_counts(options))
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Measure one process alone, then the requested number of processes on one key."""
+        chosen = select_names(self.names(), options.only)
+        absent = {} if find_spec("db_mutex") else {name: "not installed" for name in chosen if name == MUTEX}
         # Ours always takes part: all others are compared with it.
-        names = [OURS, *(name for name in select_names(self.names(), options.only) if name != OURS)]
-        cells = {}
-        for workers in _workers(options):
-            cells[workers] = measure(names, options, workers=workers)
+        wanted = {OURS, *chosen} - {*absent}
+        contenders = {name: make for name, make in CONTENDERS.items() if name in wanted}
+        rates = {}
+        for workers in worker_counts(options):
+            rates[workers] = measure(contenders, options, workers=workers)
             say(f"leases: {workers} done")
-        titles = {n: "One process" if n == 1 else f"{n} processes, one key" for n in cells}
         return Section(
             suite=self.name,
             summary=_SUMMARY,
-            tables=tuple(_table(titles[workers], rates) for workers, rates in cells.items()),
-            data={str(workers): rates for workers, rates in cells.items()},
+            tables=tuple(pairs_table(rates[n], workers=n, yardstick=OURS, absent=absent) for n in rates),
+            data={str(workers): each for workers, each in rates.items()},
             sound=True,
         )
 
 
-def _workers(options: Options) -> tuple[int, ...]:
+def worker_counts(options: Options) -> tuple[int, ...]:
+    """Return one, and the largest number that was asked for."""
     return tuple(sorted({1, max(options.workers)}))
 
 

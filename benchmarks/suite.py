@@ -25,6 +25,7 @@ SUITES: Mapping[str, str] = MappingProxyType(
         "leases": "benchmarks.leases",
         "packages": "benchmarks.packages",
         "simulator": "benchmarks.simulator",
+        "stores": "benchmarks.stores",
     }
 )
 """The module of every suite, by its name on the command line."""

@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from django_lockstep.stores.errors import OutcomeUnknown, StoreError, StoreRefused, StoreUnavailable, TokenReused
     from django_lockstep.stores.protocol import LeaseStore, Store
     from django_lockstep.stores.terms import Claim, Grant, Holder, claim
-    from django_lockstep.stores.writes import Check, Delete, Item, Outcome, Put, Update
+    from django_lockstep.stores.writes import Delete, Item, Outcome, Put, Update
 
 __all__ = [
-    "Check",
     "Claim",
     "Delete",
     "Grant",

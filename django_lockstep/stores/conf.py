@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, cast
@@ -35,13 +34,21 @@ def get_store(name: str) -> Store:
     stores = configured_stores()
     if name not in stores:
         raise ImproperlyConfigured(f"LOCKSTEP_STORES has no store {name!r}; there are {', '.join(sorted(stores))}")
-    return _made(name, tuple(sorted(stores[name].items())))
+    options = stores[name]
+    if not isinstance(options, Mapping):
+        raise ImproperlyConfigured(f"LOCKSTEP_STORES[{name!r}] must be a mapping of options, not {options!r}")
+    made = _made.get(name)
+    if made is None or made[0] != options:
+        made = _made[name] = (dict(options), _make(name, dict(options)))
+    return made[1]
 
 
-@functools.lru_cache(maxsize=32)
-def _made(name: str, options: tuple[tuple[str, Any], ...]) -> Store:
-    given = dict(options)
-    backend = given.pop("BACKEND", "dynamodb")
+_made: dict[str, tuple[Mapping[str, Any], Store]] = {}
+"""The stores that were needed, by name, each with the options that it was made of."""
+
+
+def _make(name: str, options: dict[str, Any]) -> Store:
+    backend = options.pop("BACKEND", "dynamodb")
     if backend not in _BACKENDS:
         raise ImproperlyConfigured(
             f"LOCKSTEP_STORES[{name!r}]['BACKEND'] must be one of {', '.join(sorted(_BACKENDS))}, not {backend!r}"
@@ -49,6 +56,6 @@ def _made(name: str, options: tuple[tuple[str, Any], ...]) -> Store:
     module, _, cls = _BACKENDS[backend].rpartition(".")
     factory = getattr(import_module(module), cls)
     try:
-        return cast("Store", factory.from_options(name, given))
+        return cast("Store", factory.from_options(name, options))
     except (TypeError, ValueError) as error:
         raise ImproperlyConfigured(f"LOCKSTEP_STORES[{name!r}]: {error}") from error

@@ -16,7 +16,6 @@ from django_lockstep.stores.errors import TokenReused
 from django_lockstep.stores.terms import valid_key
 from django_lockstep.stores.values import decode
 from django_lockstep.stores.writes import (
-    Check,
     Delete,
     Guard,
     Item,
@@ -41,8 +40,6 @@ _UPDATE = (
     + _UNCHANGED
 )
 _DELETE = "DELETE FROM {items}" + _UNCHANGED
-# FOR SHARE: no other transaction changes the row before this one ends. FOR KEY SHARE would let a new version pass.
-_CHECK = "SELECT FROM {items}" + _UNCHANGED + " FOR SHARE"
 
 # Waits for another transaction with this token.
 _REMEMBER = """
@@ -174,8 +171,6 @@ def _statement(write: Write) -> str:
             return _UPDATE
         case Delete():
             return _DELETE
-        case Check():
-            return _CHECK
 
 
 def _digest(writes: Sequence[Write], guards: Sequence[Guard]) -> str:

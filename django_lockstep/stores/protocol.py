@@ -35,10 +35,7 @@ class LeaseStore(Protocol):
         """
 
     def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:
-        """Let the lease expire ``ttl`` seconds from now; False if the token no longer holds it.
-
-        A ``ttl`` shorter than what is left may be ignored, never a longer one.
-        """
+        """Let the lease expire ``ttl`` seconds from now, unless it would later; False if the token lost it."""
 
     def note(self, key: str, token: int, *, data: str, timeout: float = CALL_TIMEOUT) -> bool:
         """Replace the lease's data, which is JSON; False if the token no longer holds the lease."""

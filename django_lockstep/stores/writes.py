@@ -12,7 +12,6 @@ from django_lockstep.stores.values import LARGEST, Encoded, encode_all, size_of,
 
 __all__ = [
     "RESERVED",
-    "Check",
     "Delete",
     "Guard",
     "Item",
@@ -92,19 +91,7 @@ class Delete:
         _valid_version(self.version)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Let the other writes happen only if the item's version is still ``version`` when they do."""
-
-    key: str
-    version: int
-
-    def __post_init__(self) -> None:
-        valid_key(self.key)
-        _valid_version(self.version)
-
-
-Write = Put | Update | Delete | Check
+Write = Put | Update | Delete
 
 
 class Guard(Protocol):
@@ -127,7 +114,7 @@ class Outcome:
     """What became of a transaction; true if it was written."""
 
     versions: tuple[int | None, ...] = ()
-    """The new version of each write in its order, None for deletes and checks; empty if nothing was written."""
+    """The new version of each write in its order, None for deletes; empty if nothing was written."""
     refused: tuple[int, ...] = ()
     """The positions of writes whose condition did not hold."""
 
@@ -148,7 +135,7 @@ def valid_transaction(writes: Sequence[Write], guards: Sequence[Guard], token: s
 
 def new_version(write: Write, token: str) -> int | None:
     """Return the version that the write gives its item, the same at every attempt with this token."""
-    if isinstance(write, Delete | Check):
+    if isinstance(write, Delete):
         return None
     if write.version is not None:
         return write.version + 1

@@ -202,7 +202,7 @@ LEASES = """
 """
 
 STORES = """
-    Check Claim Delete Grant Holder Item LeaseStore Outcome OutcomeUnknown Put Store StoreError StoreRefused
+    Claim Delete Grant Holder Item LeaseStore Outcome OutcomeUnknown Put Store StoreError StoreRefused
     StoreUnavailable TokenReused Update claim get_store
 """
 

@@ -1,6 +1,11 @@
-"""A DynamoDB server for tests: ministack, on a free port of this machine."""
+"""A DynamoDB server on a free port of this machine: ministack, in a virtual environment of its own.
+
+It needs other versions of some packages than the tests do. The first caller makes the environment, beside the folder of
+the embedded PostgreSQL; all others wait for it and use it.
+"""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -9,20 +14,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bank.embedded.locks import holding
+from tests.support.processes import ROOT
 from tests.support.sessions import PATIENCE
 
+PACKAGE = "ministack==1.5.33"
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
     "AWS_DEFAULT_REGION": "us-east-1",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
+_FOLDER = ROOT / ".ministack"
+_INSTALL_SECONDS = 300.0
+
+
+class ServerMissingError(Exception):
+    """The server cannot be installed, as without a network; the message says why."""
 
 
 @contextmanager
 def dynamodb_server(folder: Path) -> Iterator[str]:
-    """Start a server that keeps its data in memory, give its address, and end it."""
-    port = _free_port()
+    """Start a server that keeps its data in memory, give its address, and end it.
+
+    Raises `ServerMissingError`.
+    """
+    python, port = server_python(), _free_port()
     environment = {
         **os.environ,
         "BIND_HOST": "127.0.0.1",
@@ -31,8 +48,9 @@ def dynamodb_server(folder: Path) -> Iterator[str]:
         "LOG_LEVEL": "ERROR",
     }
     with (folder / "ministack.log").open("wb") as log:
+        # -I: without the variables and folders that lead to packages of this environment.
         server = subprocess.Popen(
-            [sys.executable, "-m", "ministack"], cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
+            [python, "-I", "-m", "ministack"], cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
         )
         try:
             _wait_until_up(server, port)
@@ -40,6 +58,30 @@ def dynamodb_server(folder: Path) -> Iterator[str]:
         finally:
             server.terminate()
             server.wait(PATIENCE)
+
+
+def server_python(package: str = PACKAGE, parent: Path = _FOLDER) -> Path:
+    """Return the Python of an environment that has this package, made now if there is none."""
+    parent.mkdir(exist_ok=True)
+    folder = parent / f"{package}-python{sys.version_info.major}.{sys.version_info.minor}"
+    python = folder / "bin" / "python"
+    with holding(parent / "lock"):
+        # Last of all the mark: an installation that was interrupted begins again.
+        if not (mark := folder / "installed").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _run(sys.executable, "-m", "venv", str(folder))
+            _run(str(python), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package)
+            mark.touch()
+    return python
+
+
+def _run(*command: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ServerMissingError(str(error)) from error
+    if done.returncode:
+        raise ServerMissingError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout}{done.stderr}")
 
 
 def _free_port() -> int:

@@ -1,7 +1,7 @@
 """Which tests ``pytest`` leaves out by itself, so that it ends in a few minutes, and by which mark they are chosen.
 
-What is left covers every room. A place is a folder, a module, or a test of one. ``pytest -m ""`` runs all of them,
-``pytest -m slow`` those of one mark.
+What is left covers every room. A place is a folder, a module, or a test of one; a parameter may have a mark of its own.
+``pytest -m ""`` runs all of them, ``pytest -m slow`` those of one mark.
 
 This module is a plugin of pytest: it marks the tests, limits the time that each may take, chooses how many worker
 processes share them, and says at the end what was left out.
@@ -101,6 +101,9 @@ PLACES = {
         "tests/django_lockstep/leases/test_takeover.py",
         "tests/django_lockstep/locking/test_rollbacks.py::test_many_writes_of_one_instance",
         "tests/django_lockstep/locking/test_several_tables.py",
+        # A DynamoDB server; so do those parameters of the other tests there.
+        "tests/django_lockstep/stores/test_dynamodb.py",
+        "tests/django_lockstep/stores/test_tables.py",
     ),
     # Opens chromium.
     "browser": (
@@ -150,8 +153,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for name in _marks(item.nodeid):
             item.add_marker(name)
-            # The mark would be stronger than the command line.
-            if config.getoption("timeout") is None:
+        # The mark would be stronger than the command line.
+        if config.getoption("timeout") is None:
+            for name in _marks_of(item):
                 item.add_marker(pytest.mark.timeout(_SECONDS[name]))
 
 
@@ -159,10 +163,15 @@ def _marks(place: str) -> list[str]:
     return [name for name, places in PLACES.items() if place.startswith(places)]
 
 
+def _marks_of(item: pytest.Item) -> list[str]:
+    """Return those that it has by its place or of its own, as the parameters of a fixture have."""
+    return [name for name in PLACES if item.get_closest_marker(name)]
+
+
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Count the tests that are left out for their mark."""
     for item in items:
-        item.config.stash[_LEFT_OUT].update(f"{name} tests" for name in _marks(item.nodeid))
+        item.config.stash[_LEFT_OUT].update(f"{name} tests" for name in _marks_of(item))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -98,9 +98,14 @@ class Client:
         return _made(os.getpid(), self._options)
 
     @property
+    def place(self) -> tuple[str, str]:
+        """The server's address and its region."""
+        return self.raw.meta.endpoint_url, self.raw.meta.region_name
+
+    @property
     def is_signed(self) -> bool:
         """Whether the server is AWS, which refuses requests whose signature is too old or too new."""
-        return ".amazonaws.com" in str(self.raw.meta.endpoint_url)
+        return ".amazonaws.com" in self.place[0]
 
 
 @functools.lru_cache(maxsize=32)

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.dynamodb.client import Client, ConditionFailed, TransactionCancelled
 from django_lockstep.stores.errors import OutcomeUnknown, StoreUnavailable
 from django_lockstep.stores.protocol import CALL_TIMEOUT
@@ -14,7 +15,6 @@ from django_lockstep.stores.terms import valid_key
 from django_lockstep.stores.values import Encoded, decode, encode
 from django_lockstep.stores.writes import (
     RESERVED,
-    Check,
     Delete,
     Guard,
     Item,
@@ -32,7 +32,7 @@ __all__ = ["DynamoItems"]
 PREFIX = "item#"
 
 _OPERATIONS = {Put: "put_item", Update: "update_item"}
-_PARTS = {Put: "Put", Update: "Update", Delete: "Delete", Check: "ConditionCheck"}
+_PARTS = {Put: "Put", Update: "Update", Delete: "Delete"}
 
 
 class DynamoItems:
@@ -73,7 +73,7 @@ class DynamoItems:
         """
         valid_transaction(writes, guards, token)
         token = token or str(uuid.uuid4())
-        parts = [_condition_of(guard) for guard in guards]
+        parts = [self._condition_of(guard) for guard in guards]
         parts += [{_PARTS[type(write)]: _request(write, self._table, token)} for write in writes]
         try:
             self._client.call(
@@ -86,6 +86,16 @@ class DynamoItems:
         except TransactionCancelled as cancelled:
             return self._cancelled(cancelled, guards)
         return Outcome(versions=tuple(new_version(write, token) for write in writes))
+
+    def _condition_of(self, guard: Guard) -> dict[str, Any]:
+        condition = guard.guard()
+        if condition is None:
+            raise ValueError(f"lease {guard.key!r} is on database {guard.using!r}, and guards no writes on DynamoDB")
+        other = self if guard.using == self.name else get_store(guard.using)
+        if not isinstance(other, DynamoItems) or other._client.place != self._client.place:
+            # The same table may be there as well, with another lease of this key.
+            raise ValueError(f"lease {guard.key!r} is in store {guard.using!r}, and guards no writes in {self.name!r}")
+        return dict(condition)
 
     def _cancelled(self, cancelled: TransactionCancelled, guards: Sequence[Guard]) -> Outcome:
         refused = [number for number, code in enumerate(cancelled.reasons) if code == "ConditionalCheckFailed"]
@@ -125,13 +135,6 @@ class DynamoItems:
 
 def _key(key: str) -> dict[str, Encoded]:
     return {"pk": encode(PREFIX + valid_key(key))}
-
-
-def _condition_of(guard: Guard) -> dict[str, Any]:
-    condition = guard.guard()
-    if condition is None:
-        raise ValueError(f"lease {guard.key!r} is on database {guard.using!r}, and guards no writes on DynamoDB")
-    return dict(condition)
 
 
 def _item(key: str, item: dict[str, Encoded]) -> Item:

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -93,12 +93,12 @@ class DynamoLeases:
                 # An earlier attempt succeeded, and its answer was lost.
                 return _grant(item, asked)
             return self._refused(claim, item)
-        self.sightings.forget(claim.key)
         return _grant(answer["Attributes"], asked)
 
     def _acquisition(self, claim: Claim, record: str) -> dict[str, Any]:
         values = {
-            **_written(claim.ttl, record),
+            **_times(claim.ttl),
+            ":record": record,
             ":owner": claim.owner,
             ":since": _now(),
             ":zero": 0,
@@ -122,7 +122,6 @@ class DynamoLeases:
             f"#ttl = :ttl, #until = :until, #record = :record, #released = :false, #data = {data}",
             "ConditionExpression": exists if claim.only_if_exists else f"attribute_not_exists(pk) OR {whether}",
             "ExpressionAttributeValues": values,
-            "ReturnValues": "ALL_NEW",
         }
 
     def _skew(self) -> float | None:
@@ -142,35 +141,57 @@ class DynamoLeases:
         return holder
 
     def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:
-        change = "SET #ttl = :ttl, #until = :until, #record = :record"
-        return self._change(key, token, change, _written(ttl, uuid.uuid4().hex), timeout)
+        # Never earlier than the record that is replaced promises: another thread's renewal may be longer.
+        return self._change(
+            key, token, "#ttl = :ttl, #until = :until", lambda left: _times(max(ttl, left)), timeout=timeout
+        )
 
     def note(self, key: str, token: int, *, data: str, timeout: float = CALL_TIMEOUT) -> bool:
-        return self._change(key, token, "SET #data = :data", {":data": _valid_data(data)}, timeout)
+        values = {":data": _valid_data(data)}
+        return self._change(key, token, "#data = :data", lambda left: values, timeout=timeout)
 
     def release(
         self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
     ) -> bool:
         # Who finds the lease released but kept watches it for what is left, as if somebody held it.
-        values = {**_written(max(0.0, at_least - held), uuid.uuid4().hex), ":true": True}
-        change = "SET #ttl = :ttl, #until = :until, #record = :record, #released = :true"
-        return self._change(key, token, change, values, timeout)
+        values = {**_times(max(0.0, at_least - held)), ":true": True}
+        change = "#ttl = :ttl, #until = :until, #released = :true"
+        return self._change(key, token, change, lambda left: values, timeout=timeout)
 
-    def _change(self, key: str, token: int, change: str, values: dict[str, Any], timeout: float) -> bool:
-        values = {**values, ":token": valid_token(token), ":false": False}
-        try:
-            self._send(
-                key,
-                timeout,
-                UpdateExpression=change,
-                ConditionExpression=_HELD,
-                ExpressionAttributeValues=values,
-            )
-        except ConditionFailed as refusal:
-            # An earlier attempt succeeded, and its answer was lost: it was a release, for any other leaves the
-            # condition true.
-            return refusal.item is not None and refusal.item["record"]["S"] == values.get(":record")
-        return True
+    def _change(
+        self, key: str, token: int, change: str, values: Callable[[float], dict[str, Any]], *, timeout: float
+    ) -> bool:
+        """Change a held lease; False if the token no longer holds it.
+
+        The condition names the record that is replaced. So an attempt that was given up, and that the server carries
+        out late, after the change that followed it, does not undo that one. ``values`` is told for how many seconds
+        that record still promises the lease.
+        """
+        until, record = time.monotonic() + timeout, uuid.uuid4().hex
+        own = {":token": valid_token(token), ":false": False, ":record": record}
+        while True:
+            known, left = self.sightings.current(key)
+            try:
+                self._send(
+                    key,
+                    until - time.monotonic(),
+                    UpdateExpression=f"SET #record = :record, {change}",
+                    ConditionExpression=f"{_HELD} AND #record = :known",
+                    ExpressionAttributeValues={**own, **values(left), ":known": known},
+                )
+            except ConditionFailed as refusal:
+                item = refusal.item
+                if item is None or int(item["token"]["N"]) != token:
+                    return False
+                if item["record"]["S"] == record:
+                    # An earlier attempt succeeded, and its answer was lost.
+                    return True
+                if item["released"]["BOOL"]:
+                    return False
+                # Another thread of the holder was faster, or this process has not seen the record yet.
+                self._remaining(key, item)
+            else:
+                return True
 
     def get(self, key: str) -> Holder | None:
         answer = self._client.call(
@@ -233,7 +254,7 @@ class DynamoLeases:
     def _send(self, key: str, timeout: float, **request: Any) -> dict[str, Any]:
         values = request.pop("ExpressionAttributeValues")
         expressions = request["UpdateExpression"] + request["ConditionExpression"]
-        return self._client.call(
+        answer = self._client.call(
             "update_item",
             timeout=timeout,
             TableName=self._table,
@@ -241,9 +262,12 @@ class DynamoLeases:
             # By placeholders, because half of these names are reserved words; the server refuses unused ones.
             ExpressionAttributeNames={f"#{name}": name for name in _NAMES if f"#{name}" in expressions},
             ExpressionAttributeValues={name: encode(value) for name, value in values.items() if name in expressions},
+            ReturnValues="ALL_NEW",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
             **request,
         )
+        self._remaining(key, answer["Attributes"])  # the new record is known from now on
+        return answer
 
     def _holder_or_none(self, key: str, item: dict[str, Any]) -> Holder | None:
         holder = self._holder(key, item)
@@ -274,8 +298,8 @@ def _key(key: str) -> dict[str, Any]:
     return {"pk": encode(PREFIX + valid_key(key))}
 
 
-def _written(ttl: float, record: str) -> dict[str, Any]:
-    return {":ttl": _decimal(ttl), ":until": _now() + _decimal(ttl), ":record": record}
+def _times(ttl: float) -> dict[str, Any]:
+    return {":ttl": _decimal(ttl), ":until": _now() + _decimal(ttl)}
 
 
 def _grant(item: dict[str, Any], asked: float) -> Grant:

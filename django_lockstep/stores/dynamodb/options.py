@@ -33,8 +33,11 @@ def parse_options(options: Mapping[str, Any]) -> DynamoOptions:
     known = {name.upper() for name in DynamoOptions.__dataclass_fields__}
     if unknown := set(options) - known:
         raise ValueError(f"unknown {', '.join(sorted(unknown))}; a DynamoDB store has {', '.join(sorted(known))}")
-    if not isinstance(options.get("TABLE"), str) or not options["TABLE"]:
+    if not options.get("TABLE"):
         raise ValueError(f"TABLE must be the name of a table, not {options.get('TABLE')!r}")
+    for name in ("TABLE", "REGION", "ENDPOINT_URL"):
+        if not isinstance(options.get(name), str | None):
+            raise TypeError(f"{name} must be a string, not {options[name]!r}")
     parsed = DynamoOptions(**{name.lower(): value for name, value in options.items()})
     if parsed.clock not in ("observe", "wall"):
         raise ValueError(f"CLOCK must be 'observe' or 'wall', not {parsed.clock!r}")

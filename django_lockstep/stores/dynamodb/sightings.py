@@ -50,8 +50,12 @@ class Sightings:
         known = self._seen.get(key)
         return known.record if known is not None and time.monotonic() - known.since >= known.ttl else None
 
-    def forget(self, key: str) -> None:
-        self._seen.pop(key, None)
+    def current(self, key: str) -> tuple[str, float]:
+        """Return the lease's record that was seen last, and for how many seconds at most it promises the lease."""
+        known = self._seen.get(key)
+        if known is None:
+            return "none was seen", 0.0
+        return known.record, max(0.0, known.since + known.ttl - time.monotonic())
 
     def age(self, key: str) -> None:
         """Let the lease's record, which has been seen, have been seen for its whole ttl; for tests."""

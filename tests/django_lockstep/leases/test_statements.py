@@ -1,8 +1,9 @@
-"""What the verbs promise on every database: PostgreSQL's own SQL, and the conditional UPDATEs for all others."""
+"""The statements: PostgreSQL's own SQL, and the conditional UPDATEs for all others.
 
-import json
+What the verbs promise on every store is in ``tests/django_lockstep/stores/test_lease_verbs.py``.
+"""
+
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.db import NotSupportedError, connections, transaction
@@ -12,7 +13,7 @@ from django_lockstep.leases.portable import PortableStatements
 from django_lockstep.leases.postgresql import PostgresStatements
 from django_lockstep.leases.statements import LeaseStatements
 from django_lockstep.leases.testing import expire
-from django_lockstep.stores.terms import Grant, Holder, claim
+from django_lockstep.stores.terms import Grant, claim
 from tests.support.sessions import Gate, Session, gated
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -29,85 +30,10 @@ def new(request: pytest.FixtureRequest) -> Callable[[], LeaseStatements]:
     return NEW[request.param]
 
 
-@pytest.fixture
-def statements(new: Callable[[], LeaseStatements], transactional_db: None) -> LeaseStatements:
-    return new()
-
-
-def acquire(statements: LeaseStatements, **options: Any) -> Grant:
-    answer = statements.attempt(claim("k", 60, **options), timeout=5)
+def acquire(statements: LeaseStatements) -> Grant:
+    answer = statements.attempt(claim("k", 60), timeout=5)
     assert isinstance(answer, Grant)
     return answer
-
-
-def test_it_is_for_one_at_a_time(statements: LeaseStatements) -> None:
-    grant = acquire(statements, owner="ada", data=[1])
-    refusal = statements.attempt(claim("k", 60), timeout=5)
-    assert isinstance(refusal, Holder)
-    assert (refusal.owner, refusal.token, refusal.since, refusal.data) == ("ada", grant.token, grant.since, [1])
-    assert 30 < refusal.remaining <= 60
-    assert statements.holder("k", timeout=5) is not None
-
-
-def test_tokens_rise_through_release_and_expiry(statements: LeaseStatements) -> None:
-    tokens = [acquire(statements).token]
-    statements.release("k", tokens[-1], at_least=0, timeout=5)
-    tokens.append(acquire(statements).token)
-    expire("k")
-    tokens.append(acquire(statements).token)
-    assert tokens == sorted(set(tokens))
-
-
-def test_data_stays_until_a_holder_replaces_it(statements: LeaseStatements) -> None:
-    assert acquire(statements).data == "null"
-    statements.release("k", Lease.objects.get().token, at_least=0, timeout=5)
-    left = acquire(statements, data={"done": 7})
-    assert statements.note("k", left.token, data='{"done": 8}', timeout=5)
-    assert statements.release("k", left.token, at_least=0, timeout=5)
-    assert not statements.note("k", left.token, data="9", timeout=5)
-    assert json.loads(acquire(statements).data) == Lease.objects.get().data == {"done": 8}
-    expire("k")
-    assert acquire(statements, data=None).data == "null"
-    assert Lease.objects.get().data is None
-
-
-def test_a_key_that_nobody_has_held_can_be_refused(statements: LeaseStatements) -> None:
-    assert statements.attempt(claim("k", 60, only_if_exists=True), timeout=5) is None
-    assert not Lease.objects.exists()
-    acquire(statements)
-    expire("k")
-    acquire(statements, only_if_exists=True)
-
-
-def test_refresh_and_release_belong_to_the_token(statements: LeaseStatements) -> None:
-    first = acquire(statements)
-    expire("k")
-    assert statements.refresh("k", first.token, ttl=60, timeout=5)
-    expire("k")
-    second = acquire(statements)
-    assert not statements.refresh("k", first.token, ttl=600, timeout=5)
-    assert not statements.release("k", first.token, at_least=0, timeout=5)
-    assert statements.release("k", second.token, at_least=0, timeout=5)
-    assert not statements.release("k", second.token, at_least=0, timeout=5)
-    assert not statements.refresh("k", second.token, ttl=600, timeout=5)
-    assert statements.holder("k", timeout=5) is None
-
-
-def test_a_refresh_never_shortens(statements: LeaseStatements) -> None:
-    grant = acquire(statements)
-    statements.refresh("k", grant.token, ttl=600, timeout=5)
-    statements.refresh("k", grant.token, ttl=1, timeout=5)
-    holder = statements.holder("k", timeout=5)
-    assert holder is not None
-    assert holder.remaining > 590
-
-
-def test_at_least(statements: LeaseStatements) -> None:
-    statements.release("k", acquire(statements).token, at_least=600, timeout=5)
-    holder = statements.holder("k", timeout=5)
-    assert holder is not None
-    assert holder.released
-    assert 590 < holder.remaining <= 600
 
 
 @pytest.mark.parametrize("existing", [False, True], ids=["new key", "old key"])

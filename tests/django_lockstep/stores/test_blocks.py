@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from io import StringIO
-from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -154,20 +153,3 @@ def test_run_exclusive(store: Store) -> None:
     with lease("k", 60, store="tested"), pytest.raises(CommandError, match="has been held by") as refusal:
         run("run_exclusive", "k", "--ttl", "60", "--", "true")
     assert refusal.value.returncode == 75
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "text"),
-    [
-        ({"TABLE": "t", "ENDPOINT_URL": "http://127.0.0.1:9"}, 69, "The store cannot be reached"),
-        ({"TABLE": "t", "ENDPOINT_URL": "no address"}, 2, "cannot make a client"),
-        ({"TABEL": "t"}, 2, "TABEL"),
-    ],
-)
-def test_run_exclusive_without_a_store(
-    settings: Settings, dynamodb_url: str, options: dict[str, Any], code: int, text: str
-) -> None:
-    settings.LOCKSTEP_STORES = {"tested": options}
-    with pytest.raises(CommandError, match=text) as refusal:
-        run("run_exclusive", "k", "--ttl", "0.1", "--", "true")
-    assert refusal.value.returncode == code

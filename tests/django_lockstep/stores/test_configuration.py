@@ -1,18 +1,16 @@
-"""``LOCKSTEP_STORES``, its checks, and ``create_stores``."""
+"""``LOCKSTEP_STORES``, and its checks that ask no server."""
 
 import sys
 from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.checks import Tags, run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from django_lockstep.stores import get_store
-from django_lockstep.stores.checks import check_stores, check_tables
-from django_lockstep.stores.dynamodb.store import DynamoStore
+from django_lockstep.stores.checks import check_stores
 from tests.support.dynamodb import CREDENTIALS
 
 
@@ -21,6 +19,9 @@ from tests.support.dynamodb import CREDENTIALS
     [
         ({}, "TABLE must be the name of a table, not None"),
         ({"TABLE": ""}, "TABLE must be the name of a table, not ''"),
+        ({"TABLE": ["t"]}, r"TABLE must be a string, not \['t'\]"),
+        ({"TABLE": "t", "REGION": 1}, "REGION must be a string, not 1"),
+        ("t", "must be a mapping of options, not 't'"),
         ({"TABLE": "t", "TABEL": "t"}, "unknown TABEL; a DynamoDB store has CLOCK,"),
         ({"TABLE": "t", "CLOCK": "sun"}, "CLOCK must be 'observe' or 'wall', not 'sun'"),
         ({"TABLE": "t", "CLOCK": "wall"}, "MAX_SKEW goes with CLOCK 'wall'"),
@@ -32,7 +33,7 @@ from tests.support.dynamodb import CREDENTIALS
         ({"BACKEND": "postgresql", "DATABASE": "nowhere"}, "alias in DATABASES, not 'nowhere'"),
     ],
 )
-def test_wrong_options_are_named(settings: Settings, options: dict[str, Any], text: str) -> None:
+def test_wrong_options_are_named(settings: Settings, options: Any, text: str) -> None:
     settings.LOCKSTEP_STORES = {"tested": options}
     with pytest.raises(ImproperlyConfigured, match=text):
         get_store("tested")
@@ -49,57 +50,6 @@ def test_a_missing_extra_is_named(settings: Settings, monkeypatch: pytest.Monkey
         get_store("tested").get("k")
 
 
-def test_a_server_that_cannot_be_named_is_an_error_of_the_settings(settings: Settings) -> None:
-    settings.LOCKSTEP_STORES = {"tested": {"TABLE": "t", "REGION": "here", "ENDPOINT_URL": "no address"}}
-    with pytest.raises(ImproperlyConfigured, match="cannot make a client for table 't'"):
-        get_store("tested").get("k")
-
-
-def test_nothing_is_asked_without_a_database_check(dynamodb_options: dict[str, Any], settings: Settings) -> None:
-    settings.LOCKSTEP_STORES = {"tested": {**dynamodb_options, "ENDPOINT_URL": "http://127.0.0.1:9", "TIMEOUT": 0.1}}
-    assert run_checks(tags=[Tags.database], databases=[]) == []
-    assert check_stores(None) == []
-
-
-def test_a_missing_table_and_another_key(dynamodb_options: dict[str, Any], settings: Settings) -> None:
-    settings.LOCKSTEP_STORES = {"tested": dynamodb_options}
-    (missing,) = check_tables(None, databases=["default"])
-    assert (missing.id, missing.obj) == ("lockstep.E052", "tested")
-    assert "does not exist" in missing.msg
-    store = get_store("tested")
-    assert isinstance(store, DynamoStore)
-    store.client.create_table(
-        TableName=store.table,
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "N"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
-    (other,) = check_tables(None, databases=["default"])
-    assert "another key than the string 'pk' alone" in other.msg
-    with pytest.raises(CommandError, match="another key"):
-        call_command("create_stores", "tested", stdout=StringIO())
-
-
-def test_a_server_that_cannot_be_asked_is_a_warning(
-    dynamodb_options: dict[str, Any], settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("django_lockstep.stores.dynamodb.tables.CALL_TIMEOUT", 0.01)
-    settings.LOCKSTEP_STORES = {"tested": {**dynamodb_options, "ENDPOINT_URL": "http://127.0.0.1:9", "TIMEOUT": 0.1}}
-    (message,) = check_tables(None, databases=["default"])
-    assert message.id == "lockstep.W050"
-
-
-def test_create_stores(dynamodb_options: dict[str, Any], settings: Settings) -> None:
-    settings.LOCKSTEP_STORES = {"tested": dynamodb_options}
-    out = StringIO()
-    call_command("create_stores", stdout=out)
-    call_command("create_stores", "tested", stdout=out)
-    first, second = out.getvalue().splitlines()
-    assert first.endswith("of store 'tested': created.")
-    assert second.endswith("of store 'tested': exists.")
-    assert check_tables(None, databases=["default"]) == []
-
-
 def test_create_stores_lists_permissions(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
@@ -111,3 +61,11 @@ def test_create_stores_lists_permissions(settings: Settings, monkeypatch: pytest
         call_command("create_stores", "postgresql")
     with pytest.raises(CommandError, match="no store 'nowhere'"):
         call_command("create_stores", "nowhere")
+
+
+def test_the_same_options_are_the_same_store(settings: Settings) -> None:
+    settings.LOCKSTEP_STORES = {"tested": {"TABLE": "t"}}
+    store = get_store("tested")
+    assert get_store("tested") is store
+    settings.LOCKSTEP_STORES = {"tested": {"TABLE": "u"}}
+    assert get_store("tested") is not store

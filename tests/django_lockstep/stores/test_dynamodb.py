@@ -8,7 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import OperationalError, transaction
+from pytest_django import Settings
 
 from django_lockstep.leases import LeaseHandle, lease
 from django_lockstep.leases.asking import ask
@@ -120,6 +122,40 @@ def test_a_renewal_and_a_release_are_recognised(dynamodb: DynamoStore, faults: C
     assert not dynamodb.release("k", token)
 
 
+def test_an_attempt_that_arrives_late_undoes_nothing(dynamodb: DynamoStore, faults: Callable[..., None]) -> None:
+    token = acquire(dynamodb).token
+    late: list[Callable[[], Any]] = []
+
+    def delayed(real: Callable[[], Any]) -> Any:
+        late.append(real)
+        return not_sent(real)
+
+    for verb in (
+        lambda: dynamodb.renew("k", token, ttl=60),
+        lambda: dynamodb.note("k", token, data="1"),
+    ):
+        faults(delayed)
+        assert verb()
+    assert dynamodb.renew("k", token, ttl=600)
+    assert dynamodb.note("k", token, data="2")
+    for real in late:
+        with pytest.raises(Exception, match="ConditionalCheckFailed"):
+            real()
+    holder = dynamodb.get("k")
+    assert holder is not None
+    assert holder.data == 2
+    assert holder.remaining > 590
+
+
+def test_a_token_of_another_process_renews(dynamodb_table: dict[str, Any], dynamodb: DynamoStore) -> None:
+    token = acquire(dynamodb).token
+    other = DynamoStore.from_options("other", dynamodb_table)
+    assert other.renew("k", token, ttl=60)
+    assert dynamodb.renew("k", token, ttl=60)
+    assert not other.renew("k", token + 1, ttl=60)
+    assert not other.renew("never held", 1, ttl=60)
+
+
 @pytest.mark.parametrize("fault", [answer_lost, not_sent])
 def test_writes_are_recognised_and_done_once(dynamodb: DynamoStore, faults: Callable[..., None], fault: Fault) -> None:
     faults(fault)
@@ -206,6 +242,23 @@ def test_a_missing_table_is_named(dynamodb_options: dict[str, Any]) -> None:
     with pytest.raises(StoreRefused, match="create_stores") as error:
         store.get("k")
     assert error.value.code == "ResourceNotFoundException"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        ({"TABLE": "t", "ENDPOINT_URL": "http://127.0.0.1:9"}, 69, "The store cannot be reached"),
+        ({"TABLE": "t", "ENDPOINT_URL": "no address"}, 2, "cannot make a client"),
+        ({"TABEL": "t"}, 2, "TABEL"),
+    ],
+)
+def test_run_exclusive_without_a_store(
+    settings: Settings, dynamodb_url: str, options: dict[str, Any], code: int, text: str
+) -> None:
+    settings.LOCKSTEP_STORES = {"tested": options}
+    with pytest.raises(CommandError, match=text) as refusal:
+        call_command("run_exclusive", "k", "--ttl", "0.1", "--", "true", store="tested")
+    assert refusal.value.returncode == code
 
 
 # Clocks.
@@ -305,6 +358,17 @@ def test_a_lease_of_another_kind_of_store_guards_nothing(dynamodb: DynamoStore) 
     assert database.read("i") is dynamodb.read("i") is None
 
 
+def test_a_lease_guards_another_store_of_the_same_server_alone(
+    dynamodb: DynamoStore, dynamodb_table: dict[str, Any], settings: Settings
+) -> None:
+    there = {**dynamodb_table, "ENDPOINT_URL": "http://127.0.0.1:9"}
+    settings.LOCKSTEP_STORES = {"tested": dynamodb_table, "beside": dynamodb_table, "there": there}
+    with lease("k", 60, store="tested") as handle:
+        assert get_store("beside").transact([Put("i", {})], guards=[handle])
+        with pytest.raises(ValueError, match="is in store 'tested', and guards no writes in 'there'"):
+            get_store("there").transact([Put("i", {})], guards=[handle])
+
+
 def test_leases_and_items_of_one_key_are_apart(dynamodb: DynamoStore) -> None:
     assert dynamodb.put_if_absent("k", {"n": 1})
     acquire(dynamodb)
@@ -321,7 +385,3 @@ def test_data_that_is_too_large_is_an_error_before_any_call(dynamodb: DynamoStor
         handle.note("x" * 410_000)
     with pytest.raises(ValueError, match="data must not be larger"):
         dynamodb.acquire(claim("l", 60, data="x" * 410_000))
-
-
-def test_the_same_options_are_the_same_store(dynamodb: DynamoStore) -> None:
-    assert get_store("tested") is dynamodb

@@ -10,7 +10,7 @@ import pytest
 
 from django_lockstep.leases import LeaseHandle, LeaseLost
 from django_lockstep.leases.asking import ask
-from django_lockstep.stores import Check, Delete, Put, Store, TokenReused, Update, claim
+from django_lockstep.stores import Delete, Put, Store, TokenReused, Update, claim
 from tests.support.sessions import Session
 
 
@@ -136,11 +136,11 @@ def test_of_many_writers_of_one_version_one_writes(store: Store, open_session: C
 def test_a_transaction_is_written_whole(store: Store) -> None:
     first, second, third = put(store, "a", n=1), put(store, "b", n=2), put(store, "c", n=3)
     outcome = store.transact(
-        [Put("d", {"n": 4}), Update("a", {"n": 10}, first), Delete("b", second), Check("c", third)]
+        [Put("d", {"n": 4}), Update("a", {"n": 10}, first), Delete("b", second), Update("c", {"n": 30}, third)]
     )
     assert outcome
-    assert outcome.versions[1:] == (first + 1, None, None)
-    assert [attributes_of(store, key) for key in "abcd"] == [{"n": 10}, None, {"n": 3}, {"n": 4}]
+    assert outcome.versions[1:] == (first + 1, None, third + 1)
+    assert [attributes_of(store, key) for key in "abcd"] == [{"n": 10}, None, {"n": 30}, {"n": 4}]
     item = store.read("d")
     assert item is not None
     assert item.version == outcome.versions[0]
@@ -148,7 +148,8 @@ def test_a_transaction_is_written_whole(store: Store) -> None:
 
 def test_a_transaction_with_a_condition_that_fails_writes_nothing(store: Store) -> None:
     first, second = put(store, "a", n=1), put(store, "b", n=2)
-    outcome = store.transact([Update("a", {"n": 10}, first), Check("b", second + 1), Put("a2", {}), Delete("c", 1)])
+    stale = Update("b", {}, second + 1)
+    outcome = store.transact([Update("a", {"n": 10}, first), stale, Put("a2", {}), Delete("c", 1)])
     assert not outcome
     assert outcome.refused == (1, 3)
     assert outcome.versions == ()

@@ -1,4 +1,4 @@
-"""The verbs of leases on both stores."""
+"""The verbs of leases on both stores, and by the statements for other databases."""
 
 import json
 from collections.abc import Callable
@@ -8,6 +8,10 @@ import pytest
 
 from django_lockstep.stores import Grant, Holder, Store, claim
 from tests.support.sessions import Session
+
+pytestmark = pytest.mark.parametrize(
+    "options", ["postgresql", "portable", pytest.param("dynamodb", marks=pytest.mark.slow)], indirect=True
+)
 
 
 def acquire(store: Store, **options: Any) -> Grant:
@@ -59,6 +63,15 @@ def test_an_expired_lease_is_held_again_until_somebody_takes_it(store: Store, ex
     assert not store.note("k", first.token, data="1")
     assert not store.release("k", first.token)
     assert store.renew("k", second.token, ttl=60)
+
+
+def test_a_renewal_never_shortens(store: Store) -> None:
+    token = acquire(store).token
+    assert store.renew("k", token, ttl=600)
+    assert store.renew("k", token, ttl=1)
+    holder = store.get("k")
+    assert holder is not None
+    assert holder.remaining > 590
 
 
 def test_a_lease_is_released_once(store: Store) -> None:

@@ -10,7 +10,7 @@ from django_lockstep.leases import LeaseHandle
 from django_lockstep.leases.asking import ask
 from django_lockstep.leases.testing import expire
 from django_lockstep.locking import SerializationFailure, isolated_transaction
-from django_lockstep.stores import Check, Holder, Put, Store, TokenReused, Update, claim, get_store
+from django_lockstep.stores import Holder, Put, Store, TokenReused, claim, get_store
 from django_lockstep.stores.models import StoredToken
 from tests.support.sessions import Session
 
@@ -48,15 +48,6 @@ def test_a_guard_holds_until_the_open_transaction_ends(store: Store, other: Sess
         assert isinstance(refusal, Holder)
         assert refusal.under_guard
     assert handle.release()
-
-
-def test_a_checked_item_does_not_change_before_the_end(store: Store, other: Session) -> None:
-    checked, changed = new(store, "a"), new(store, "b")
-    with transaction.atomic():
-        assert store.transact([Check("a", checked), Update("b", {"n": 1}, changed)])
-        late = other.start(store.update_if_unchanged, "a", {"n": 2}, version=checked)
-        other.wait_until_blocked()
-    assert late.result(20) == checked + 1
 
 
 def test_a_stale_snapshot_is_a_serialization_failure(store: Store, other: Session) -> None:
