@@ -6,9 +6,6 @@ import pytest
 from pytest_django import Settings
 
 from django_lockstep.stores.dynamodb.store import DynamoStore
-from tests.django_lockstep.stores.conftest import dynamodb, dynamodb_table, dynamodb_url
-
-__all__ = ["dynamodb", "dynamodb_table", "dynamodb_url"]
 
 
 @pytest.fixture
