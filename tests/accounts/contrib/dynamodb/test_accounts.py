@@ -151,13 +151,15 @@ def test_a_stale_balance_refuses_nothing() -> None:
 
 
 def test_a_key_books_once_and_answers_the_same() -> None:
-    opened()
+    stale = opened()
     first = DynamoAccount.deposit("ada", 50, idempotency_key="one")
     DynamoAccount.withdraw("ada", 20)
     again = DynamoAccount.deposit("ada", 50, idempotency_key="one")
     assert (again.balance, again.version) == (first.balance, first.version) == (150, first.version)
     assert again.try_deposit(50, idempotency_key="one") is True
     assert again.try_deposit(1) is False  # its version is the one of that time
+    assert stale.try_deposit(50, idempotency_key="one") is True
+    assert stale == again  # with what it was not read with, too
     assert entries() == [("-20.00", "130.00"), ("50.00", "150.00")]
 
 
