@@ -15,6 +15,7 @@ from benchmarks.explore.measure import (
     count_leftovers,
     count_present,
     measure_race,
+    price,
     time_sequential,
 )
 from benchmarks.explore.with_frontrun import explore_with_frontrun, missing
@@ -89,8 +90,8 @@ def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tup
         say(f"{race.name:36} {reduced.verdict}: {reduced.schedules} schedules, {full.schedules} without reduction")
         # Only where both are complete: of a part, nothing follows for the other.
         same = reduced.ends == full.ends if reduced.complete and full.complete else None
-        ratio = full.seconds / max(full.schedules, 1) / alone
-        figures = {"alone": alone, "ratio": ratio, "same_ends": same}
+        schedule, fixed = price(race, full)
+        figures = {"alone": alone, "ratio": schedule / alone, "fixed_ms": 1000 * fixed, "same_ends": same}
         yield race.name, {"reduced": reduced.data(), "full": full.data(), **figures}
 
 
@@ -140,20 +141,21 @@ def _two_table(two: dict[str, Any]) -> FigureTable:
         title="Two actors",
         columns=(
             *("race", "verdict", "as expected", "reduced: schedules", "seconds", "schedules/s"),
-            *("full: schedules", "seconds", "schedules/s", "ratio", "same ends"),
+            *("full: schedules", "seconds", "schedules/s", "ratio", "fixed ms", "same ends"),
         ),
         rows=tuple(
             (
                 *(name, each["reduced"]["verdict"], "yes" if each["reduced"]["expected"] else "NO"),
                 *(each["reduced"][key] for key in ("schedules", "seconds", "rate")),
                 *(each["full"][key] for key in ("schedules", "seconds", "rate")),
-                each["ratio"],
+                *(each["ratio"], each["fixed_ms"]),
                 {True: "yes", False: "NO", None: "out of time"}[each["same_ends"]],
             )
             for name, each in two.items()
         ),
         notes=(
-            "Ratio: the time of a schedule over that of set-up and actors, one after the other, without the explorer.",
+            "Ratio: the time of one more schedule over that of set-up and actors, one after the other, by themselves.",
+            "Fixed: what a call takes beside its schedules (opening, the warm-up, repeating the first).",
         ),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import time
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,16 @@ from accounts.races.ready_made import Race
 from django_lockstep.lab.explorer import Exploration, explore
 from django_lockstep.lab.explorer.strategy import Reduction
 
-__all__ = ["Measurement", "Repetition", "count_leftovers", "count_present", "ends", "measure_race", "time_sequential"]
+__all__ = [
+    "Measurement",
+    "Repetition",
+    "count_leftovers",
+    "count_present",
+    "ends",
+    "measure_race",
+    "price",
+    "time_sequential",
+]
 
 
 _PATIENCE = 5.0
@@ -62,13 +72,19 @@ class Measurement:
         return {**asdict(self), "rate": self.rate}
 
 
-def measure_race(race: Race, *, timeout: float, reduction: Reduction = "dpor", first: bool = False) -> Measurement:
-    """Explore the race for at most ``timeout`` seconds; with ``first`` stop at the first wrong outcome."""
+def measure_race(
+    race: Race, *, timeout: float, reduction: Reduction = "dpor", first: bool = False, most: int | None = None
+) -> Measurement:
+    """Explore the race for at most ``timeout`` seconds and ``most`` schedules.
+
+    With ``first`` stop at the first wrong outcome.
+    """
     exploration = explore(
         race.scenario,
         reduction=reduction,
         timeout=max(timeout, 0.01),
         stop_on_first=first,
+        max_schedules=most,
         database_is_mine=True,
     )
     expected = exploration.verdict == "incomplete" or race.as_expected(exploration)
@@ -82,6 +98,19 @@ def measure_race(race: Race, *, timeout: float, reduction: Reduction = "dpor", f
         ends=ends(exploration),
         left=exploration.left,
     )
+
+
+def price(race: Race, full: Measurement) -> tuple[float, float]:
+    """Return the seconds that one more schedule takes in the exploration, and those that a call takes beside them.
+
+    The second is what a call with one schedule takes more than a schedule: opening, parsing, the warm-up, the
+    repetition of the first schedule. A wrong schedule's confirmation counts as schedules' time.
+    """
+    alone = statistics.median(
+        measure_race(race, timeout=math.inf, reduction="none", most=1).seconds for _ in range(_ALONE)
+    )
+    schedule = (full.seconds - alone) / (full.schedules - 1) if full.schedules > 1 else alone
+    return schedule, alone - schedule
 
 
 def time_sequential(race: Race) -> float:

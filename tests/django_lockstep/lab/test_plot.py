@@ -1,5 +1,7 @@
 """The plot of a sweep: for those who look, for those who cannot, and where it cannot be drawn."""
 
+import math
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
@@ -46,6 +48,20 @@ def test_screen_readers_get_a_description() -> None:
     assert description is not None
     assert svg.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
     assert "naive: 1 worker: 100/s, p99 10.0 ms; 2 workers: 100/s, p99 10.0 ms, wrong." in (description.text or "")
+
+
+def test_on_dark_pages_everything_stands_out() -> None:
+    text = as_plot(REPORT, form="svg").decode().lower()
+    rules = dict(re.findall(r'\[style\*="fill: (#\w{6})"\] { fill: (#\w{6}) !important }', text))
+    drawn_in = {rules.get(colour, colour) for colour in re.findall(r"(?:fill|stroke): (#\w{6})[;\"]", text)}
+    paper, grid = rules["#ffffff"], rules["#dddddd"]
+    assert [each for each in drawn_in - {paper, grid} if _light(each) < 4 * _light(paper)] == []
+
+
+def _light(colour: str) -> float:
+    """Return the relative luminance of WCAG, without its correction for dark tones, plus its constant for glare."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    return 0.05 + sum(share * math.pow(part, 2.2) for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
 
 
 def test_where_all_were_right_nothing_is_marked() -> None:

@@ -32,6 +32,19 @@ FORMATS = ("svg", "png")
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#7A5230", "#5D3A9B")
 _MARKERS = "os^DvP*<>Xhp"
 _INK, _GREY, _WRONG = "#222222", "#666666", "#B00020"
+_GRID, _PAPER = "#DDDDDD", "#FFFFFF"
+_DARK = {
+    _PAPER: "#14181F",
+    _INK: "#E6E6E6",
+    _GREY: "#9DA5AF",
+    _GRID: "#2C333B",
+    _WRONG: "#FF8A80",
+    "#0072B2": "#3D9BE9",
+    "#000000": "#FFFFFF",
+    "#7A5230": "#C08A5A",
+    "#5D3A9B": "#A98BE0",
+}
+"""What colours become where the reader prefers dark pages; the other lines' are bright enough."""
 _DASHED = (0, (4, 2))
 _GAP = 0.052
 """Between the names of two lines, as a share of a panel's height."""
@@ -83,7 +96,7 @@ def as_plot(report: SweepReport, *, form: str) -> bytes:
     from matplotlib.figure import Figure
 
     with rc_context(_STYLE):
-        drawing = Figure(figsize=(13.2, 5.8), facecolor="white")
+        drawing = Figure(figsize=(13.2, 5.8), facecolor=_PAPER)
         _draw(drawing, report)
         file = io.BytesIO()
         metadata = {
@@ -91,7 +104,7 @@ def as_plot(report: SweepReport, *, form: str) -> bytes:
             **({"Date": None} if form == "svg" else {"Description": _describe(report)}),
         }
         drawing.savefig(file, format=form, dpi=150, metadata=metadata)
-    return _add_description(file.getvalue(), _describe(report)) if form == "svg" else file.getvalue()
+    return _finish_svg(file.getvalue(), _describe(report)) if form == "svg" else file.getvalue()
 
 
 def _draw(drawing: Figure, report: SweepReport) -> None:
@@ -132,7 +145,7 @@ def _prepare(axes: Axes, panel: Panel, report: SweepReport) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
-    axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
+    axes.grid(axis="y", color=_GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -147,7 +160,7 @@ def _draw_line(axes: Axes, line: Sequence[tuple[int, float, LoadRow]], *, number
 
 def _marker(number: int, *, hollow: object) -> dict[str, Any]:
     colour = _COLOURS[number % len(_COLOURS)]
-    fill = "white" if hollow else colour
+    fill = _PAPER if hollow else colour
     return {
         "color": colour,
         "marker": _MARKERS[number % len(_MARKERS)],
@@ -233,9 +246,19 @@ def _describe_lines(report: SweepReport) -> Iterable[str]:
         yield f"{name}: {values or 'not measured'}."
 
 
-def _add_description(svg: bytes, text: str) -> bytes:
-    """Return the SVG with role, title and description for screen readers."""
+def _finish_svg(svg: bytes, text: str) -> bytes:
+    """Return the SVG with role, title and description for screen readers, and with colours for dark pages."""
     head, title, rest = svg.partition(b"</title>")
     head = head.replace(b"<svg ", b'<svg role="img" aria-labelledby="title desc" ', 1)
     head = head.replace(b"<title>", b'<title id="title">', 1)
-    return head + title + f'\n <desc id="desc">{escape(text)}</desc>'.encode() + rest
+    return head + title + f'\n <desc id="desc">{escape(text)}</desc>\n <style>{_dark()}</style>'.encode() + rest
+
+
+def _dark() -> str:
+    # matplotlib writes colours into each element's style, which only !important overrides.
+    rules = [
+        f'[style*="{part}: {light.lower()}"] {{ {part}: {dark} !important }}'
+        for light, dark in _DARK.items()
+        for part in ("fill", "stroke")
+    ]
+    return f"@media screen and (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
