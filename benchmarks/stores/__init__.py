@@ -23,6 +23,8 @@ from tests.support.dynamodb import CREDENTIALS, PACKAGE, ServerMissingError, dyn
 
 __all__ = ["SUITE"]
 
+_SERVER_SECONDS = 60.0
+"""Seconds that the server takes to start at most, once it is installed."""
 _PAIRS_SECONDS = 5
 """Seconds that a measurement of pairs lasts at most: what a long run is for is the contention."""
 POSTGRESQL, DYNAMODB = "contention on PostgreSQL", "contention on DynamoDB"
@@ -64,11 +66,16 @@ def _has_other() -> bool:
 
 def _counts_table(counts: Mapping[str, Counts], workers: int) -> FigureTable:
     columns = [column.name for column in fields(Counts)]
+
+    def shown(each: Counts, column: str) -> int | str:
+        value: int = getattr(each, column)
+        return ("no", "yes")[value] if isinstance(value, bool) else value
+
     return FigureTable(
         title=f"Contention of {workers} processes",
         columns=("store", "verdict", *(column.replace("_", " ") for column in columns)),
         rows=tuple(
-            (name, "sound" if each.is_sound else "BROKEN", *(getattr(each, column) for column in columns))
+            (name, "sound" if each.is_sound else "BROKEN", *(shown(each, column) for column in columns))
             for name, each in counts.items()
         ),
     )
@@ -85,7 +92,8 @@ class Stores:
     def seconds(self, options: Options) -> float:
         """Return how long all rounds take at most."""
         pairs = options.rounds * sum(_PAIRS_SECONDS + START * n for n in worker_counts(options))
-        return len(CONTENDERS) * pairs + 2 * (options.seconds + TTL + START * max(options.workers))
+        contention = 2 * (options.seconds + 2 * TTL + START * max(options.workers))
+        return _SERVER_SECONDS + len(CONTENDERS) * pairs + contention
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Let the processes contend in each store, then measure the contenders."""

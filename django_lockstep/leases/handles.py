@@ -116,9 +116,8 @@ class LeaseHandle:
         wanted = self.ttl if ttl is None else seconds(ttl, name="ttl")
         kept = self.at_least if at_least is None else seconds(at_least, name="at_least", or_zero=True)
         asked = time.monotonic()
-        # Never earlier: the next heartbeat must not shorten a longer refresh.
-        wanted = max(wanted, _ttl_until(self._deadline, asked))
         self._require(lambda: self._store.renew(self.key, self.token, ttl=wanted, timeout=timeout_of(self.ttl)))
+        # Never earlier: the store also keeps the later of both expiries.
         self._deadline = max(self._deadline, _deadline(asked, wanted))
         self.at_least = kept
         if heartbeat := self._heartbeat:
@@ -323,8 +322,3 @@ def assert_held(key: str) -> LeaseHandle:
 
 def _deadline(asked: float, ttl: float) -> float:
     return asked + ttl * (1 - _DRIFT) - _DELAY
-
-
-def _ttl_until(deadline: float, asked: float) -> float:
-    """Return the ttl that, asked for now, gives this deadline."""
-    return (deadline - asked + _DELAY) / (1 - _DRIFT)
