@@ -44,7 +44,7 @@ class Command(BaseCommand):
             for found, broken in enumerate(breaks, start=1):  # noqa: B007
                 line = json.dumps(broken.as_dict(), default=str) if options["format"] == "json" else str(broken)
                 self.stdout.write(line)
-        except StoreError as error:
+        except (ImproperlyConfigured, StoreError) as error:
             raise CommandError(str(error)) from error
         if found:
             self.stderr.write(self.style.ERROR(f"{found} break{'s' if found > 1 else ''} found."))

@@ -10,9 +10,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from accounts.contrib.dynamodb import DynamoAccount, account_breaks, chain_breaks
+from accounts.contrib.dynamodb import DynamoAccount, account_breaks, chain_breaks, raw
 from accounts.contrib.dynamodb.keys import account_key
 from django_lockstep.stores import get_store
+from django_lockstep.stores.dynamodb.store import DynamoStore
 
 
 def booked(pk: str = "ada") -> DynamoAccount:
@@ -136,6 +137,21 @@ class TestAllAccounts:
         remove(account_key("ada"))
         assert all_books() == [("ada", "count", "0", "3")]
 
+    def test_a_large_table_comes_in_pages(
+        self, all_books: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        booked(), booked("bob")
+        remove(account_key("bob"))
+        call, pages = raw._call, []
+
+        def small(store: DynamoStore, operation: str, **request: Any) -> dict[str, Any]:
+            pages.append(call(store, operation, Limit=2, **request))
+            return pages[-1]
+
+        monkeypatch.setattr(raw, "_call", small)
+        assert all_books() == [("bob", "count", "0", "3")]
+        assert [len(page["Items"]) for page in pages[:3]] == [2, 2, 2]
+
     @pytest.mark.django_db
     def test_the_command_prints_them(self, all_books: Callable[[], list[Any]]) -> None:
         account = booked()
@@ -145,6 +161,12 @@ class TestAllAccounts:
         assert (code, err) == (1, "1 break found.\n")
         line = {"kind": "balance", "account": "ada", "entry": account.last_entry, "expected": "160.00", "found": "7.00"}
         assert json.loads(out) == line
+
+    @pytest.mark.django_db
+    def test_a_missing_table_is_named(self, on_dynamodb: dict[str, Any], settings: Settings) -> None:
+        settings.LOCKSTEP_STORES = {"dynamodb": {**on_dynamodb, "TABLE": "missing"}}
+        with pytest.raises(CommandError, match="create_stores makes the table"):
+            run(store="dynamodb")
 
 
 @pytest.mark.django_db
