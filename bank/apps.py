@@ -1,4 +1,4 @@
-"""The app of the demo project, without models."""
+"""The app of the demo project."""
 
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created

@@ -48,6 +48,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_lockstep.http.ConcurrencyMiddleware",
+    "bank.policy.content_policy",
 ]
 
 ROOT_URLCONF = "bank.urls"
@@ -126,4 +127,6 @@ CSRF_COOKIE_SECURE = not DEBUG
 # Only the demo uses these tables, so simulate may apply migrations itself.
 LOCKSTEP_LAB_MIGRATES = True
 
-LOCKSTEP_LAB_RACES = ["accounts.races.ready_made.RACES"]
+LOCKSTEP_LAB_RACES = ["bank.races.RACES", "accounts.races.ready_made.RACES"]
+# `manage.py demo` alone lets everyone who reaches the server run races.
+LOCKSTEP_LAB_PUBLIC = os.environ.get("BANK_DEMO", "0") == "1"

@@ -5,9 +5,9 @@ from django.shortcuts import redirect
 from django.templatetags.static import static
 from django.urls import include, path
 from django.utils.translation import gettext_lazy as _
-from django.views.generic import RedirectView
 
 from accounts.api import account_api
+from bank.front import front
 from bank.overdrafts import overdrafts
 from django_lockstep.editing.api import api as editing_api
 
@@ -16,7 +16,7 @@ admin.site.site_header = _("Bank, the demo of django-lockstep")
 admin.site.index_title = _("Accounts, leases and edit locks")
 
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("", front, name="front"),
     path("favicon.ico", lambda request: redirect(static("bank/icon.svg"))),
     path("admin/", admin.site.urls),
     path("lab/", include("django_lockstep.lab.urls")),

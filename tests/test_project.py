@@ -113,7 +113,7 @@ def test_no_password_is_written_into_the_compose_file(compose: dict[str, Any]) -
                 assert re.fullmatch(r"\$\{\w+:\?[^}]*\}", value), f"{name} must come from the environment"
 
 
-# The README's two commands.
+# The README's three commands.
 
 
 def commands() -> list[str]:
@@ -122,12 +122,13 @@ def commands() -> list[str]:
     return [line for block in blocks for line in block.splitlines() if "-m venv" in line]
 
 
-def test_the_readme_has_two_complete_commands() -> None:
-    job, tests = commands()
-    for command in (job, tests):
+def test_the_readme_has_three_complete_commands() -> None:
+    job, tests, demo = commands()
+    for command in (job, tests, demo):
         assert command.startswith("python3 -m venv .venv && .venv/bin/pip install -r requirements.txt && ")
     assert job.endswith("&& .venv/bin/python manage.py simulate")
     assert tests.endswith("&& .venv/bin/pytest")
+    assert demo.endswith("&& .venv/bin/python manage.py demo --open")
 
 
 def test_ci_runs_that_very_test_command() -> None:

@@ -28,3 +28,8 @@ def disposable_databases() -> Sequence[str]:
 def runs_in_pages() -> bool:
     """``LOCKSTEP_LAB_RUNS_IN_PAGES`` (default ``DEBUG``): whether the lab's pages may run races."""
     return bool(getattr(settings, "LOCKSTEP_LAB_RUNS_IN_PAGES", settings.DEBUG))
+
+
+def public() -> bool:
+    """``LOCKSTEP_LAB_PUBLIC`` (default False): whether the lab's pages are everyone's, instead of the staff's."""
+    return bool(getattr(settings, "LOCKSTEP_LAB_PUBLIC", False))

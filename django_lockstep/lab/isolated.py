@@ -1,4 +1,4 @@
-"""Runs one race in a separate process, on a scratch database; pages run races so.
+"""Runs races in a separate process, on a scratch database; pages run races so.
 
 A scratch database replaces the database of its aliases in the whole process. A web process cannot use one: its other
 threads would answer requests from it, and its caches, such as Django's of content types, would keep keys from it. A
@@ -11,13 +11,15 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import connections
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, explore, replay
 from django_lockstep.lab.explorer.reports import RaceReport, runs_to_draw
+from django_lockstep.lab.explorer.results import Run
+from django_lockstep.lab.explorer.schedules import write_schedule
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.races import Race, load_races
 
@@ -30,20 +32,22 @@ _START = 45.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceRequest:
-    """Which race to run, and for how long."""
+    """Which races to run, and for how long."""
 
     races: tuple[str, ...]
     """Dotted paths, as in the setting ``LOCKSTEP_LAB_RACES``."""
-    name: str
-    """The race's name."""
+    names: tuple[str, ...]
+    """Names of the races, which run one after the other."""
     schedule: str
     """The schedule to replay; empty to explore."""
     max_schedules: int
+    """Schedules of each race."""
     timeout: float
+    """Seconds for each race."""
 
 
-def run_isolated(request: RaceRequest) -> RaceReport:
-    """Run the race in a new process and return its report.
+def run_isolated(request: RaceRequest) -> list[RaceReport]:
+    """Run the races in one new process and return their reports.
 
     Raises `ExplorerError` as `explore` does, and if the process does not end in time; ``RuntimeError`` with the
     traceback for any other error of the race.
@@ -52,7 +56,7 @@ def run_isolated(request: RaceRequest) -> RaceReport:
     command = [sys.executable, "-c", _MAIN]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)}
     given = pickle.dumps((request, _database_names()))
-    seconds = request.timeout + _START
+    seconds = request.timeout * len(request.names) + _START
     try:
         done = subprocess.run(  # noqa: S603 - this module, in the interpreter at hand
             command, input=given, env=environment, capture_output=True, check=False, timeout=seconds
@@ -64,7 +68,7 @@ def run_isolated(request: RaceRequest) -> RaceReport:
         ) from error
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
-    answer: RaceReport | str = pickle.loads(done.stdout)  # noqa: S301 - written by the process started above
+    answer: list[RaceReport] | str = pickle.loads(done.stdout)  # noqa: S301 - written by the process started above
     if isinstance(answer, str):
         raise ExplorerError(answer)
     return answer
@@ -86,13 +90,17 @@ def main() -> None:
         pickle.dump(_answer(request), answers)
 
 
-def _answer(request: RaceRequest) -> RaceReport | str:
-    race = load_races(request.races)[request.name]
+def _answer(request: RaceRequest) -> list[RaceReport] | str:
+    registered = load_races(request.races)
     try:
         with scratch_databases():
-            return _replay(race, request.schedule) if request.schedule else _explore(race, request)
+            return [_run(registered[name], request) for name in request.names]
     except ExplorerError as error:
         return str(error)
+
+
+def _run(race: Race, request: RaceRequest) -> RaceReport:
+    return _replay(race, request.schedule) if request.schedule else _explore(race, request)
 
 
 def _replay(race: Race, schedule: str) -> RaceReport:
@@ -103,4 +111,23 @@ def _replay(race: Race, schedule: str) -> RaceReport:
 def _explore(race: Race, request: RaceRequest) -> RaceReport:
     found = explore(race.scenario, max_schedules=request.max_schedules, timeout=request.timeout)
     runs = tuple(runs_to_draw(race.scenario, found))
-    return RaceReport(name=race.name, exploration=found, runs=runs, as_expected=race.as_expected(found))
+    serial: tuple[Run, ...] = ()
+    actors = range(len(race.scenario.actors))
+    if found.verdict == "holds":
+        # Where every run ends right the simplest ones are serial, and show nothing of how the actors meet: the first
+        # one to draw is one in which every actor has begun before one goes on.
+        meeting = _replays(race, [actors])
+        runs = (*meeting, *(run for run in runs if run.schedule not in {each.schedule for each in meeting}))
+    if len(actors) == 2 and found.verdict in {"holds", "broken"}:
+        # More actors have too many orders for a page. After the first move each actor goes on as long as it can.
+        serial = _replays(race, [[actor] for actor in actors])
+    expected = race.as_expected(found)
+    return RaceReport(name=race.name, exploration=found, runs=runs, serial=serial, as_expected=expected)
+
+
+def _replays(race: Race, schedules: Iterable[Sequence[int]]) -> tuple[Run, ...]:
+    """Return the runs of these schedules; none if one of them is not possible."""
+    try:
+        return tuple(replay(race.scenario, write_schedule(moves)) for moves in schedules)
+    except ExplorerError:
+        return ()

@@ -5,10 +5,10 @@ import re
 import pytest
 from django.test import Client
 
-PAGES = ("/admin/", "/lab/", "/editing/", "/api/docs", "/editing/api/docs", "/overdrafts/")
+PAGES = ("/", "/admin/", "/lab/", "/editing/", "/api/docs", "/editing/api/docs", "/overdrafts/")
 
 
-@pytest.mark.parametrize("page", ["/admin/", "/lab/", "/editing/", "/overdrafts/"])
+@pytest.mark.parametrize("page", ["/", "/admin/", "/lab/", "/editing/", "/overdrafts/"])
 def test_every_page_leads_to_every_other(admin_client: Client, page: str) -> None:
     html = admin_client.get(page).content.decode()
     links = re.findall(r'<a href="([^"]+)"', html)
@@ -18,7 +18,7 @@ def test_every_page_leads_to_every_other(admin_client: Client, page: str) -> Non
 
 
 def test_the_login_says_what_this_is(client: Client) -> None:
-    page = client.get("/", follow=True)
+    page = client.get("/admin/", follow=True)
     assert "Bank, the demo of django-lockstep" in page.content.decode()
 
 

@@ -54,6 +54,8 @@ class RaceReport:
     """What exploring it found; None if one schedule was replayed."""
     runs: tuple[Run, ...] = ()
     """Runs to draw."""
+    serial: tuple[Run, ...] = ()
+    """One run for each serial order of the actors; none where that was not asked for."""
     as_expected: bool = True
     """Whether the race ended as it is meant to."""
 

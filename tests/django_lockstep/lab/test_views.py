@@ -1,5 +1,6 @@
 """The pages of the lab."""
 
+import re
 from typing import Any
 from unittest.mock import patch
 
@@ -9,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from django_lockstep.lab import conf, isolated, views
+from django_lockstep.lab import conf, isolated, page_runs
 from django_lockstep.lab.explorer import Scenario
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, query
@@ -73,6 +74,13 @@ def test_users_who_are_not_staff_are_refused(client: Client, url: str) -> None:
     assert client.get(url).status_code == 403
 
 
+def test_a_public_lab_is_open_to_everyone_and_asks_for_the_token(running: Any) -> None:
+    running.LOCKSTEP_LAB_PUBLIC = True
+    client = Client(enforce_csrf_checks=True)
+    assert client.get(page("NAIVE")).status_code == 200
+    assert client.post(page("NAIVE")).status_code == 403
+
+
 # What is shown
 
 
@@ -99,7 +107,7 @@ def test_an_unknown_race_is_not_found(staff: Client) -> None:
 
 
 def test_looking_runs_nothing(staff: Client) -> None:
-    with patch.object(views, "run_isolated") as run:
+    with patch.object(page_runs, "run_isolated") as run:
         staff.get(page("NAIVE"), {"schedule": "AABBAB"})
     assert not run.called
 
@@ -118,9 +126,36 @@ def test_a_race_is_explored_and_drawn(staff: Client) -> None:
 
 def test_a_schedule_is_filled_in_by_the_link_and_replayed_by_the_button(staff: Client) -> None:
     assert 'value="AABBAB"' in staff.get(page("NAIVE"), {"schedule": "AABBAB"}).content.decode()
-    text = staff.post(page("NAIVE"), {"schedule": "aaabbb "}).content.decode()
+    text = staff.post(page("NAIVE"), {"schedule": "aaabbb "}, follow=True).content.decode()
     assert "Schedule AAABBB: right" in text
     assert text.count("<svg") == 1
+
+
+@pytest.mark.parametrize(("given", "asked"), [("", "AABBAB"), ("aabbab", ""), ("AB", "AABBAB")])
+def test_the_address_of_a_result_names_its_schedule(staff: Client, given: str, asked: str) -> None:
+    query = f"?schedule={given}" if given else ""
+    with patch.object(page_runs, "run_isolated") as run:
+        answer = staff.post(page("NAIVE") + query, {"schedule": asked})
+    assert (answer.status_code, run.called) == (307, False)
+    assert answer["Location"] == page("NAIVE") + (f"?schedule={asked}" if asked else "")
+
+
+def test_each_step_can_be_gone_to_by_a_plain_link(staff: Client) -> None:
+    text = staff.post(f"{page('NAIVE')}?schedule=AABBAB", {"schedule": "AABBAB"}).content.decode()
+    assert re.findall(r'<a href="#run-1-\d" aria-label="[^"]+">([AB])</a>', text) == [*"AABBAB"]
+    assert set(re.findall(r'href="#([^"]+)"', text)) == set(re.findall(r'<section class="move" id="([^"]+)"', text))
+    assert "<h4" in text
+    assert "Step 4 of 6: B" in text
+    assert "explorer/stories.py:" in text
+
+
+def test_outcomes_are_cards_and_a_right_race_shows_how_the_actors_meet(staff: Client) -> None:
+    wrong = staff.post(page("NAIVE")).content.decode()
+    assert '<dd lang="en" dir="ltr">lost update</dd>' in wrong
+    assert (wrong.count("never ends so"), wrong.count("would end the same")) == (1, 1)
+    right = staff.post(page("LOCKED")).content.decode()
+    assert "Schedule ABAABB: right" in right
+    assert "waits for A on shop_seat" in right
 
 
 def test_rows_of_the_project_are_neither_shown_nor_changed(staff: Client) -> None:
@@ -145,13 +180,13 @@ def test_it_works_with_a_transaction_for_each_request(staff: Client) -> None:
 
 
 def test_requests_are_bounded(staff: Client) -> None:
-    with patch.object(views, "MAX_SCHEDULES", 1):
+    with patch.object(page_runs, "MAX_SCHEDULES", 1):
         text = staff.post(page("LOCKED")).content.decode()
     assert '<span class="verdict incomplete">incomplete</span>' in text
 
 
 def test_a_race_that_does_not_end_is_stopped(staff: Client) -> None:
-    with patch.object(isolated, "_START", 0.1), patch.object(views, "TIMEOUT", 0):
+    with patch.object(isolated, "_START", 0.1), patch.object(page_runs, "TIMEOUT", 0):
         answer = staff.post(page("LOCKED"))
     assert (answer.status_code, "did not end within 0 s" in answer.content.decode()) == (409, True)
 
@@ -178,7 +213,7 @@ def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
     ],
 )
 def test_a_schedule_that_the_race_has_not_is_refused(staff: Client, schedule: str, complaint: str, status: int) -> None:
-    answer = staff.post(page("NAIVE"), {"schedule": schedule})
+    answer = staff.post(page("NAIVE"), {"schedule": schedule}, follow=True)
     assert (answer.status_code, complaint in answer.content.decode()) == (status, True)
 
 
@@ -188,7 +223,7 @@ def test_a_link_with_a_wrong_schedule_is_refused_too(staff: Client) -> None:
 
 def test_nothing_runs_where_the_setting_is_off(staff: Client, running: Any) -> None:
     running.LOCKSTEP_LAB_RUNS_IN_PAGES = False
-    with patch.object(views, "run_isolated") as run:
+    with patch.object(page_runs, "run_isolated") as run:
         answer = staff.post(page("NAIVE"))
 
     assert answer.status_code == 403
@@ -212,7 +247,7 @@ def test_one_page_at_a_time(staff: Client, other: Session) -> None:
 
 
 def take_the_lock() -> None:
-    assert query(views._LOCK) is True
+    assert query(page_runs._LOCK) is True
 
 
 def test_a_post_needs_its_token() -> None:

@@ -1,0 +1,73 @@
+"""Runs races for pages: in processes of their own, within limits, and for one page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from django.db import connection
+
+from django_lockstep.lab import conf
+from django_lockstep.lab.explorer import ExplorerError
+from django_lockstep.lab.explorer.reports import RaceReport
+from django_lockstep.lab.isolated import RaceRequest, run_isolated
+
+__all__ = ["MAX_SCHEDULES", "TIMEOUT", "RunRefused", "run_races"]
+
+TIMEOUT = 15.0
+"""Seconds after which a page's exploration starts no further schedule."""
+MAX_SCHEDULES = 2000
+"""Schedules that a page's exploration runs at most."""
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('lockstep.lab.views', 0))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('lockstep.lab.views', 0))"
+
+
+class RunRefused(Exception):
+    """The page does not run the race; the message says why, ``status`` is the response's."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def run_races(names: Iterable[str], *, schedule: str = "") -> list[RaceReport]:
+    """Explore the registered races of these names one after the other, or replay the one schedule in each.
+
+    Raises `RunRefused` where the settings, another page or the explorer refuse, ``RuntimeError`` for an error of a
+    race.
+    """
+    if not conf.runs_in_pages():
+        raise RunRefused("Races do not run from this page: LOCKSTEP_LAB_RUNS_IN_PAGES is off.", status=403)
+    request = RaceRequest(
+        races=tuple(conf.races()),
+        names=tuple(names),
+        schedule=schedule,
+        max_schedules=MAX_SCHEDULES,
+        timeout=TIMEOUT,
+    )
+    with _exclusive_run():
+        try:
+            return run_isolated(request)
+        except ExplorerError as error:
+            raise RunRefused(str(error), status=409) from error
+
+
+@contextmanager
+def _exclusive_run() -> Iterator[None]:
+    """Keep other pages from running a race at the same time, because one keeps a processor busy.
+
+    An exclusive advisory lock of this session, taken without waiting. Raises `RunRefused` if it is taken, and on
+    databases other than PostgreSQL.
+    """
+    if connection.vendor != "postgresql":
+        raise RunRefused(f"Races need PostgreSQL; this database is {connection.vendor}.", status=409)
+    with connection.cursor() as cursor:
+        # Tried, not awaited: a request that waits would keep a thread of the server busy for as long as the race runs.
+        cursor.execute(_LOCK)
+        (taken,) = cursor.fetchone()
+        if not taken:
+            raise RunRefused("Another page is running a race. Try again when it has finished.", status=409)
+        try:
+            yield
+        finally:
+            cursor.execute(_UNLOCK)

@@ -1,0 +1,100 @@
+"""The front page and the race page in a real browser, wide and narrow, with and without script."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import chromium
+from tests.support.sessions import all_others_are_idle, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+__all__ = ["chromium"]
+
+Visit = Callable[..., Page]
+RUN = 60_000
+"""Milliseconds that a race in a page may take, which begins with a process and a database of its own."""
+
+
+@pytest.fixture
+def visit(live_server: Any, chromium: Browser, settings: Any) -> Iterator[Visit]:
+    """Open a window of a visitor without a login; at its end nothing may have complained."""
+    settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
+    contexts, said = [], []
+
+    def open_page(**options: Any) -> Page:
+        context = chromium.new_context(base_url=live_server.url, **options)
+        context.set_default_timeout(RUN)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    until(all_others_are_idle, "the server to have answered")
+    assert said == []
+
+
+def overflows(page: Page) -> bool:
+    wide: bool = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+    return wide
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
+def test_a_visitor_races_both_and_steps_through_one(visit: Visit, script: bool) -> None:
+    page = visit(java_script_enabled=script)
+    page.goto("/")
+    page.get_by_role("button", name="Race them").click()
+    expect(page.get_by_text("Balance: 50.00")).to_have_count(2)
+
+    page.get_by_role("link", name="This schedule in the race lab").first.click()
+    address = page.url
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_role("heading", name="Step 1 of")).to_be_visible()
+    assert page.url == address
+    page.get_by_role("link", name="Step forward").click()
+    expect(page.get_by_role("heading", name="Step 2 of")).to_be_visible()
+    expect(page.get_by_role("heading", name="Step 1 of")).to_be_hidden()
+    expect(page.locator(".move:visible")).to_contain_text("waits for A on accounts_account")
+    page.go_back()
+    expect(page.get_by_role("heading", name="Step 1 of")).to_be_visible()
+
+
+def test_a_shared_link_leads_to_the_same_step(visit: Visit) -> None:
+    ada, bob = visit(), visit()
+    ada.goto("/lab/lost-update:naive/")
+    ada.get_by_role("button", name="Run", exact=True).click()
+    expect(ada.get_by_text("lost update").first).to_be_visible()
+    ada.get_by_role("button", name="Step through").first.click()
+    expect(ada.get_by_role("heading", name="One schedule")).to_be_visible()
+    ada.get_by_role("link", name="Step 3: ").click()
+    statement = ada.locator(".move:visible").inner_text()
+
+    bob.goto(ada.url)
+    expect(bob.get_by_label("Schedule", exact=True)).to_have_value(re.compile("^[AB]+$"))
+    bob.get_by_role("button", name="Run", exact=True).click()
+    bob.get_by_role("link", name="Step 3: ").click()
+    assert without_keys(bob.locator(".move:visible").inner_text()) == without_keys(statement)
+
+
+def without_keys(text: str) -> str:
+    return re.sub(r"\d+", "0", text)
+
+
+def test_on_a_narrow_screen_every_actor_is_readable(visit: Visit) -> None:
+    page = visit(viewport={"width": 390, "height": 844})
+    page.goto("/lab/front:pessimistic/?schedule=AB")
+    page.get_by_role("button", name="Run", exact=True).click()
+    step = page.get_by_role("heading", name=re.compile("Step 2 of .*B"))
+    expect(step).to_be_visible()
+    box = step.bounding_box()
+    assert box
+    assert 0 <= box["x"] < box["x"] + box["width"] <= 390
+    assert not overflows(page)
+    page.goto("/")
+    assert not overflows(page)
