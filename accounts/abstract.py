@@ -14,9 +14,9 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from accounts.amounts import MAX_DIGITS, PLACES, TOO_LARGE
+from accounts.amounts import MAX_DIGITS, PLACES, changed_balance
 from accounts.checks import account_checks, check_append_only
-from accounts.errors import EntryIsFinal, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
+from accounts.errors import EntryIsFinal, IdempotencyKeyReused
 from accounts.opening import OpeningBalanceField
 from django_lockstep.locking.checks import ChecksTable
 from django_lockstep.locking.memory import apply_written
@@ -121,19 +121,8 @@ class AbstractBaseAccount(VersionedModel):
 
         Raises `InsufficientFunds` below the overdraft limit, `InvalidAmount` above what a balance can hold.
         """
-        balance: Decimal = self.balance + amount
-        if amount < 0 and not self.covers(-amount):
-            raise InsufficientFunds(
-                f"{self._meta.label} {self.pk!r} has {self.balance} and an overdraft limit of {self.overdraft_limit}: "
-                f"not enough for {-amount}",
-                balance=self.balance,
-                overdraft_limit=self.overdraft_limit,
-                amount=-amount,
-            )
-        if balance >= TOO_LARGE:
-            rule = f"a balance has at most {MAX_DIGITS - PLACES} digits before the point"
-            raise InvalidAmount(f"Invalid amount {amount}: {rule}", value=amount, rule=rule)
-        return balance
+        name = f"{self._meta.label} {self.pk!r}"
+        return changed_balance(self.balance, amount, overdraft_limit=self.overdraft_limit, account=name)
 
     def record(
         self,

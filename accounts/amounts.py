@@ -1,11 +1,20 @@
-"""Amounts of money as callers give them, checked before any SQL."""
+"""Amounts of money as callers give them, checked before any SQL, and the balance that one leads to."""
 
 import re
 from decimal import Decimal
 
-from accounts.errors import InvalidAmount
+from accounts.errors import InsufficientFunds, InvalidAmount
 
-__all__ = ["MAX_DIGITS", "PLACES", "TOO_LARGE", "parse_amount", "parse_limit", "parse_signed_amount"]
+__all__ = [
+    "MAX_DIGITS",
+    "PLACES",
+    "QUANTUM",
+    "TOO_LARGE",
+    "changed_balance",
+    "parse_amount",
+    "parse_limit",
+    "parse_signed_amount",
+]
 
 MAX_DIGITS = 19
 """Digits of a balance, including its decimal places."""
@@ -15,7 +24,8 @@ PLACES = 2
 TOO_LARGE = Decimal(10) ** (MAX_DIGITS - PLACES)
 """The smallest balance or amount that no longer fits."""
 
-_QUANTUM = Decimal(1).scaleb(-PLACES)
+QUANTUM = Decimal(1).scaleb(-PLACES)
+"""The smallest amount; what money is quantized to."""
 
 # Decimal() itself would also read "1_000", " 1 ", "NaN" and digits of other scripts.
 _DECIMAL_STRING = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
@@ -51,6 +61,26 @@ def parse_signed_amount(value: object) -> Decimal:
     return _check_size(amount, value)
 
 
+def changed_balance(balance: Decimal, amount: Decimal, *, overdraft_limit: Decimal, account: str) -> Decimal:
+    """Return the balance plus the signed amount.
+
+    Raises `InsufficientFunds`, which names the account, for a withdrawal below the overdraft limit, `InvalidAmount`
+    above what a balance can hold.
+    """
+    changed = balance + amount
+    if amount < 0 and changed < -overdraft_limit:
+        raise InsufficientFunds(
+            f"{account} has {balance} and an overdraft limit of {overdraft_limit}: not enough for {-amount}",
+            balance=balance,
+            overdraft_limit=overdraft_limit,
+            amount=-amount,
+        )
+    if changed >= TOO_LARGE:
+        rule = f"a balance has at most {MAX_DIGITS - PLACES} digits before the point"
+        raise InvalidAmount(f"Invalid amount {amount}: {rule}", value=amount, rule=rule)
+    return changed
+
+
 def _parse_finite(value: object) -> Decimal:
     amount = _to_decimal(value)
     if not amount.is_finite():
@@ -64,7 +94,7 @@ def _check_size(amount: Decimal, value: object) -> Decimal:
         raise _invalid(value, f"an amount has at most {PLACES} decimal places")
     if not -TOO_LARGE < amount < TOO_LARGE:
         raise _invalid(value, f"an amount has at most {MAX_DIGITS - PLACES} digits before the point")
-    return amount.quantize(_QUANTUM)
+    return amount.quantize(QUANTUM)
 
 
 def _to_decimal(value: object) -> Decimal:

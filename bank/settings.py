@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "django_lockstep.editing",
     "django_lockstep.lab",
     "django_lockstep.leases",
+    "django_lockstep.stores",
     "accounts",
     "accounts.contrib.queued",
     "accounts.contrib.slotted",
@@ -79,6 +80,11 @@ EMBEDDED: dict[str, Any] = {
 DATABASE_URL = os.environ.get("DATABASE_URL")
 DATABASES = {"default": dj_database_url.parse(DATABASE_URL) if DATABASE_URL else EMBEDDED}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# For `simulate --store dynamodb`: a table, and the address of a server other than AWS.
+LOCKSTEP_STORES: dict[str, dict[str, Any]] = {}
+if DYNAMODB_TABLE := os.environ.get("DYNAMODB_TABLE"):
+    LOCKSTEP_STORES["dynamodb"] = {"TABLE": DYNAMODB_TABLE, "ENDPOINT_URL": os.environ.get("DYNAMODB_URL")}
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from django.core.management.base import CommandParser
 from django.db import connections
 
+from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES
 from accounts.engine import EngineName
+from accounts.races.dynamodb import StoreConfig, run_story_on_store
 from accounts.races.mix import Mix
 from accounts.races.run import (
     NAMES,
@@ -24,7 +26,7 @@ from accounts.races.run import (
     run_sweep,
     sweep_points,
 )
-from accounts.races.stories import STORIES
+from accounts.races.stories import STORIES, Story
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.output import require_writable
 from django_lockstep.lab.simulator.load_plan import LoadPlan, positive_int
@@ -81,6 +83,12 @@ def add_arguments(parser: CommandParser) -> None:
         "other's changes (default: every pair of the strategies that claim to be safe)",
     )
     add("--scenario", choices=list(STORIES), help="instead of a load, run this story of two workers many times")
+    add(
+        "--store",
+        metavar="NAME",
+        help="run the --scenario on accounts.contrib.dynamodb, in this store of LOCKSTEP_STORES, with the strategies "
+        f"{', '.join(DYNAMO_STRATEGIES)}",
+    )
     add("--runs", type=int, metavar="N", help=f"how often a --scenario is run (default: {_RUNS})")
     add(
         "--engine",
@@ -126,7 +134,9 @@ def build_run(options: dict[str, Any]) -> SimulationRun:
     if options["plot"]:
         _require_plottable(options)
     if options["scenario"]:
-        return _story(options)
+        return _story(options) if options["store"] is None else _story_on_store(options)
+    if options["store"] is not None:
+        raise ValueError("--store goes with --scenario; a load needs a database")
     if options["runs"] is not None:
         raise ValueError("--runs goes with --scenario; a load is limited by --duration or --operations")
     return _load(options) if options["sweep"] is None else _sweep(options)
@@ -211,12 +221,26 @@ def _workload(options: dict[str, Any], *, smallest: int | None = None) -> Worklo
 
 
 def _story(options: dict[str, Any]) -> SimulationRun:
+    story, runs = _story_and_runs(options)
+    return SimulationRun(functools.partial(run_story, build_config(options), story=story, runs=runs))
+
+
+def _story_on_store(options: dict[str, Any]) -> SimulationRun:
+    story, runs = _story_and_runs(options)
+    if wrong := [f"--{name}" for name in ("database", "engine") if options[name] is not None]:
+        raise ValueError(f"--store has accounts of another kind; {', '.join(wrong)} is for databases only")
+    config = StoreConfig(
+        store=options["store"], strategies=_strategies(options, tuple(DYNAMO_STRATEGIES)), keep=options["keep"]
+    )
+    return SimulationRun(functools.partial(run_story_on_store, config, story=story, runs=runs))
+
+
+def _story_and_runs(options: dict[str, Any]) -> tuple[Story, int]:
     meant_for_load = [f"--{name.replace('_', '-')}" for name in _LOAD_ONLY if options[name] is not None]
     if meant_for_load:
         raise ValueError(f"--scenario has two workers on one account; {', '.join(meant_for_load)} is for loads only")
     runs = positive_int(_RUNS if options["runs"] is None else options["runs"], name="--runs")
-    story = STORIES[options["scenario"]]
-    return SimulationRun(functools.partial(run_story, build_config(options), story=story, runs=runs))
+    return STORIES[options["scenario"]], runs
 
 
 def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig:
@@ -224,11 +248,7 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     # A pair with a strategy that loses money by itself would say nothing about the pair.
     mixed = bool(options["mix_strategies"])
     by_default = [name for name in NAMES if STRATEGIES[name].safe] if mixed else NAMES
-    words = [word for part in options["strategies"] or by_default for word in part.split(",")]
-    names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
-    unknown = [name for name in names if name not in NAMES]
-    if unknown or not names:
-        raise ValueError(f"--strategies must be some of {', '.join(NAMES)}, not {', '.join(unknown) or 'none'}")
+    names = _strategies(options, NAMES, by_default)
     model = account_model(options["model"])
     using = options["database"] or default_database(model)
     if using not in connections:
@@ -239,3 +259,13 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
         raise ValueError("--engine both is for a load without --mix-strategies; all else runs plain or compiled")
     engines = _ENGINES[chosen]
     return RunConfig(strategies=names, model=model, using=using, keep=options["keep"], engines=engines, mixed=mixed)
+
+
+def _strategies(options: dict[str, Any], known: Sequence[str], by_default: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the strategies that the option names. Raises ``ValueError`` for an unknown one, and for none."""
+    words = [word for part in options["strategies"] or by_default or known for word in part.split(",")]
+    names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise ValueError(f"--strategies must be some of {', '.join(known)}, not {', '.join(unknown) or 'none'}")
+    return names

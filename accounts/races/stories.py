@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
@@ -79,10 +79,13 @@ class Story:
         )
 
     def is_kept_by(self, accounts: Any, pk: object) -> bool:
-        """Whether as many changes of the account are booked as may pass, and its balance is what they add up to."""
+        """Whether the account's balance and its entries are as `allows` says."""
         rows = list(accounts.filter(pk=pk).values_list("balance", "entries__amount"))  # asked after every schedule
-        booked = [amount for _, amount in rows if amount is not None]
-        return len(booked) == self.passing and rows[0][0] == self.balance + sum(booked)
+        return self.allows(rows[0][0], [amount for _, amount in rows if amount is not None])
+
+    def allows(self, balance: Decimal, booked: Sequence[Decimal]) -> bool:
+        """Whether as many changes are booked as may pass, and the balance is what they add up to."""
+        return len(booked) == self.passing and balance == self.balance + sum(booked)
 
     def scenario(self, strategy: Strategy, *, fixture: Fixture) -> Scenario:
         """Return the race; its set-up opens a fresh account of the fixture and returns the key."""

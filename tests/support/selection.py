@@ -21,6 +21,8 @@ PLACES = {
     # Starts, kills and waits for processes or servers of its own.
     "process": (
         "tests/accounts/api/test_curl.py",
+        "tests/accounts/contrib/dynamodb/test_contention.py",
+        "tests/accounts/contrib/dynamodb/test_simulate.py",
         "tests/accounts/contrib/queued/test_going_on.py",
         "tests/accounts/contrib/queued/test_queued.py::test_a_consumer_that_dies",
         "tests/accounts/contrib/queued/test_queued.py::test_sigterm_ends_it_gracefully",

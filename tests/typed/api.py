@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.db import migrations, models
 from django.db import transaction as db_transaction
 
+from accounts.contrib.dynamodb import DynamoAccount, chain_breaks
 from accounts.engine.batches import AppliedChange, BalanceChange
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import AbstractAccount, AbstractEntry, Account, Entry
@@ -270,6 +271,15 @@ def stores() -> None:
     item = store.read("i")
     if item is not None:
         assert_type(item.version, int)
+
+
+def accounts_of_stores() -> None:
+    account = assert_type(DynamoAccount.deposit("ada", 1, idempotency_key="k", store="dynamodb"), DynamoAccount)
+    assert_type(DynamoAccount.transfer("ada", "bob", "1.50"), tuple[DynamoAccount, DynamoAccount])
+    assert_type(account.try_withdraw(Decimal(1)), bool)
+    assert_type([entry.amount for entry in account.entries()], list[Decimal])
+    assert_type([str(found) for found in chain_breaks()], list[str])
+    DynamoAccount.deposit(7, 1)  # type: ignore[arg-type]
 
 
 async def leases_later() -> None:

@@ -16,7 +16,14 @@ from django.db.migrations.executor import MigrationExecutor
 from django_lockstep.lab.conf import simulate_migrates
 from django_lockstep.lab.simulator.errors import SimulationError
 
-__all__ = ["end_sessions", "environment", "require_connections", "require_row_locks", "require_tables"]
+__all__ = [
+    "end_sessions",
+    "environment",
+    "process_environment",
+    "require_connections",
+    "require_row_locks",
+    "require_tables",
+]
 
 
 def require_row_locks(alias: str) -> None:
@@ -101,10 +108,13 @@ def environment(alias: str) -> dict[str, Any]:
         "isolation": isolation,
         "synchronous_commit": synchronous_commit,
         "fsync": fsync,
-        "django": django.get_version(),
-        "python": platform.python_version(),
-        "cpus": os.cpu_count(),
+        **process_environment(),
     }
+
+
+def process_environment() -> dict[str, Any]:
+    """Return that part of the `environment` which is not the server's."""
+    return {"django": django.get_version(), "python": platform.python_version(), "cpus": os.cpu_count()}
 
 
 def end_sessions(alias: str, prefixes: Sequence[str]) -> None:

@@ -140,9 +140,17 @@ class ActorTask:
 
 
 def run_stories(
-    trials: Sequence[StoryTrial], *, runs: int, pool: WorkerPool, alias: str, progress: ProgressHook | None = None
+    trials: Sequence[StoryTrial],
+    *,
+    runs: int,
+    pool: WorkerPool,
+    alias: str | None,
+    progress: ProgressHook | None = None,
 ) -> Iterator[StoryRow]:
-    """Run the story under each strategy in turn and yield its row; stop after one that was interrupted."""
+    """Run the story under each strategy in turn and yield its row; stop after one that was interrupted.
+
+    ``alias`` is the database that the workers are connected to, if there is one.
+    """
     for trial in trials:
         if pool.interrupt.requested:
             return
@@ -154,7 +162,8 @@ def run_stories(
         ]
         # All actors take part in every run, so that without one of them no later run can begin.
         result = pool.run(tasks, on_tick=progress(trial.strategy) if progress else None, fail_fast=True)
-        end_sessions(alias, [failure.session for failure in result.worker_failures])
+        if alias is not None:
+            end_sessions(alias, [failure.session for failure in result.worker_failures])
         if any(result.payloads):
             yield _build_row(trial, result, fixtures=fixtures, cut_short=pool.interrupt.requested)
 

@@ -18,8 +18,8 @@ __all__ = ["WorkerConfig", "main"]
 class WorkerConfig:
     """How a worker connects."""
 
-    alias: str
-    """The database, as the settings name it."""
+    alias: str | None
+    """The database, as the settings name it; None for tasks that use none."""
     database: str
     """The database's name as the parent uses it: under a test runner it is not the one in the settings."""
     session: str
@@ -53,6 +53,9 @@ def connected(config: WorkerConfig) -> Iterator[None]:
     # The fork server has set Django up already; a spawned process has not.
     if not apps.ready:
         django.setup()
+    if config.alias is None:
+        yield
+        return
     connection = connections[config.alias]
     # Spawned processes read the settings, in which a test runner has not replaced the name.
     connection.settings_dict["NAME"] = config.database

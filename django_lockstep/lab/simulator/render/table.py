@@ -263,7 +263,7 @@ def _circumstances(report: LoadReport | SweepReport) -> str:
 
 def _where(report: Report) -> str:
     facts = report.environment
-    isolation = "" if facts["isolation"] == "read committed" else f" ({facts['isolation']})"
+    isolation = f" ({facts['isolation']})" if facts.get("isolation", "read committed") != "read committed" else ""
     return f"{facts['database']}{isolation}, Django {facts['django']}, Python {facts['python']}, {facts['cpus']} CPUs"
 
 

@@ -1,0 +1,59 @@
+"""Worker processes on shared accounts, on both stores."""
+
+from typing import Any
+
+import pytest
+
+from accounts.contrib.dynamodb import DynamoAccount, account_breaks
+from tests.accounts.contrib.dynamodb import workers
+from tests.support.processes import processes
+
+pytestmark = pytest.mark.usefixtures("options")
+
+
+def balance_of(pk: str = "ada") -> int:
+    account = DynamoAccount.get(pk)
+    assert list(account_breaks(account)) == []
+    return int(account.balance)
+
+
+def test_eight_processes_lose_no_change(options: dict[str, Any]) -> None:
+    account = DynamoAccount.open("ada", balance=1000)
+    with processes(8) as pool:
+        changes = [("deposit", 10, None), ("withdraw", 7, None)] * 5
+        running = [pool.submit(workers.book, options, changes) for _ in range(8)]
+        balances = [balance for each in running for balance in each.result()]
+    assert balance_of() == 1000 + 8 * 5 * 3
+    # Each of them saw a state of its own, and all of these are in the chain.
+    account.refresh()
+    assert sorted(str(entry.balance_after) for entry in account.entries()) == sorted(balances)
+    assert account.entry_count == 80
+
+
+def test_one_key_books_once_whoever_uses_it(options: dict[str, Any]) -> None:
+    account = DynamoAccount.open("ada", balance=0)
+    with processes(8) as pool:
+        running = [pool.submit(workers.book, options, [("deposit", 50, "payment")] * 3) for _ in range(8)]
+        balances = [balance for each in running for balance in each.result()]
+    assert balances == ["50.00"] * 24
+    account.refresh()
+    assert (account.balance, account.entry_count) == (50, 1)
+
+
+def test_of_two_withdrawals_beyond_the_limit_one_passes(options: dict[str, Any]) -> None:
+    DynamoAccount.open("ada", balance=100, overdraft_limit=500)
+    with processes(2) as pool:
+        running = [pool.submit(workers.book, options, [("withdraw", amount, None)]) for amount in (400, 300)]
+        answers = [each.result()[0] for each in running]
+    assert sorted(answers) in (["-200.00", "refused"], ["-300.00", "refused"])
+    assert f"{balance_of()}.00" in answers
+
+
+def test_opposite_transfers_pass(options: dict[str, Any]) -> None:
+    DynamoAccount.open("ada", balance=100)
+    DynamoAccount.open("bob", balance=100)
+    with processes(4) as pool:
+        pairs = [("ada", "bob"), ("bob", "ada")] * 2
+        for each in [pool.submit(workers.shuttle, options, *pair, 5) for pair in pairs]:
+            each.result()
+    assert (balance_of("ada"), balance_of("bob")) == (100, 100)

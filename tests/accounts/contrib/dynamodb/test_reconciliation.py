@@ -1,0 +1,180 @@
+"""Balances and entries are compared, and each place where they do not fit is found."""
+
+import io
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
+
+from accounts.contrib.dynamodb import DynamoAccount, account_breaks, chain_breaks, raw
+from accounts.contrib.dynamodb.keys import account_key
+from django_lockstep.stores import get_store
+from django_lockstep.stores.dynamodb.store import DynamoStore
+
+
+def booked(pk: str = "ada") -> DynamoAccount:
+    """Return an account with 100 that has three entries."""
+    DynamoAccount.open(pk, balance=100)
+    for amount in (10, 20, 30):
+        DynamoAccount.deposit(pk, amount, idempotency_key=str(amount))
+    return DynamoAccount.get(pk)
+
+
+def tamper(key: str, **changes: object) -> None:
+    store = get_store("dynamodb")
+    item = store.read(key)
+    assert item is not None
+    assert store.update_if_unchanged(key, changes, version=item.version)
+
+
+def remove(key: str) -> None:
+    store = get_store("dynamodb")
+    item = store.read(key)
+    assert item is not None
+    assert store.delete_if_unchanged(key, version=item.version)
+
+
+def key_of(account: DynamoAccount, amount: int) -> str:
+    (key,) = (entry.key for entry in account.entries() if entry.amount == amount)
+    return key
+
+
+def found(pk: str = "ada") -> list[tuple[str, Any, str, str]]:
+    breaks = account_breaks(DynamoAccount.get(pk))
+    return [(each.kind, each.entry, str(each.expected), str(each.found)) for each in breaks]
+
+
+@pytest.mark.usefixtures("options")
+class TestOneAccount:
+    def test_right_books_are_right(self) -> None:
+        DynamoAccount.open("bob")
+        assert found("bob") == []
+        booked()
+        assert found() == []
+
+    def test_entries_that_come_meanwhile_are_not_missed(self) -> None:
+        account = booked()
+        DynamoAccount.withdraw("ada", 1)
+        assert list(account_breaks(account)) == []
+
+    def test_a_balance_without_an_entry(self) -> None:
+        account = booked()
+        tamper(account_key("ada"), balance=Decimal(161))
+        assert found() == [("balance", account.last_entry, "160.00", "161.00")]
+
+    def test_a_balance_without_any_entry(self) -> None:
+        DynamoAccount.open("bob")
+        tamper(account_key("bob"), balance=1)
+        assert found("bob") == [("balance", None, "0.00", "1.00")]
+
+    def test_an_amount_that_was_changed(self) -> None:
+        key = key_of(booked(), 20)
+        tamper(key, amount=21)
+        assert found() == [("entry", key, "131.00", "130.00")]
+
+    def test_an_opening_that_was_changed(self) -> None:
+        key = key_of(booked(), 10)
+        tamper(account_key("ada"), opening_balance=90)
+        assert found() == [("opening", key, "90.00", "100.00")]
+
+    def test_versions_that_do_not_grow(self) -> None:
+        account = booked()
+        first, last = key_of(account, 10), key_of(account, 30)
+        tamper(first, version_after=account.version)
+        assert [each[:2] for each in found()] == [("version", key_of(account, 20))]
+        tamper(last, version_after=account.version + 9)
+        assert [each[:2] for each in found()] == [("version", last), ("version", key_of(account, 20))]
+
+    @pytest.mark.parametrize(("amount", "left"), [(10, 2), (20, 1), (30, 0)])
+    def test_an_entry_that_is_gone(self, amount: int, left: int) -> None:
+        account = booked()
+        remove(key_of(account, amount))
+        assert [each[0::2] for each in found()] == [("count", "3")]
+        assert found()[0][3] == str(left)
+
+    def test_a_circle_ends(self) -> None:
+        account = booked()
+        tamper(key_of(account, 20), previous=key_of(account, 30))
+        assert [each[0] for each in found()] == ["entry", "version", "opening"]
+
+
+def run(**options: Any) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        call_command("reconcile", stdout=out, stderr=err, no_color=True, **options)
+    except SystemExit as end:
+        return int(end.code or 0), out.getvalue(), err.getvalue()
+    return 0, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def all_books(on_dynamodb: dict[str, Any]) -> Callable[[], list[tuple[str, str, str, str]]]:
+    """Return the breaks of all accounts."""
+    return lambda: [(each.account, each.kind, str(each.expected), str(each.found)) for each in chain_breaks()]
+
+
+@pytest.mark.slow
+class TestAllAccounts:
+    def test_all_are_checked(self, all_books: Callable[[], list[Any]]) -> None:
+        booked(), booked("bob"), DynamoAccount.open("eve")
+        get_store("dynamodb").put_if_absent("something else", {"balance": 1})
+        DynamoAccount.transfer("ada", "bob", 1)
+        assert all_books() == []
+        tamper(account_key("bob"), balance=7)
+        assert all_books() == [("bob", "balance", "161.00", "7.00")]
+
+    def test_an_entry_that_is_in_no_chain(self, all_books: Callable[[], list[Any]]) -> None:
+        account = booked()
+        tamper(account_key("ada"), entry_count=2, last_entry=key_of(account, 20), balance=130)
+        assert all_books() == [("ada", "count", "2", "3")]
+
+    def test_entries_without_an_account(self, all_books: Callable[[], list[Any]]) -> None:
+        booked(), booked("bob")
+        remove(account_key("ada"))
+        assert all_books() == [("ada", "count", "0", "3")]
+
+    def test_a_large_table_comes_in_pages(
+        self, all_books: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        booked(), booked("bob")
+        remove(account_key("bob"))
+        call, pages = raw._call, []
+
+        def small(store: DynamoStore, operation: str, **request: Any) -> dict[str, Any]:
+            pages.append(call(store, operation, Limit=2, **request))
+            return pages[-1]
+
+        monkeypatch.setattr(raw, "_call", small)
+        assert all_books() == [("bob", "count", "0", "3")]
+        assert [len(page["Items"]) for page in pages[:3]] == [2, 2, 2]
+
+    @pytest.mark.django_db
+    def test_the_command_prints_them(self, all_books: Callable[[], list[Any]]) -> None:
+        account = booked()
+        assert run(store="dynamodb") == (0, "", "Every balance of store 'dynamodb' matches its entries.\n")
+        tamper(account_key("ada"), balance=7)
+        code, out, err = run(store="dynamodb", format="json")
+        assert (code, err) == (1, "1 break found.\n")
+        line = {"kind": "balance", "account": "ada", "entry": account.last_entry, "expected": "160.00", "found": "7.00"}
+        assert json.loads(out) == line
+
+    @pytest.mark.django_db
+    def test_a_missing_table_is_named(self, on_dynamodb: dict[str, Any], settings: Settings) -> None:
+        settings.LOCKSTEP_STORES = {"dynamodb": {**on_dynamodb, "TABLE": "missing"}}
+        with pytest.raises(CommandError, match="create_stores makes the table"):
+            run(store="dynamodb")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("name", "words"), [("postgresql", "store 'postgresql' is not on DynamoDB"), ("nowhere", "no store 'nowhere'")]
+)
+def test_a_store_without_a_list_of_accounts_is_wrong_usage(settings: Settings, name: str, words: str) -> None:
+    settings.LOCKSTEP_STORES = {}
+    with pytest.raises(CommandError, match=words) as error:
+        run(store=name)
+    assert error.value.returncode == 2
