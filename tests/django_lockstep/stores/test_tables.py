@@ -63,3 +63,12 @@ def test_create_stores(dynamodb_options: dict[str, Any], settings: Settings) -> 
     assert first.endswith("of store 'tested': created.")
     assert second.endswith("of store 'tested': exists.")
     assert check_tables(None, databases=["default"]) == []
+
+
+def test_permissions_are_a_line_each(settings: Settings) -> None:
+    settings.LOCKSTEP_STORES = {"tested": {"TABLE": "t", "REGION": "eu-central-1"}}
+    out = StringIO()
+    call_command("create_stores", "--permissions", stdout=out)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "Store 'tested', on table 't':"
+    assert {"    dynamodb:GetItem", "    dynamodb:CreateTable"} <= set(lines)

@@ -39,7 +39,8 @@ class Command(BaseCommand):
     def _report(self, store: DynamoStore, *, permissions: bool) -> None:
         if permissions:
             self.stdout.write(f"Store {store.name!r}, on table {store.table!r}:")
-            self.stdout.writelines(f"    {action}" for action in store.permissions())
+            for action in store.permissions():
+                self.stdout.write(f"    {action}")
             return
         created = store.create()
         if problem := store.problem():
