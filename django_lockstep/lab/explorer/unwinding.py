@@ -46,9 +46,8 @@ class Unwinding:
             except Empty:
                 self._force(unfinished)
                 continue
-            if kind == "done":
-                # An interrupt that comes late would hit the next run.
-                self._actors[index].spare()
+            # An interrupt that comes late would hit the next run.
+            if kind == "done" and self._actors[index].spare():
                 unfinished.discard(index)
         self._lost += [self._actors[index].name for index in sorted(unfinished)]
 

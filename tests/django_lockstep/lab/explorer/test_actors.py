@@ -1,0 +1,50 @@
+"""The threads of actors, without a database."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys, threading
+from queue import SimpleQueue
+from django.conf import settings
+settings.configure(INSTALLED_APPS=["django.contrib.contenttypes"])
+import django
+django.setup()
+from django_lockstep.lab.explorer.actors import Actor
+
+actor, events, begun = Actor(), SimpleQueue(), threading.Event()
+actor.assign(0, "A", events=events, settings="")
+
+def runs_until_interrupted(argument):
+    begun.set()
+    while True:
+        pass
+
+def returns(argument):
+    return argument
+
+if "interrupted" in sys.argv:
+    actor.start(runs_until_interrupted, None)
+    begun.wait()
+    actor.interrupt()
+    events.get()
+    assert type(actor.error).__name__ == "Abandoned", actor.error
+else:
+    actor.start(returns, None)
+    events.get()
+sys.settrace(lambda *args: None)
+threading.settrace(lambda *args: None)
+assert actor.spare()
+for number in range(3):
+    actor.start(returns, number)
+    events.get()
+    assert (actor.result, actor.error) == (number, None)
+"""
+
+
+@pytest.mark.parametrize("how", ["done", "interrupted"])
+def test_a_traced_program_goes_on_after_a_run_was_abandoned(how: str) -> None:
+    # In a process of its own, because tracing is the whole process's, and a failure is a call that never returns.
+    subprocess.run([sys.executable, "-c", PROGRAM, how], check=True, timeout=60)
