@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from bank.settings import *  # noqa: F403
 from bank.settings import BASE_DIR, DATABASES, EMBEDDED, INSTALLED_APPS
 
-INSTALLED_APPS = [*INSTALLED_APPS, "django_lockstep.stores"]
 if find_spec("db_mutex") is not None:
     INSTALLED_APPS = [*INSTALLED_APPS, "db_mutex"]
 
