@@ -14,21 +14,19 @@ from django.core.exceptions import ImproperlyConfigured
 from accounts.contrib.dynamodb.accounts import DynamoAccount
 from accounts.contrib.dynamodb.entries import DynamoEntry
 from accounts.contrib.dynamodb.keys import account_key, keyed_entry_key
-from accounts.contrib.dynamodb.raw import dynamo_store, remove
 from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES, DynamoStrategy
 from accounts.errors import InsufficientFunds
 from accounts.races.leftovers import new_name
 from accounts.races.stories import Story
 from django_lockstep.lab.scenario import Scenario
-from django_lockstep.lab.simulator.advice import advice_on_story
 from django_lockstep.lab.simulator.database import process_environment
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.pool import WorkerPool
-from django_lockstep.lab.simulator.progress import show_progress
-from django_lockstep.lab.simulator.stories import StoryReport, StoryTrial, run_stories
+from django_lockstep.lab.simulator.stories import StoryReport, StoryTrial, play
 from django_lockstep.lab.simulator.worker_process import WorkerConfig
 from django_lockstep.stores import StoreError
+from django_lockstep.stores.dynamodb.items import item_key
+from django_lockstep.stores.dynamodb.store import DynamoStore
 
 __all__ = ["StoreConfig", "run_story_on_store"]
 
@@ -46,7 +44,7 @@ class StoreConfig:
 
     def __post_init__(self) -> None:
         try:
-            dynamo_store(self.store)
+            DynamoStore.named(self.store)
         except (ImproperlyConfigured, ValueError) as error:
             raise ValueError(f"--store {self.store}: {error}") from error
 
@@ -103,9 +101,10 @@ class _Accounts:
         return DynamoAccount.get(pk, store=self.store).balance
 
     def remove(self) -> None:
-        store = dynamo_store(self.store)
+        store = DynamoStore.named(self.store)
         for pk in self.opened:
-            remove(store, [account_key(pk), *self._entry_keys(pk)])
+            for key in (account_key(pk), *self._entry_keys(pk)):
+                store.call("delete_item", Key=item_key(key))
 
     def _entry_keys(self, pk: str) -> list[str]:
         return [keyed_entry_key(pk, name) for name in self.changes]
@@ -124,21 +123,8 @@ def run_story_on_store(
     with _explain_errors(), _removed(accounts, notes, keep=config.keep):
         ran_on = _environment(config.store)
         worker = WorkerConfig(alias=None, database="", session=accounts.run)
-        pool = WorkerPool(worker, size=len(story.changes), interrupt=interrupt)
-        with show_progress(terminal, total=len(trials), completed=lambda: pool.completed) as progress, pool:
-            rows = tuple(run_stories(trials, runs=runs, pool=pool, alias=None, progress=progress))
-    return StoryReport(
-        environment=ran_on,
-        story=story.name,
-        text=story.text,
-        promise=story.promise,
-        runs=runs,
-        planned=config.strategies,
-        rows=rows,
-        advice=advice_on_story(rows),
-        interrupted=interrupt.name,
-        notes=tuple(notes),
-    )
+        rows = play(trials, worker, runs=runs, interrupt=interrupt, terminal=terminal)
+    return story.report(rows, ran_on, runs=runs, planned=config.strategies, interrupt=interrupt, notes=notes)
 
 
 @contextlib.contextmanager
@@ -165,4 +151,4 @@ def _signed(kind: Literal["deposit", "withdraw"], amount: Decimal) -> Decimal:
 
 
 def _environment(store: str) -> dict[str, object]:
-    return {"database": f"DynamoDB at {dynamo_store(store).client.meta.endpoint_url}", **process_environment()}
+    return {"database": f"DynamoDB at {DynamoStore.named(store).client.meta.endpoint_url}", **process_environment()}

@@ -21,7 +21,7 @@ from accounts.races.mix import Mix
 from accounts.races.mixtures import Mixture, advice_on_mixtures, pairs_of
 from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES, Strategy
-from django_lockstep.lab.simulator.advice import advice_on_load, advice_on_story
+from django_lockstep.lab.simulator.advice import advice_on_load
 from django_lockstep.lab.simulator.database import (
     end_sessions,
     environment,
@@ -35,7 +35,7 @@ from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.pool import STUCK_AFTER, WorkerPool
 from django_lockstep.lab.simulator.progress import show_progress
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
-from django_lockstep.lab.simulator.stories import StoryReport, run_stories
+from django_lockstep.lab.simulator.stories import StoryReport, play
 from django_lockstep.lab.simulator.sweep import SizeResult, Sweep, SweepReport, advice_on_sweep
 from django_lockstep.lab.simulator.trials import Trial, rotate, run_trials
 from django_lockstep.lab.simulator.worker_process import WorkerConfig
@@ -243,21 +243,8 @@ def run_story(
     notes: list[str] = []
     with _fixture(config, notes) as (fixture, worker_config):
         trials = [story.trial(strategy, fixture=fixture) for strategy in config.bound]
-        pool = WorkerPool(worker_config, size=len(story.changes), interrupt=interrupt)
-        with show_progress(terminal, total=len(trials), completed=lambda: pool.completed) as progress, pool:
-            rows = tuple(run_stories(trials, runs=runs, pool=pool, alias=config.using, progress=progress))
-    return StoryReport(
-        environment=ran_on,
-        story=story.name,
-        text=story.text,
-        promise=story.promise,
-        runs=runs,
-        planned=config.strategies,
-        rows=rows,
-        advice=advice_on_story(rows),
-        interrupted=interrupt.name,
-        notes=tuple(notes),
-    )
+        rows = play(trials, worker_config, runs=runs, interrupt=interrupt, terminal=terminal)
+    return story.report(rows, ran_on, runs=runs, planned=config.strategies, interrupt=interrupt, notes=notes)
 
 
 def default_database(model: type[AbstractAccount]) -> str:

@@ -16,7 +16,9 @@ from accounts.models import AbstractAccount
 from accounts.races.fixture import Fixture
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.scenario import Scenario
-from django_lockstep.lab.simulator.stories import StoryTrial
+from django_lockstep.lab.simulator.advice import advice_on_story
+from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.stories import StoryReport, StoryRow, StoryTrial
 
 __all__ = ["STORIES", "Story"]
 
@@ -76,6 +78,30 @@ class Story:
             scenario=self.scenario(strategy, fixture=fixture),
             refusals=(InsufficientFunds,),
             failure=self.failure,
+        )
+
+    def report(
+        self,
+        rows: Sequence[StoryRow],
+        ran_on: Mapping[str, Any],
+        *,
+        runs: int,
+        planned: tuple[str, ...],
+        interrupt: Interrupt,
+        notes: Sequence[str],
+    ) -> StoryReport:
+        """Return the report of all strategies that played the story."""
+        return StoryReport(
+            environment=ran_on,
+            story=self.name,
+            text=self.text,
+            promise=self.promise,
+            runs=runs,
+            planned=planned,
+            rows=tuple(rows),
+            advice=advice_on_story(rows),
+            interrupted=interrupt.name,
+            notes=tuple(notes),
         )
 
     def is_kept_by(self, accounts: Any, pk: object) -> bool:

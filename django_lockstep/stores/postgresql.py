@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.apps import apps
@@ -19,6 +19,7 @@ from django_lockstep.stores.writes import (
     Delete,
     Guard,
     Item,
+    ItemWrites,
     Outcome,
     Put,
     Update,
@@ -55,7 +56,7 @@ DELETE FROM {tokens} WHERE token IN (
 _DIGEST = "SELECT digest FROM {tokens} WHERE token = %(token)s"
 
 
-class PostgresItems:
+class PostgresItems(ItemWrites):
     """The verbs of items on one database; they join the calling thread's open transaction."""
 
     def __init__(self, using: str) -> None:
@@ -67,17 +68,6 @@ class PostgresItems:
             return None
         attributes = {name: decode(value) for name, value in row.attributes.items()}
         return Item(key=key, version=row.version, attributes=attributes)
-
-    def put_if_absent(self, key: str, attributes: Mapping[str, object]) -> int | None:
-        return self._write(Put(key, attributes))
-
-    def put_if_unchanged(self, key: str, attributes: Mapping[str, object], *, version: int | None) -> int | None:
-        return self._write(Put(key, attributes, version))
-
-    def update_if_unchanged(
-        self, key: str, changes: Mapping[str, object], *, version: int, remove: Sequence[str] = ()
-    ) -> int | None:
-        return self._write(Update(key, changes, version, remove))
 
     def delete_if_unchanged(self, key: str, *, version: int) -> bool:
         with translated_errors():
@@ -122,7 +112,7 @@ class PostgresItems:
                 raise TokenReused(store=self.name)
         return False
 
-    def _write(self, write: Put | Update) -> int | None:
+    def write(self, write: Put | Update) -> int | None:
         token = str(uuid.uuid4())
         with translated_errors():
             if not self._is_written(write, token):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ __all__ = [
     "Delete",
     "Guard",
     "Item",
+    "ItemWrites",
     "Outcome",
     "Put",
     "Update",
@@ -120,6 +122,25 @@ class Outcome:
 
     def __bool__(self) -> bool:
         return not self.refused
+
+
+class ItemWrites(abc.ABC):
+    """A store's writes of single items, each as the one verb that a store has to bring along."""
+
+    @abc.abstractmethod
+    def write(self, write: Put | Update) -> int | None:
+        """Return the new version, or None where the condition does not hold."""
+
+    def put_if_absent(self, key: str, attributes: Mapping[str, object]) -> int | None:
+        return self.write(Put(key, attributes))
+
+    def put_if_unchanged(self, key: str, attributes: Mapping[str, object], *, version: int | None) -> int | None:
+        return self.write(Put(key, attributes, version))
+
+    def update_if_unchanged(
+        self, key: str, changes: Mapping[str, object], *, version: int, remove: Sequence[str] = ()
+    ) -> int | None:
+        return self.write(Update(key, changes, version, remove))
 
 
 def valid_transaction(writes: Sequence[Write], guards: Sequence[Guard], token: str | None) -> None:

@@ -1,6 +1,5 @@
 """``reconcile`` walks every chain in the database and prints each place where it does not fit."""
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.core import serializers
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
@@ -18,17 +17,9 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
 from tests.support.factories import AccountFactory
+from tests.support.reconcile import reconcile
 
 pytestmark = pytest.mark.django_db
-
-
-def run(**options: Any) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        call_command("reconcile", stdout=out, stderr=err, no_color=True, **options)
-    except SystemExit as end:
-        return int(end.code or 0), out.getvalue(), err.getvalue()
-    return 0, out.getvalue(), err.getvalue()
 
 
 def test_right_books_are_right() -> None:
@@ -37,13 +28,13 @@ def test_right_books_are_right() -> None:
         Account.deposit(account.pk, 50)
         Account.withdraw(account.pk, 120)
     AccountFactory.create(balance=5)
-    assert run() == (0, "", "Every balance of accounts.Account matches its entries.\n")
+    assert reconcile() == (0, "", "Every balance of accounts.Account matches its entries.\n")
 
 
 def test_a_balance_without_an_entry_is_printed(account: Account) -> None:
     Account.deposit(account.pk, 50)
     Account.objects.update(balance=151)
-    code, out, err = run()
+    code, out, err = reconcile()
     entry = Entry.objects.get()
     assert (code, err) == (1, "1 break found.\n")
     assert out == f"account {account.pk}: after its last entry {entry.pk} the balance is 151.00, expected 150.00\n"
@@ -53,7 +44,7 @@ def test_an_entry_that_does_not_follow_is_printed(account: Account) -> None:
     Account.deposit(account.pk, 50)
     forged = Entry.objects.create(account=account, amount=Decimal(-30), balance_after=Decimal(70), version_after=3)
     Account.objects.update(balance=70)
-    code, out, _ = run(format="json")
+    code, out, _ = reconcile(format="json")
     assert code == 1
     assert [json.loads(line) for line in out.splitlines()] == [
         {"kind": "entry", "account": account.pk, "entry": forged.pk, "expected": "120.00", "found": "70.00"},
@@ -75,7 +66,7 @@ def test_every_break_of_every_account_is_found_in_one_statement() -> None:
 @pytest.mark.parametrize("label", ["accounts.Nothing", "nonsense", "auth.User"])
 def test_another_kind_of_model_is_wrong_usage(label: str) -> None:
     with pytest.raises(CommandError) as caught:
-        run(model=label)
+        reconcile(model=label)
     assert caught.value.returncode == 2
 
 

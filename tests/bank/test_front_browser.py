@@ -13,13 +13,13 @@ from tests.support.sessions import all_others_are_idle, until
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["chromium"]
 
-Visit = Callable[..., Page]
+OpenPage = Callable[..., Page]
 RUN = 60_000
 """Milliseconds that a race in a page may take, which begins with a process and a database of its own."""
 
 
 @pytest.fixture
-def visit(live_server: Any, chromium: Browser, settings: Any) -> Iterator[Visit]:
+def open_page(live_server: Any, chromium: Browser, settings: Any) -> Iterator[OpenPage]:
     """Open a window of a visitor without a login; at its end nothing may have complained."""
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
     contexts, said = [], []
@@ -46,8 +46,8 @@ def overflows(page: Page) -> bool:
 
 
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
-def test_a_visitor_races_both_and_steps_through_one(visit: Visit, script: bool) -> None:
-    page = visit(java_script_enabled=script)
+def test_a_visitor_races_both_and_steps_through_one(open_page: OpenPage, script: bool) -> None:
+    page = open_page(java_script_enabled=script)
     page.goto("/")
     page.get_by_role("button", name="Race them").click()
     expect(page.get_by_text("Balance: 50.00")).to_have_count(2)
@@ -65,8 +65,8 @@ def test_a_visitor_races_both_and_steps_through_one(visit: Visit, script: bool) 
     expect(page.get_by_role("heading", name="Step 1 of")).to_be_visible()
 
 
-def test_a_shared_link_leads_to_the_same_step(visit: Visit) -> None:
-    ada, bob = visit(), visit()
+def test_a_shared_link_leads_to_the_same_step(open_page: OpenPage) -> None:
+    ada, bob = open_page(), open_page()
     ada.goto("/lab/lost-update:naive/")
     ada.get_by_role("button", name="Run", exact=True).click()
     expect(ada.get_by_text("lost update").first).to_be_visible()
@@ -86,8 +86,8 @@ def without_keys(text: str) -> str:
     return re.sub(r"\d+", "0", text)
 
 
-def test_on_a_narrow_screen_every_actor_is_readable(visit: Visit) -> None:
-    page = visit(viewport={"width": 390, "height": 844})
+def test_on_a_narrow_screen_every_actor_is_readable(open_page: OpenPage) -> None:
+    page = open_page(viewport={"width": 390, "height": 844})
     page.goto("/lab/front:pessimistic/?schedule=AB")
     page.get_by_role("button", name="Run", exact=True).click()
     step = page.get_by_role("heading", name=re.compile("Step 2 of .*B"))

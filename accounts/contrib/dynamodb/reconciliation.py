@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from accounts.contrib.dynamodb.accounts import DynamoAccount
 from accounts.contrib.dynamodb.entries import DynamoEntry
-from accounts.contrib.dynamodb.keys import account_of, is_account
-from accounts.contrib.dynamodb.raw import dynamo_store, ledger_keys
+from accounts.contrib.dynamodb.keys import LEDGER, account_of, is_account
 from accounts.reconciliation import ChainBreak
+from django_lockstep.stores.dynamodb.store import DynamoStore
 
 __all__ = ["account_breaks", "chain_breaks"]
 
@@ -25,7 +25,7 @@ def chain_breaks(*, store: str = "dynamodb") -> Iterator[ChainBreak]:
     Raises ``ValueError`` for a store that is not on DynamoDB.
     """
     stored: Counter[str] = Counter()
-    for key in ledger_keys(dynamo_store(store)):
+    for key in DynamoStore.named(store).keys(LEDGER):
         stored[account_of(key)] += not is_account(key)
     for pk, entries in sorted(stored.items()):
         try:

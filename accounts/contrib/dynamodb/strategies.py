@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from accounts.contrib.dynamodb.accounts import DynamoAccount, retried
-from accounts.contrib.dynamodb.raw import dynamo_store, raw_key
 from django_lockstep.errors import StaleVersionError
 from django_lockstep.stores import get_store
+from django_lockstep.stores.dynamodb.items import item_key
+from django_lockstep.stores.dynamodb.store import DynamoStore
 from django_lockstep.stores.values import encode, encode_all
 
 __all__ = ["DYNAMO_STRATEGIES", "DynamoStrategy"]
@@ -45,10 +46,10 @@ class Naive(DynamoStrategy):
     safe = False
 
     def change(self, pk: str, amount: Decimal, *, key: str) -> None:
-        store, account = dynamo_store(self.store), DynamoAccount.get(pk, store=self.store)
+        store, account = DynamoStore.named(self.store), DynamoAccount.get(pk, store=self.store)
         update, put = account.writes(amount, idempotency_key=key)
         item = {
-            **raw_key(update.key),
+            **item_key(update.key),
             "version": encode(account.version + 1),
             "record": encode(uuid.uuid4().hex),
             **encode_all({**account.attributes(), **update.changes}),

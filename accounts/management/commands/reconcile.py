@@ -12,10 +12,10 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 
 from accounts.binding import account_model
 from accounts.contrib import dynamodb
-from accounts.contrib.dynamodb.raw import dynamo_store
 from accounts.models import AbstractAccount
 from accounts.reconciliation import ChainBreak, chain_breaks
 from django_lockstep.stores import StoreError
+from django_lockstep.stores.dynamodb.store import DynamoStore
 
 
 class Command(BaseCommand):
@@ -55,7 +55,7 @@ class Command(BaseCommand):
 def _books(options: dict[str, Any]) -> tuple[str, Iterator[ChainBreak]]:
     """Return what is checked, and its breaks. Raises ``ValueError`` and ``ImproperlyConfigured`` for wrong options."""
     if options["store"] is not None:
-        return f"store {dynamo_store(options['store']).name!r}", dynamodb.chain_breaks(store=options["store"])
+        return f"store {DynamoStore.named(options['store']).name!r}", dynamodb.chain_breaks(store=options["store"])
     model = account_model(options["model"])
     return model._meta.label, _breaks_in_database(model, using=options["database"])
 

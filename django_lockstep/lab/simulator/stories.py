@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from django_lockstep.lab.scenario import Scenario
 from django_lockstep.lab.simulator.channel import WorkerChannel
 from django_lockstep.lab.simulator.database import end_sessions
+from django_lockstep.lab.simulator.interrupt import Interrupt
 from django_lockstep.lab.simulator.pool import PoolResult, WorkerPool
+from django_lockstep.lab.simulator.progress import show_progress
 from django_lockstep.lab.simulator.tally import kind_of
 from django_lockstep.lab.simulator.trials import ProgressHook
+from django_lockstep.lab.simulator.worker_process import WorkerConfig
 
-__all__ = ["PASSED", "REFUSED", "Ending", "StoryReport", "StoryRow", "StoryTrial", "run_stories"]
+__all__ = ["PASSED", "REFUSED", "Ending", "StoryReport", "StoryRow", "StoryTrial", "play", "run_stories"]
 
 PASSED = "passed"
 REFUSED = "refused"
@@ -137,6 +140,15 @@ class ActorTask:
         except Exception as error:  # noqa: BLE001 - shown by kind
             return kind_of(error)
         return PASSED
+
+
+def play(
+    trials: Sequence[StoryTrial], worker: WorkerConfig, *, runs: int, interrupt: Interrupt, terminal: TextIO | None
+) -> list[StoryRow]:
+    """Run a story under each strategy, by worker processes of its own, and return the rows of those that ran."""
+    pool = WorkerPool(worker, size=len(trials[0].scenario.actors), interrupt=interrupt)
+    with show_progress(terminal, total=len(trials), completed=lambda: pool.completed) as progress, pool:
+        return list(run_stories(trials, runs=runs, pool=pool, alias=worker.alias, progress=progress))
 
 
 def run_stories(

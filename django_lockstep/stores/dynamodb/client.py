@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -14,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django_lockstep.locking.durations import seconds
 from django_lockstep.stores.dynamodb.options import DynamoOptions
 from django_lockstep.stores.errors import StoreRefused, StoreUnavailable, TokenReused
+from django_lockstep.stores.protocol import CALL_TIMEOUT
 
 __all__ = ["Client", "ConditionFailed", "TransactionCancelled"]
 
@@ -90,6 +92,22 @@ class Client:
             else:
                 return answer
         raise AssertionError("the loop ends with an answer or an error")
+
+    def scan(self, prefix: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        """Yield what has a key that begins so, as the last writes left it; reads the whole table, page by page."""
+        request: dict[str, Any] = {
+            "TableName": self._options.table,
+            "ConsistentRead": True,
+            "FilterExpression": "begins_with(pk, :prefix)",
+            "ExpressionAttributeValues": {":prefix": {"S": prefix}},
+            **arguments,
+        }
+        while True:
+            page = self.call("scan", timeout=CALL_TIMEOUT, **request)
+            yield from page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
     @property
     def raw(self) -> Any:

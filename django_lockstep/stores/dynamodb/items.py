@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django_lockstep.stores.conf import get_store
@@ -18,6 +18,7 @@ from django_lockstep.stores.writes import (
     Delete,
     Guard,
     Item,
+    ItemWrites,
     Outcome,
     Put,
     Update,
@@ -27,15 +28,16 @@ from django_lockstep.stores.writes import (
     valid_transaction,
 )
 
-__all__ = ["DynamoItems"]
+__all__ = ["PREFIX", "DynamoItems", "item_key"]
 
 PREFIX = "item#"
+"""Before the key of an item in the table's key."""
 
 _OPERATIONS = {Put: "put_item", Update: "update_item"}
 _PARTS = {Put: "Put", Update: "Update", Delete: "Delete"}
 
 
-class DynamoItems:
+class DynamoItems(ItemWrites):
     """The verbs of items; each write is one request, and one transaction is one ``TransactWriteItems``."""
 
     name: str
@@ -44,21 +46,10 @@ class DynamoItems:
 
     def read(self, key: str) -> Item | None:
         answer = self._client.call(
-            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=_key(key), ConsistentRead=True
+            "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=item_key(key), ConsistentRead=True
         )
         item = answer.get("Item")
         return None if item is None else _item(key, item)
-
-    def put_if_absent(self, key: str, attributes: Mapping[str, object]) -> int | None:
-        return self._change_item(Put(key, attributes))
-
-    def put_if_unchanged(self, key: str, attributes: Mapping[str, object], *, version: int | None) -> int | None:
-        return self._change_item(Put(key, attributes, version))
-
-    def update_if_unchanged(
-        self, key: str, changes: Mapping[str, object], *, version: int, remove: Sequence[str] = ()
-    ) -> int | None:
-        return self._change_item(Update(key, changes, version, remove))
 
     def delete_if_unchanged(self, key: str, *, version: int) -> bool:
         # As a transaction, whose token the server remembers: after an answer that was lost, no item would be left that
@@ -108,8 +99,7 @@ class DynamoItems:
             raise guards[refused[0]].refuse() from cancelled
         return Outcome(refused=tuple(number - len(guards) for number in refused))
 
-    def _change_item(self, write: Put | Update) -> int | None:
-        """Return the new version, or None where the condition does not hold."""
+    def write(self, write: Put | Update) -> int | None:
         token = str(uuid.uuid4())
         request = _request(write, self._table, token)
         request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
@@ -133,7 +123,8 @@ class DynamoItems:
         raise OutcomeUnknown(store=self.name)
 
 
-def _key(key: str) -> dict[str, Encoded]:
+def item_key(key: str) -> dict[str, Encoded]:
+    """Return the table's key of the item with this key."""
     return {"pk": encode(PREFIX + valid_key(key))}
 
 
@@ -147,9 +138,9 @@ def _request(write: Write, table: str, token: str) -> dict[str, Any]:
     request: dict[str, Any] = {"TableName": table, **_condition(write)}
     own = {"version": encode(new_version(write, token)), "record": encode(record_of(write, token))}
     if isinstance(write, Put):
-        request["Item"] = {**_key(write.key), **own, **write.encoded}
+        request["Item"] = {**item_key(write.key), **own, **write.encoded}
         return request
-    request["Key"] = _key(write.key)
+    request["Key"] = item_key(write.key)
     if isinstance(write, Update):
         _add_changes(request, {**own, **write.encoded}, write.remove)
     return request

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -202,23 +202,9 @@ class DynamoLeases:
 
     def list(self) -> list[Holder]:
         """Return the holders of all leases that are not free; reads the whole table."""
-        items = sorted(self._items(), key=lambda item: str(item["pk"]["S"]))
+        items = sorted(self._client.scan(PREFIX), key=lambda item: str(item["pk"]["S"]))
         holders = [self._holder_or_none(item["pk"]["S"].removeprefix(PREFIX), item) for item in items]
         return [holder for holder in holders if holder is not None]
-
-    def _items(self) -> Iterator[dict[str, Any]]:
-        request: dict[str, Any] = {
-            "TableName": self._table,
-            "ConsistentRead": True,
-            "FilterExpression": "begins_with(pk, :prefix)",
-            "ExpressionAttributeValues": {":prefix": encode(PREFIX)},
-        }
-        while True:
-            answer = self._client.call("scan", timeout=CALL_TIMEOUT, **request)
-            yield from answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def guard(self, key: str, token: int, *, within: float | None = None) -> Mapping[str, Any]:
         """Return the ``ConditionCheck`` for a ``TransactWriteItems`` that must write only while the token holds.

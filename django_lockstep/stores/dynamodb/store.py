@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from django_lockstep.stores.dynamodb.items import DynamoItems
+from django_lockstep.stores.conf import get_store
+from django_lockstep.stores.dynamodb.items import PREFIX, DynamoItems
 from django_lockstep.stores.dynamodb.leases import DynamoLeases
 from django_lockstep.stores.dynamodb.options import parse_options
 from django_lockstep.stores.dynamodb.tables import IAM_ACTIONS, IAM_ACTIONS_OF_CREATE, create_table, table_problem
+from django_lockstep.stores.protocol import CALL_TIMEOUT
 
 __all__ = ["DynamoStore"]
 
@@ -21,6 +23,14 @@ class DynamoStore(DynamoLeases, DynamoItems):
         """Return the store for its options in ``LOCKSTEP_STORES``; sends nothing."""
         return cls(name, parse_options(options))
 
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Return the store of this name. Raises ``ValueError`` for one that is not on DynamoDB."""
+        store = get_store(name)
+        if not isinstance(store, cls):
+            raise ValueError(f"store {name!r} is not on DynamoDB")  # noqa: TRY004 - it is the name that is wrong
+        return store
+
     @property
     def table(self) -> str:
         """The name of the table."""
@@ -30,6 +40,15 @@ class DynamoStore(DynamoLeases, DynamoItems):
     def client(self) -> Any:
         """boto3's low-level client, for requests of one's own."""
         return self._client.raw
+
+    def call(self, operation: str, **request: Any) -> dict[str, Any]:
+        """Send a request of one's own about the table, with the store's retries and errors, which boto3 has not."""
+        return self._client.call(operation, timeout=CALL_TIMEOUT, TableName=self._table, **request)
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys of all items that begin so, in no order; reads the whole table."""
+        for item in self._client.scan(PREFIX + prefix, ProjectionExpression="pk"):
+            yield item["pk"]["S"].removeprefix(PREFIX)
 
     def create(self) -> bool:
         """Create the table; return False if there was one."""

@@ -1,19 +1,19 @@
 """Balances and entries are compared, and each place where they do not fit is found."""
 
-import io
 import json
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from pytest_django import Settings
 
-from accounts.contrib.dynamodb import DynamoAccount, account_breaks, chain_breaks, raw
+from accounts.contrib.dynamodb import DynamoAccount, account_breaks, chain_breaks
 from accounts.contrib.dynamodb.keys import account_key
 from django_lockstep.stores import get_store
-from django_lockstep.stores.dynamodb.store import DynamoStore
+from django_lockstep.stores.dynamodb.client import Client
+from tests.support.reconcile import reconcile
 
 
 def booked(pk: str = "ada") -> DynamoAccount:
@@ -102,15 +102,6 @@ class TestOneAccount:
         assert [each[0] for each in found()] == ["entry", "version", "opening"]
 
 
-def run(**options: Any) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        call_command("reconcile", stdout=out, stderr=err, no_color=True, **options)
-    except SystemExit as end:
-        return int(end.code or 0), out.getvalue(), err.getvalue()
-    return 0, out.getvalue(), err.getvalue()
-
-
 @pytest.fixture
 def all_books(on_dynamodb: dict[str, Any]) -> Callable[[], list[tuple[str, str, str, str]]]:
     """Return the breaks of all accounts."""
@@ -142,22 +133,24 @@ class TestAllAccounts:
     ) -> None:
         booked(), booked("bob")
         remove(account_key("bob"))
-        call, pages = raw._call, []
+        call, pages = Client.call, []
 
-        def small(store: DynamoStore, operation: str, **request: Any) -> dict[str, Any]:
-            pages.append(call(store, operation, Limit=2, **request))
+        def small(client: Client, operation: str, **request: Any) -> dict[str, Any]:
+            if operation != "scan":
+                return call(client, operation, **request)
+            pages.append(call(client, operation, Limit=2, **request))
             return pages[-1]
 
-        monkeypatch.setattr(raw, "_call", small)
+        monkeypatch.setattr(Client, "call", small)
         assert all_books() == [("bob", "count", "0", "3")]
         assert [len(page["Items"]) for page in pages[:3]] == [2, 2, 2]
 
     @pytest.mark.django_db
     def test_the_command_prints_them(self, all_books: Callable[[], list[Any]]) -> None:
         account = booked()
-        assert run(store="dynamodb") == (0, "", "Every balance of store 'dynamodb' matches its entries.\n")
+        assert reconcile(store="dynamodb") == (0, "", "Every balance of store 'dynamodb' matches its entries.\n")
         tamper(account_key("ada"), balance=7)
-        code, out, err = run(store="dynamodb", format="json")
+        code, out, err = reconcile(store="dynamodb", format="json")
         assert (code, err) == (1, "1 break found.\n")
         line = {"kind": "balance", "account": "ada", "entry": account.last_entry, "expected": "160.00", "found": "7.00"}
         assert json.loads(out) == line
@@ -166,7 +159,7 @@ class TestAllAccounts:
     def test_a_missing_table_is_named(self, on_dynamodb: dict[str, Any], settings: Settings) -> None:
         settings.LOCKSTEP_STORES = {"dynamodb": {**on_dynamodb, "TABLE": "missing"}}
         with pytest.raises(CommandError, match="create_stores makes the table"):
-            run(store="dynamodb")
+            reconcile(store="dynamodb")
 
 
 @pytest.mark.django_db
@@ -176,5 +169,5 @@ class TestAllAccounts:
 def test_a_store_without_a_list_of_accounts_is_wrong_usage(settings: Settings, name: str, words: str) -> None:
     settings.LOCKSTEP_STORES = {}
     with pytest.raises(CommandError, match=words) as error:
-        run(store=name)
+        reconcile(store=name)
     assert error.value.returncode == 2

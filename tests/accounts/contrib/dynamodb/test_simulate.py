@@ -4,7 +4,7 @@ import json
 import subprocess
 from typing import Any
 
-from accounts.contrib.dynamodb.raw import ledger_keys
+from accounts.contrib.dynamodb.keys import LEDGER
 from django_lockstep.stores.dynamodb.store import DynamoStore
 from tests.support.processes import assert_clean, run
 
@@ -33,7 +33,7 @@ def test_exactly_one_withdrawal_passes_in_every_round_and_naive_loses(
             ("-300.00", "withdraw 400"),
             ("-200.00", "withdraw 300"),
         }
-    assert list(ledger_keys(dynamodb)) == []
+    assert list(dynamodb.keys(LEDGER)) == []
 
 
 def test_what_is_kept_stays_and_is_right(on_dynamodb: dict[str, Any], dynamodb: DynamoStore) -> None:
@@ -43,7 +43,7 @@ def test_what_is_kept_stays_and_is_right(on_dynamodb: dict[str, Any], dynamodb: 
     printed = " ".join(done.stdout.split())
     assert "Kept: the accounts whose names begin with simulate-" in printed
     assert "3 x 120.00, both" in printed
-    assert len(list(ledger_keys(dynamodb))) == 3 * 3
+    assert len(list(dynamodb.keys(LEDGER))) == 3 * 3
 
 
 def test_a_missing_table_is_named(on_dynamodb: dict[str, Any]) -> None:
