@@ -116,11 +116,12 @@ class History:
         """Return the row's key, also where only the condition names it."""
         if row.key:
             return row.key
-        named = self._named_keys(step, row.table)
+        named = self.named_keys(step, row.table)
         # Of several keys that were asked for, it is not known which one this row has.
         return next(iter(named)) if len(named) == 1 else ""
 
-    def _named_keys(self, step: UnitStep, table: str) -> frozenset[str]:
+    def named_keys(self, step: UnitStep, table: str) -> frozenset[str]:
+        """Return the keys of the table's rows that the condition names; none where a key has several columns."""
         key = self.table(table).key
         return step.equals(table).get(key[0], frozenset()) if len(key) == 1 else frozenset()
 
@@ -132,7 +133,7 @@ class History:
 
     def _find_changed(self, step: UnitStep) -> frozenset[Row]:
         table = step.template.table
-        if keys := self._named_keys(step, table):
+        if keys := self.named_keys(step, table):
             return frozenset((table, key) for key in keys)
         # Without a key in the condition: the rows read before that have the values asked for.
         equals = step.equals(table)
@@ -178,7 +179,7 @@ class History:
             return frozenset((row.table, row.key) for row in step.statement.read if row.key)
         # A locking SELECT need not return the key that its condition names.
         returned = {(row.table, self.key_of(step, row)) for row in step.statement.read if row.table in template.locked}
-        named = {(table, key) for table in template.locked for key in self._named_keys(step, table)}
+        named = {(table, key) for table in template.locked for key in self.named_keys(step, table)}
         return frozenset(row for row in returned | named if row[1])
 
     def references(self, step: UnitStep, table: str) -> frozenset[Row]:

@@ -66,10 +66,12 @@ def _would_match(history: History, read: UnitStep, write: UnitStep) -> bool:
     given = write.template.assignments
     known = [bool(asked[name] & set(write.values(given[name]))) for name in asked if name in given]
     # With another value than was asked for, the new row would not have been found.
-    if not all(known) or any((table, value) in history.made for value in frozenset().union(*asked.values())):
+    if not all(known):
         return False
-    if history.references(read, table) & history.made:
-        return False  # a parent that was made here: nobody else knows it
+    # A row, or a parent, that was made here: nobody else knows it.
+    rows = {(table, key) for key in history.named_keys(read, table)} | history.references(read, table)
+    if rows & history.made:
+        return False
     return bool(known) or not read.template.tested or read.template.looks != "rows"
 
 

@@ -230,6 +230,19 @@ def test_what_is_no_doubled_row(statements: list[RecordedStatement]) -> None:
     assert kinds(unit(*statements)) == []
 
 
+def test_the_new_row_may_have_the_number_of_its_parent() -> None:
+    # In a fresh test database both keys begin with 1.
+    third = sent(INSERT, 3, "x", 1, read=[row("booking", 3)])
+
+    assert kinds(unit(look(), third)) == ["check-then-insert"]
+
+
+def test_a_row_that_was_made_here_is_looked_for_in_vain_by_nobody_else() -> None:
+    again = sent('SELECT 1 AS "a" FROM "booking" WHERE "booking"."id" = %s LIMIT 1', 9)
+
+    assert kinds(unit(insert(), again, insert())) == []
+
+
 def test_repeatable_read_does_not_see_what_was_inserted_in_between() -> None:
     level = "repeatable read"
 
