@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import sys
 import threading
@@ -20,6 +19,7 @@ from psycopg.pq import TransactionStatus
 from django_lockstep.lab.explorer.errors import Abandoned
 from django_lockstep.lab.explorer.hooks import Hooks
 from django_lockstep.lab.explorer.idle_pool import IdlePool
+from django_lockstep.lab.explorer.interrupts import Interrupt
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.locking.conf import without_retry_waits
 
@@ -50,7 +50,7 @@ class Actor:
         self.cannot_set = False
         self.session_changed = False
         """Set by the controller after a statement that may have changed the session beyond its transaction."""
-        self._interrupted = False
+        self._interrupt: Interrupt | None = None
         self._settings = ""
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._tasks: SimpleQueue[tuple[Callable[[Any], Any], Any] | threading.Event | None] = SimpleQueue()
@@ -85,25 +85,24 @@ class Actor:
         self._go.put(None)
 
     def interrupt(self) -> None:
-        """Raise `Abandoned` in the thread at its next byte code, for code that reaches no gate."""
+        """Raise `Abandoned` in the thread, for code that reaches no gate, unless it waits in the system."""
+        if self._interrupt is not None:
+            self._interrupt.wait_until_over()
         if self.thread.ident is not None:
-            self._interrupted = True
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), ctypes.py_object(Abandoned))
+            self._interrupt = Interrupt(self.thread.ident, Abandoned)
 
     def spare(self) -> bool:
-        """Wait until an interrupt has arrived, or it would end the next run of an actor that is done.
+        """Wait until no interrupt is on its way that would end the next run of an actor that is done.
 
-        Returns False if the thread does not answer.
+        Returns False if the thread does not answer: an interrupt has ended it.
         """
-        if not self._interrupted:
+        if self._interrupt is None:
             return True
-        # Not cancelled: Python 3.11 never again calls a function that is traced after an interrupt was taken back, as
-        # by coverage and debuggers. Twice, because the interrupt may arrive in place of the first.
-        arrived = threading.Event()
-        self._tasks.put(arrived)
-        self._tasks.put(arrived)
-        self._interrupted = not arrived.wait(_TIMEOUT)
-        return not self._interrupted
+        self._interrupt.wait_until_over()
+        self._interrupt = None
+        answered = threading.Event()
+        self._tasks.put(answered)
+        return answered.wait(_TIMEOUT)
 
     def stop(self) -> None:
         """End the thread after its current task."""

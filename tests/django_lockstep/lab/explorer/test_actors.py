@@ -15,6 +15,7 @@ django.setup()
 from django_lockstep.lab.explorer.actors import Actor
 
 actor, events, begun = Actor(), SimpleQueue(), threading.Event()
+news = threading.Event()
 actor.assign(0, "A", events=events, settings="")
 
 def runs_until_interrupted(argument):
@@ -25,17 +26,28 @@ def runs_until_interrupted(argument):
 def returns(argument):
     return argument
 
+def waits(argument):
+    begun.set()
+    news.wait()
+
 if "interrupted" in sys.argv:
     actor.start(runs_until_interrupted, None)
     begun.wait()
     actor.interrupt()
     events.get()
     assert type(actor.error).__name__ == "Abandoned", actor.error
+elif "waiting" in sys.argv:
+    actor.start(waits, None)
+    begun.wait()
 else:
     actor.start(returns, None)
     events.get()
 sys.settrace(lambda *args: None)
 threading.settrace(lambda *args: None)
+if "waiting" in sys.argv:
+    actor.interrupt()
+    news.set()
+    events.get()
 assert actor.spare()
 for number in range(3):
     actor.start(returns, number)
@@ -44,7 +56,7 @@ for number in range(3):
 """
 
 
-@pytest.mark.parametrize("how", ["done", "interrupted"])
+@pytest.mark.parametrize("how", ["done", "interrupted", "waiting"])
 def test_a_traced_program_goes_on_after_a_run_was_abandoned(how: str) -> None:
     # In a process of its own, because tracing is the whole process's, and a failure is a call that never returns.
     subprocess.run([sys.executable, "-c", PROGRAM, how], check=True, timeout=60)
