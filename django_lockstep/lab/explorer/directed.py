@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.footprints import dependent
+from django_lockstep.lab.explorer.footprints import Footprint, Mode, dependent
 from django_lockstep.lab.explorer.schedules import SinglePreemption
 from django_lockstep.lab.explorer.search import Move
 
@@ -34,12 +34,14 @@ class DirectedSearch:
     can. Two interruptions between which the actor does nothing that depends on the others are the same schedule.
 
     ``actors`` are their functions. Of actors with one and the same function only the first is interrupted: the
-    schedules of the others are those with the names exchanged, and end alike.
+    schedules of the others are those with the names exchanged, and end alike. With ``tables`` they are interrupted only
+    around writes and locks of these, and around what is not understood.
     """
 
     exhaustive = False
 
-    def __init__(self, actors: Sequence[object]) -> None:
+    def __init__(self, actors: Sequence[object], *, tables: Collection[str] = ()) -> None:
+        self._tables = frozenset(tables)
         self._actors = range(len(actors))
         self._originals = [actors.index(actor) for actor in actors]
         """For each actor the first one with the same function."""
@@ -96,10 +98,18 @@ class DirectedSearch:
         others = {move.footprint for other in originals for move in self._serial[other]}
         concerning = [any(dependent(move.footprint, other) for other in others) for move in moves]
         # A transaction that only reads may still see the others' changes in parts.
-        writes: Sequence[int] = [number for number, move in enumerate(moves) if move.writes] or range(len(moves))
+        writes = [number for number, move in enumerate(moves) if move.writes] or range(len(moves))
+        if self._tables:
+            writes = [number for number in writes if self._is_concerned(moves[number].footprint)]
         cuts = {_postponed(number + after, concerning) for number in writes for after in (0, 1)}
         # At its beginning or its end the actor is not interrupted: these are the serial orders.
         return cuts - {0, len(moves)}
+
+    def _is_concerned(self, touched: Footprint) -> bool:
+        # That an inserted row refers to another one is no change of that.
+        locked = {table for (table, _), mode in touched.locks if mode is not Mode.KEY_SHARE}
+        written = {table for table, _ in touched.publishes}
+        return touched.opaque or not self._tables.isdisjoint(locked | written)
 
 
 def _postponed(number: int, concerning: Sequence[bool]) -> int:

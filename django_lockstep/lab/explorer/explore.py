@@ -39,7 +39,7 @@ Victim = Literal["last", "first"]
 def explore(
     scenario: Scenario,
     *,
-    directed: bool = False,
+    directed: bool | Collection[str] = False,
     reduction: Reduction = "dpor",
     preemptions: int | None = None,
     max_schedules: int | None = None,
@@ -59,7 +59,8 @@ def explore(
     """Run the actors through every meaningfully different interleaving of their SQL statements.
 
     ``directed`` runs only the schedules in which one actor is interrupted just before or after one of its writes or
-    locks, about two for each: enough to find most races in long code, but never to say that there is none.
+    locks, about two for each: enough to find most races in long code, but never to say that there is none. The names of
+    tables instead of True limit that to writes and locks of these.
     ``reduction="none"`` runs every interleaving, also those that differ only in the order of independent steps.
     ``preemptions`` limits how often an actor that could go on is interrupted (then without reduction).
     ``max_schedules`` and ``timeout`` (seconds) limit the search, ``max_steps`` one run; ``stop_on_first`` ends the

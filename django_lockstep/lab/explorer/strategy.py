@@ -40,7 +40,11 @@ class SearchStrategy(Protocol):
 
 
 def make_strategy(
-    actors: Sequence[object], *, directed: bool = False, reduction: Reduction = "dpor", preemptions: int | None = None
+    actors: Sequence[object],
+    *,
+    directed: bool | Collection[str] = False,
+    reduction: Reduction = "dpor",
+    preemptions: int | None = None,
 ) -> SearchStrategy:
     """Return the search with these options of `explore` over actors with these functions.
 
@@ -55,4 +59,4 @@ def make_strategy(
             "A directed search runs only schedules around writes: it cannot be combined with reduction='none' or with "
             "preemptions"
         )
-    return DirectedSearch(actors)
+    return DirectedSearch(actors, tables=() if directed is True else directed)

@@ -39,6 +39,9 @@ class Witness:
 
     test: str
     number: int
+    path: str = ""
+    """A digest of the statements that it sent, and of what the test had done before: alike where another try shows
+    nothing new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,8 +135,11 @@ class Confirmation:
     def _open(self, test: str) -> Iterator[tuple[Candidate, Witness]]:
         for candidate in self._candidates:
             if self._is_open(candidate):
-                places = (*candidate.witnesses, *candidate.partner_witnesses)
-                yield from ((candidate, witness) for witness in places if witness.test == test)
+                explored = self._attempts[candidate.id].explored if candidate.id in self._attempts else {}
+                for each in (*candidate.witnesses, *candidate.partner_witnesses):
+                    # Within one test each place is paired with those before it, so that none is like another.
+                    if each.test == test and explored.get(each.path, test) == test:
+                        yield candidate, each
 
     def _is_open(self, candidate: Candidate) -> bool:
         attempts = self._attempts.get(candidate.id)
@@ -175,6 +178,7 @@ class Confirmation:
         # Before the tries: one that ends in an error counts, or it would be made again at every place.
         for candidate in here.values():
             self._attempts_on(candidate).places += 1
+        before = {name: self._attempts[name].schedules for name in here}
         changed = dict.fromkeys(here)
         pairings = self._pairings(point, here, [one for name, one in related.items() if name in self._attempts])
         # Those within the test first: a request of another one has to be moved here, and tried alone twice.
@@ -184,6 +188,11 @@ class Confirmation:
             if tried and time.monotonic() < until:
                 self._try(tried, paired, pairing=pairing)
             changed |= dict.fromkeys(one.candidate.id for one in tried)
+        for shown, place in there:
+            if shown.id in here and _is_place(place, shown, point):
+                attempts = self._attempts[shown.id]
+                if attempts.schedules > before[shown.id]:
+                    attempts.explored.setdefault(place.path, self._test)
         if undecided := [one for one in related.values() if self._is_undecided(one)]:
             self._keep(point, there, undecided)
         return list(changed)
@@ -193,7 +202,8 @@ class Confirmation:
         begun = time.monotonic()
         try:
             with paired as fork:
-                found = fork.explore(seconds=SECONDS_EACH)
+                # Around their writes alone: what all writes of a long request cost, no single candidate is worth.
+                found = fork.explore(seconds=SECONDS_EACH, tables={each.candidate.table for each in wanted})
                 tables = self._tables_of({attempts.candidate.unit for attempts in wanted})
                 for attempts in wanted:
                     attempts.note(pairing, found, fork, tables=tables)
@@ -203,7 +213,7 @@ class Confirmation:
             _raise_interrupt(error)
             _note_obstacle(wanted, pairing, f"{type(error).__name__}: {self._masked(str(error))}")
         for attempts in wanted:
-            attempts.seconds += time.monotonic() - begun
+            attempts.seconds += (time.monotonic() - begun) / len(wanted)
 
     def _tables_of(self, units: Collection[str]) -> set[str]:
         """Return the tables of all candidates of these units: what is confirmed already is no other one's doing."""

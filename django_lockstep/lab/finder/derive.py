@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -25,12 +26,13 @@ _Key = tuple[str, str, _Place]
 def find_candidates(recording: Recording) -> list[Candidate]:
     """Return the candidates, those with the worst consequences first, and of these the shortest units."""
     histories = [History(unit, recording.tables) for unit in recording.units]
-    writers = _writers(histories)
+    writers, paths = _writers(histories), _paths(recording.units)
     groups: dict[_Key, list[Hit]] = defaultdict(list)
     for hit in _hits(histories):
         groups[hit.kind, hit.table, _place(hit.write)].append(hit)
     candidates = [
-        _candidate(key, hits, nth=nth, tables=recording.tables, writers=writers) for nth, key, hits in _numbered(groups)
+        _candidate(key, hits, nth=nth, tables=recording.tables, writers=writers, paths=paths)
+        for nth, key, hits in _numbered(groups)
     ]
     return sorted(candidates, key=lambda each: (each.rank, each.table, each.unit, each.id))
 
@@ -57,8 +59,28 @@ def _numbered(groups: Mapping[_Key, list[Hit]]) -> Iterator[tuple[int, _Key, lis
         counts[kind, table, path, function] += 1
 
 
+def _paths(units: Sequence[Unit]) -> Mapping[int, str]:
+    """Return each unit's path, as `Witness` has it, by the identity of the unit."""
+    paths: dict[int, str] = {}
+    before: dict[str, set[str]] = defaultdict(set)
+    for unit in units:
+        # Whether nothing, one row or several came back is what code decides by.
+        sent = [(each.sql, min(each.rows or 0, 2)) for each in unit.statements]
+        # Those before it are what it can be paired with.
+        digest = hashlib.blake2b(repr((sent, sorted(before[unit.test]))).encode(), digest_size=8)
+        paths[id(unit)] = digest.hexdigest()
+        before[unit.test].add(unit.name)
+    return paths
+
+
 def _candidate(
-    key: _Key, hits: list[Hit], *, nth: int, tables: Mapping[str, Table], writers: Mapping[_Key, list[Unit]]
+    key: _Key,
+    hits: list[Hit],
+    *,
+    nth: int,
+    tables: Mapping[str, Table],
+    writers: Mapping[_Key, list[Unit]],
+    paths: Mapping[int, str],
 ) -> Candidate:
     kind, table, _ = key
     # The worst consequence; a request, for that is what users send, before a call that only tests may make; the
@@ -77,20 +99,24 @@ def _candidate(
         unit_kind=first.unit.kind,
         read=Access.of(first.read.statement) if first.read else None,
         write=write,
-        witnesses=_witnesses(hit.unit for hit in same),
+        witnesses=_witnesses((hit.unit for hit in same), paths),
         partner=partners[0].name if partners else "",
         partner_kind=partners[0].kind if partners else "",
-        partner_witnesses=_witnesses(partners),
+        partner_witnesses=_witnesses(partners, paths),
         also=tuple(sorted({hit.unit.name for hit in hits} - {first.unit.name})),
         rank=first.rank,
         sentence=_sentence(first, columns, tables, partners[0].name if partners else ""),
     )
 
 
-def _witnesses(units: Iterable[Unit]) -> tuple[Witness, ...]:
+def _witnesses(units: Iterable[Unit], paths: Mapping[int, str]) -> tuple[Witness, ...]:
     shortest = sorted(units, key=lambda unit: (len(unit.statements), unit.test, unit.number))
-    each = dict.fromkeys(Witness(test=unit.test, number=unit.number) for unit in shortest)
-    return tuple(each)[:_MOST_WITNESSES]
+    each = dict.fromkeys(Witness(test=unit.test, number=unit.number, path=paths[id(unit)]) for unit in shortest)
+    # First one of each path; the others are for tests that fail.
+    first: dict[str, Witness] = {}
+    for witness in each:
+        first.setdefault(witness.path, witness)
+    return tuple(dict.fromkeys([*first.values(), *each]))[:_MOST_WITNESSES]
 
 
 def _writers(histories: Sequence[History]) -> Mapping[_Key, list[Unit]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -74,15 +74,15 @@ class Fork:
 
     actors: Mapping[str, Callable[[Any], Any]]
 
-    def explore(self, *, seconds: float) -> Exploration:
-        """Explore directed schedules for so many seconds at most.
+    def explore(self, *, seconds: float, tables: Collection[str] = ()) -> Exploration:
+        """Explore directed schedules for so many seconds at most: around all writes, or around those of these tables.
 
         Raises `NotExplorable` where the test has a transaction open, and as `explore` does.
         """
         require_committed()
         with apart_from_the_test():
             # All interleavings of two requests would take longer than any budget.
-            return explore(self._scenario(), directed=True, timeout=seconds, **self._terms)
+            return explore(self._scenario(), directed=tables or True, timeout=seconds, **self._terms)
 
     def replay(self, schedule: str) -> Run:
         """Run one schedule again, with the values read. Raises as `replay` does."""

@@ -34,7 +34,9 @@ class Attempts:
     confirmed: tuple[Pairing, Outcome, Run] | None = None
     """The pairing that shows it, and how."""
     seconds: float = 0.0
-    """Time that the tries took; of a try for several candidates all of it."""
+    """Time that the tries took; of a try for several candidates its share."""
+    explored: dict[str, str] = field(default_factory=dict)
+    """The paths that were explored, as `Witness` has them, and in which test."""
     _schedules: dict[str, int] = field(default_factory=dict)
     _obstacles: dict[str, str] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
@@ -72,13 +74,17 @@ class Attempts:
         """Whether the pairing may still show it; with a request of another test it is tried once."""
         return self.confirmed is None and not (pairing.partner and str(pairing) in self._schedules)
 
+    @property
+    def schedules(self) -> int:
+        """How many were run."""
+        return sum(self._schedules.values())
+
     def finding(self, place: Place) -> Finding:
         """Return what is known so far."""
-        schedules = sum(self._schedules.values())
         common: dict[str, Any] = {**asdict(place), "candidate": self.candidate.id}
-        common |= {"schedules": schedules, "seconds": round(self.seconds, 3)}
+        common |= {"schedules": self.schedules, "seconds": round(self.seconds, 3)}
         if self.confirmed is None:
-            verdict: Verdict = "not confirmed" if schedules else "not tried"
+            verdict: Verdict = "not confirmed" if self.schedules else "not tried"
             return Finding(verdict=verdict, reason=self._reason(), **common)
         pairing, outcome, run = self.confirmed
         return Finding(

@@ -44,9 +44,9 @@ def run(search: DirectedSearch, programs: Programs) -> str:
     return schedule
 
 
-def played(programs: Programs, functions: str = "abc") -> list[str]:
+def played(programs: Programs, functions: str = "abc", tables: Collection[str] = ()) -> list[str]:
     """Return the schedules in the order in which they were run."""
-    search = DirectedSearch(functions[: len(programs)])
+    search = DirectedSearch(functions[: len(programs)], tables=tables)
     schedules = []
     while search.begin():
         schedules.append(run(search, programs))
@@ -80,6 +80,13 @@ def test_each_actor_is_interrupted_from_its_first_write_on() -> None:
 
 def test_where_nothing_depends_on_the_others_one_interruption_is_enough() -> None:
     assert played([["rx", "wz", "ww", "wx"], ["wx"]]) == ["AAAAB", "BAAAA", "AAABA"]
+
+
+def test_with_tables_only_writes_of_these_are_interrupted() -> None:
+    programs = [["rx", "wx", "ry", "wy", "ry"], ["wx", "ry", "wy"]]
+
+    assert set(played(programs, tables="y")) == {"AAAAABBB", "BBBAAAAA", "AAABBBAA", "AAAABBBA", "BBAAAAAB"}
+    assert set(played(programs, tables="xy")) == set(played(programs))
 
 
 def test_an_actor_that_only_reads_is_interrupted_between_its_reads() -> None:

@@ -397,6 +397,22 @@ def test_the_same_write_of_several_units_is_one_candidate_with_the_shortest_as_w
     assert (candidate.unit, candidate.also) == ("POST sell/<int:pk>/", ("POST resell/",))
 
 
+def test_one_of_each_path_comes_first() -> None:
+    first, second = (unit(read_seat(), sent(WRITE, 20, 7, site=site(9)), test=name) for name in ("test_a", "test_b"))
+    locking = unit(lock_event(), read_seat(), sent(WRITE, 20, 7, in_=1, site=site(9)), test="test_c")
+    again = unit(read_seat(), sent(WRITE, 20, 7, site=site(9)), test="test_a", number=1)
+
+    (candidate,) = found(first, second, locking, again)
+
+    # The one of test_c sends another statement; the second one of test_a can be raced with the one before it.
+    assert [(witness.test, witness.number) for witness in candidate.witnesses] == [
+        ("test_a", 0),
+        ("test_a", 1),
+        ("test_c", 0),
+        ("test_b", 0),
+    ]
+
+
 def test_a_request_is_preferred_to_a_call_of_a_function() -> None:
     write = sent(WRITE, 20, 7, site=site(9))
     call = unit(read_seat(), write, name="box.office.sell", kind="call")

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 
 from django_lockstep.lab.finder.files import read_recording
+from django_lockstep.lab.finder.findings import Findings
 from tests.support.processes import ROOT
 
 FILES = {
@@ -132,6 +133,26 @@ def outcomes(printed: str) -> str:
     return str(found[-1])
 
 
+COUNTED = """
+from django.db.models import F
+from cinema.models import Show
+
+def read(pk):
+    show = Show.objects.get(pk=pk)
+    Show.objects.filter(pk=show.pk).update(free=F("free") + 1)
+"""
+ALIKE = """
+import pytest
+from cinema.models import Show
+from cinema.services import read
+
+pytestmark = pytest.mark.django_db(transaction=True)
+"""
+_ALIKE = """
+
+def test_{0}():
+    read(Show.objects.create(title="{0}").pk)
+"""
 LINE = (
     "cinema.Show.free is read at cinema/services.py:5 without a lock, and written at cinema/services.py:7 with another "
     "value"
@@ -163,6 +184,19 @@ def test_workers_record_into_one_file_in_the_cache(project: Project) -> None:
         "cinema/test_services.py::BookTests::test_it",
         "cinema/test_services.py::test_committed",
     }
+
+
+def test_what_was_explored_in_one_test_is_not_explored_in_the_next(project: Project) -> None:
+    (project.folder / "cinema/services.py").write_text(COUNTED)
+    (project.folder / "cinema/test_services.py").write_text("".join([ALIKE, *map(_ALIKE.format, "abcd")]))
+    tried = []
+    for options in (["-k", "test_a"], []):
+        project.pytest("--find-races", "--race-budget", "60s", "--race-record", "r.jsonl", *options)
+        ((_, finding),) = Findings.on(project.folder / "r.jsonl").pairs()
+        (project.folder / "r.jsonl").unlink()
+        tried.append((finding.verdict, finding.schedules))
+
+    assert tried[0] == tried[1] == ("not confirmed", tried[0][1])
 
 
 def test_tests_that_cannot_be_collected_leave_an_earlier_recording_alone(tmp_path: Path) -> None:
