@@ -12,5 +12,6 @@ class Lock(models.Model):
     class Meta:
         managed = False
         default_permissions = ("view",)
+        permissions = (("end_session", _("Can cancel statements and terminate sessions")),)
         verbose_name = _("lock")
         verbose_name_plural = _("locks: who waits for whom")

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, Route, expect
 from accounts.models import Account
 from django_lockstep.editing import status_of, take_over
 from django_lockstep.editing.models import EditLock
-from tests.support.browser import chromium, logged_in, staff_page
+from tests.support.browser import chromium, logged_in, serious_faults, staff_page
 from tests.support.factories import UserFactory
 from tests.support.sessions import until
 
@@ -64,6 +64,7 @@ def test_the_second_users_form_is_locked_and_unlocks_when_the_first_is_done(
 
     bob.get_by_role("button", name="Edit", exact=True).click()
     expect(bob.get_by_role("status")).to_contain_text("Locked until this user is done: ada")
+    assert serious_faults(ada) + serious_faults(bob) == []
     expect(limit(bob, account)).to_be_disabled()
 
     limit(ada, account).fill("250.00")

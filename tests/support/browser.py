@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth import get_user_model
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
@@ -21,6 +22,25 @@ FLAGS = [
 ]
 _PATIENCE_MS = 15_000
 """How long a page may take to become as it should be, on a busy machine."""
+
+
+_RULES = {
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]},
+    "resultTypes": ["violations"],
+}
+_DJANGOS_OWN = {"exclude": [[".breadcrumbs"], ["#searchbar"]]}
+"""Parts of Django's admin at which axe objects to Django: links told by colour alone, a field named by a title."""
+
+
+def serious_faults(page: Page) -> list[str]:
+    """Return what axe-core finds serious or critical, by WCAG 2.1 A and AA and its own practices, with elements."""
+    found = Axe().run(page, context=_DJANGOS_OWN, options=_RULES).response["violations"]
+    return [
+        f"{page.url}: {each['id']}, {each['help']}: {node['html']}"
+        for each in found
+        if each["impact"] in {"serious", "critical"}
+        for node in each["nodes"]
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,8 @@ class Session:
     """The database role."""
     client: str | None = None
     """The client's address; None for a Unix socket."""
+    started: datetime | None = None
+    """Since when the process is there: another one may get its pid later."""
     backend: str | None = None
     """The type of the process: ``client backend``, ``autovacuum worker`` ..."""
     state: str | None = None

@@ -87,7 +87,7 @@ ORDER BY waitstart, session
 # Other roles see the process and the names, but neither state nor statement, unless they may read all statistics.
 SESSIONS = """
 SELECT pid, nullif(application_name, '') AS application, usename AS user, host(client_addr) AS client,
-       backend_type AS backend, state, state_change AS since,
+       backend_start AS started, backend_type AS backend, state, state_change AS since,
        extract(epoch FROM clock_timestamp() - state_change)::float8 AS seconds,
        extract(epoch FROM clock_timestamp() - xact_start)::float8 AS transaction_seconds,
        CASE WHEN state IS NOT NULL THEN query END AS statement,

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from accounts.models import Account
 from tests.django_lockstep.admin.browsing import url
-from tests.support.browser import chromium, logged_in, staff_page
+from tests.support.browser import chromium, logged_in, serious_faults, staff_page
 from tests.support.factories import AccountFactory
 from tests.testapps.shop.models import Order, Seat
 
@@ -76,6 +76,7 @@ def test_a_conflict_is_solved_with_the_keyboard_alone(two: Pages, seat: Seat) ->
     bob.keyboard.type("Bob's guest")
     bob.keyboard.press("Enter")
     expect(bob.get_by_role("heading", name="Not saved: it was changed in the meantime")).to_be_visible()
+    assert serious_faults(bob) == []
     tab_to(bob, 'input[name="choice-guest"]')
     bob.keyboard.press("ArrowRight")
     expect(bob.get_by_role("radio", name="Bob's guest")).to_be_checked()

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from django_lockstep.editing import announce, check_out, status_of, take_over
 from tests.django_lockstep.editing.story import held
-from tests.support.browser import chromium, logged_in
+from tests.support.browser import chromium, logged_in, serious_faults
 from tests.support.factories import UserFactory
 from tests.support.sessions import until
 from tests.testapps.press.models import Article, Author, Review
@@ -45,6 +45,7 @@ def test_two_people_and_one_who_takes_over(logged_in: Enter, article: Article) -
     chief.goto(change(article))
     expect(chief.locator("#edit-lock")).to_contain_text("ada has been editing since")
     expect(chief.get_by_role("button", name="Save", exact=True)).to_have_count(0)
+    assert serious_faults(chief) == []
     chief.get_by_role("button", name="Take over").click()
     expect(chief.locator("#edit-lock")).to_contain_text("Checked out by you until")
 
@@ -144,3 +145,4 @@ def test_the_status_page_is_live(logged_in: Enter, article: Article) -> None:
     expect(root.get_by_text("Nothing is checked out.")).to_be_visible()
     check_out(article, user("ada"))
     expect(root.get_by_text(f"press.article:{article.pk}")).to_be_visible()
+    assert serious_faults(root) == []

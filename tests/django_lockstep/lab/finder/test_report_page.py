@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from django_lockstep.lab.finder.report_data import Report, entries_of
 from django_lockstep.lab.finder.report_files import write_report
 from tests.django_lockstep.lab.finder.test_reports import ACCEPTED, PAIRS
-from tests.support.browser import chromium
+from tests.support.browser import chromium, serious_faults
 
 __all__ = ["chromium"]
 
@@ -29,6 +29,7 @@ def page(chromium: Browser, address: str) -> Page:
 
 
 def test_candidates_are_filtered_by_verdict_kind_and_text(page: Page) -> None:
+    assert serious_faults(page) == []
     status = page.get_by_role("combobox", name="Verdict")
     shown = page.locator(".race:visible")
     expect(shown).to_have_count(4)

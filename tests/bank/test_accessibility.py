@@ -1,0 +1,59 @@
+"""axe-core finds nothing serious on the demo's pages: light and dark, wide and narrow."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from bank.demo_data import create_demo_data
+from bank.models import Article
+from tests.support.browser import chromium, logged_in, serious_faults, staff_page
+
+pytestmark = pytest.mark.django_db(transaction=True)
+__all__ = ["chromium", "logged_in", "staff_page"]
+
+PAGES = [
+    "/",
+    "/lab/",
+    "/lab/lost-update:naive/",
+    "/overdrafts/",
+    "/editing/",
+    "/admin/",
+    "/admin/accounts/account/",
+    "/admin/accounts/account/add/",
+    "/admin/accounts_queued/queuedchange/",
+    "/admin/bank/article/",
+    "/admin/lockstep_editing/editlock/",
+    "/admin/lockstep_lab/lock/",
+    "/admin/lockstep_leases/lease/",
+]
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {},
+    "dark": {"color_scheme": "dark"},
+    "narrow": {"viewport": {"width": 390, "height": 844}},
+}
+
+
+@pytest.fixture(params=LOOKS)
+def page(request: pytest.FixtureRequest, staff_page: Callable[..., Page], settings: Any) -> Page:
+    settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
+    page = staff_page("ada", **LOOKS[request.param])
+    page.set_default_timeout(60_000)  # a race begins with a process and a database of its own
+    return page
+
+
+def test_every_room_with_the_demos_data(page: Page) -> None:
+    create_demo_data()
+    for path in [*PAGES, f"/admin/bank/article/{Article.objects.earliest('pk').pk}/change/"]:
+        response = page.goto(path)
+        assert response is not None
+        assert response.status == 200, path
+        assert serious_faults(page) == []
+
+
+def test_a_race_that_was_run(page: Page) -> None:
+    page.goto("/lab/lost-update:naive/")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_role("heading", name="Every interleaving")).to_be_visible()
+    assert serious_faults(page) == []
