@@ -13,6 +13,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.caches import RowCaches
 from django_lockstep.lab.explorer.clock import VirtualClock
 from django_lockstep.lab.explorer.control_session import database_key
@@ -25,7 +26,6 @@ from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
-from django_lockstep.lab.explorer.search import Move
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.setup_monitor import SetupMonitor
 from django_lockstep.lab.explorer.steps import build_raised, build_steps

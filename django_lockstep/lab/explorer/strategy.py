@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Literal, Protocol
 
+from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.directed import DirectedSearch
-from django_lockstep.lab.explorer.search import Move, Search
+from django_lockstep.lab.explorer.search import Search
 
 __all__ = ["Reduction", "SearchStrategy", "make_strategy"]
 
