@@ -66,7 +66,8 @@ class Controller:
         self._server = server
         self._names = tuple(names)
         self.limits = Limits()
-        self._polling: set[str] = set()
+        self.polling: set[str] = set()
+        """Statements of loops that poll, over all runs."""
         self._unwinding = Unwinding(self.actors, events=self.events, server=server)
         self._monitor = WaitMonitor(
             self.actors,
@@ -84,7 +85,7 @@ class Controller:
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._overlap = Overlap()
         self._deadlock_policy.reset()
-        self._fairness = FairScheduler(self._polling)
+        self._fairness = FairScheduler(self.polling)
         self._trace = Trace()
 
     @property

@@ -41,12 +41,19 @@ class SearchStrategy(Protocol):
 
 
 def make_strategy(
-    actors: Sequence[object], *, directed: bool = False, reduction: Reduction = "dpor", preemptions: int | None = None
+    actors: Sequence[object],
+    *,
+    directed: bool = False,
+    reduction: Reduction = "dpor",
+    preemptions: int | None = None,
+    processes: int = 1,
 ) -> SearchStrategy:
     """Return the search with these options of `explore` over actors with these functions.
 
     Raises ``ValueError`` for options that exclude each other.
     """
+    if processes < 1:
+        raise ValueError(f"processes must be a positive integer, not {processes}")
     if reduction not in ("dpor", "none"):
         raise ValueError(f"reduction must be 'dpor' or 'none', not {reduction!r}")
     if not directed:
@@ -56,4 +63,6 @@ def make_strategy(
             "A directed search runs only schedules around writes: it cannot be combined with reduction='none' or with "
             "preemptions"
         )
+    if processes > 1:
+        raise ValueError(f"A directed search has few schedules and runs in one process, not in {processes}")
     return DirectedSearch(actors)
