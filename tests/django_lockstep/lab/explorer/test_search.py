@@ -150,7 +150,7 @@ def random_programs(random: Random) -> Programs:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 8])
-def test_however_many_run_at_the_same_time_each_class_is_run(most: int) -> None:
+def test_however_many_run_at_the_same_time_each_class_is_run_and_hardly_any_twice(most: int) -> None:
     random = Random(most)
     together = one_by_one = 0
     for programs in [random_programs(random) for _ in range(60)]:
@@ -159,7 +159,7 @@ def test_however_many_run_at_the_same_time_each_class_is_run(most: int) -> None:
 
         assert classes(found, programs) == classes(played(Search(reduce=False), programs), programs)
         together, one_by_one = together + len(found), one_by_one + len(expected)
-    assert together <= 1.2 * one_by_one
+    assert together <= 1.02 * one_by_one
 
 
 @pytest.mark.parametrize("make", [lambda: Search(reduce=False), lambda: Search(preemptions=1)])
