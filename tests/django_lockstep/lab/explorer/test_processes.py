@@ -242,7 +242,8 @@ def test_ctrl_c_ends_all_processes_and_leaves_no_database() -> None:
     code = PROGRAM.format(database=connection.settings_dict["NAME"])
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
     try:
-        until(lambda: sleeping() > 0, "a worker to be under way")
+        # Four processes and three databases are made before.
+        until(lambda: sleeping() > 0, "a worker to be under way", patience=5 * PATIENCE)
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=PATIENCE)
     finally:
