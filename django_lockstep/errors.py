@@ -42,8 +42,9 @@
     │   ├── ScheduleError              (also ValueError)
     │   ├── Nondeterminism
     │   │   └── Overtaken
-    │   └── Stuck
-    │       └── TooManySteps
+    │   ├── Stuck
+    │   │   └── TooManySteps
+    │   └── WorkerDied
     ├── FinderError                    django_lockstep.lab.finder.errors
     │   ├── CannotClone
     │   ├── NotARecording              (also ValueError)

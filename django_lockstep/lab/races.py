@@ -16,7 +16,7 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import Exploration
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["Race", "load_race", "load_races", "registered_races", "repeat_roles"]
+__all__ = ["Race", "find_race", "load_race", "load_races", "load_scenario", "registered_races", "repeat_roles"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +86,26 @@ def repeat_roles(
 def registered_races() -> Mapping[str, Race]:
     """Return the races of ``LOCKSTEP_LAB_RACES`` by name; raises as `load_race` does."""
     return load_races(conf.races())
+
+
+def find_race(name: str, *, actors: int | None = None) -> Race:
+    """Return the registered race of this name, or the scenario at this dotted path, with so many actors.
+
+    Raises ``ValueError`` where there is neither, or not with so many; ``TypeError`` as `load_race`.
+    """
+    known = registered_races()
+    try:
+        race = known[name] if name in known else load_race(name)
+    except ImportError as error:
+        raise ValueError(
+            f"{name!r} is neither a registered scenario (see --list) nor a dotted path: {error}"
+        ) from error
+    return race if actors is None else race.with_actors(actors)
+
+
+def load_scenario(name: str, *, actors: int | None = None) -> Scenario:
+    """Return the scenario that `find_race` finds; in another process, of which only the name is known here."""
+    return find_race(name, actors=actors).scenario
 
 
 def load_races(paths: Iterable[str]) -> Mapping[str, Race]:

@@ -36,6 +36,7 @@ PLACES = {
         "tests/django_lockstep/editing/test_mariadb.py",
         "tests/django_lockstep/editing/test_processes.py",
         "tests/django_lockstep/lab/explorer/test_interrupt.py",
+        "tests/django_lockstep/lab/explorer/test_processes.py",
         "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_asked_for_without_pytest_django",
         "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_it_does_nothing_without_django",
         "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_without_a_mark_it_says_which_one_to_use",

@@ -93,12 +93,12 @@ def gated(gate: Gate, function: Callable[..., R], *args: Any) -> R:
         return function(*args)
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def until(condition: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
     """Return as soon as the condition holds."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {PATIENCE} s for {what}")
+            raise TimeoutError(f"waited {patience} s for {what}")
         time.sleep(PAUSE)
 
 

@@ -8,6 +8,7 @@ from django_lockstep.lab.explorer.errors import (
     NotWritable,
     ScheduleError,
     Stuck,
+    WorkerDied,
 )
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import explore, replay
@@ -34,6 +35,7 @@ __all__ = [
     "Spec",
     "Step",
     "Stuck",
+    "WorkerDied",
     "close_idle_sessions",
     "explain",
     "explore",

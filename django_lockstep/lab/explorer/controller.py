@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.actors import Event, acquire_actor, release_actor
+from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.deadlock_policy import DeadlockPolicy
 from django_lockstep.lab.explorer.differences import describe_other_statements
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
@@ -18,7 +19,6 @@ from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
 from django_lockstep.lab.explorer.limits import Limits
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
-from django_lockstep.lab.explorer.search import Move
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.transactions import Transaction
@@ -66,7 +66,8 @@ class Controller:
         self._server = server
         self._names = tuple(names)
         self.limits = Limits()
-        self._polling: set[str] = set()
+        self.polling: set[str] = set()
+        """Statements of loops that poll, over all runs."""
         self._unwinding = Unwinding(self.actors, events=self.events, server=server)
         self._monitor = WaitMonitor(
             self.actors,
@@ -84,7 +85,7 @@ class Controller:
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._overlap = Overlap()
         self._deadlock_policy.reset()
-        self._fairness = FairScheduler(self._polling)
+        self._fairness = FairScheduler(self.polling)
         self._trace = Trace()
 
     @property

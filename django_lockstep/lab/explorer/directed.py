@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.footprints import Footprint, Mode, dependent
 from django_lockstep.lab.explorer.schedules import SinglePreemption
-from django_lockstep.lab.explorer.search import Move
 
 __all__ = ["DirectedSearch"]
 

@@ -15,7 +15,16 @@ from __future__ import annotations
 
 from django_lockstep.errors import LockstepError
 
-__all__ = ["ExplorerError", "Nondeterminism", "NotExplorable", "NotWritable", "ParserMissing", "ScheduleError", "Stuck"]
+__all__ = [
+    "ExplorerError",
+    "Nondeterminism",
+    "NotExplorable",
+    "NotWritable",
+    "ParserMissing",
+    "ScheduleError",
+    "Stuck",
+    "WorkerDied",
+]
 
 
 class ExplorerError(LockstepError):
@@ -48,6 +57,10 @@ class Stuck(ExplorerError):
 
 class TooManySteps(Stuck):
     """A run took more steps than it may."""
+
+
+class WorkerDied(ExplorerError):
+    """Processes that explored have ended by themselves, again and again."""
 
 
 class RestartSearch(Exception):

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.lab.explorer.differences import CAUSES
-from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, RestartSearch, ScheduleError, Stuck
+from django_lockstep.lab.explorer.errors import Nondeterminism, RestartSearch, ScheduleError, Stuck
 from django_lockstep.lab.explorer.final_state import describe_state
+from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
 from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
-from django_lockstep.lab.explorer.oracle import RunResult
+from django_lockstep.lab.explorer.processes import Workers, make_workers
 from django_lockstep.lab.explorer.results import Exploration, Run
-from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
+from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, require_steered
+from django_lockstep.lab.explorer.schedules import parse_schedule
+from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.strategy import Reduction, SearchStrategy, make_strategy
 from django_lockstep.lab.explorer.tally import ExplorationTally, TracedResult
 from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
+from django_lockstep.lab.explorer.worker import WorkerConfig
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["explore", "replay"]
-
-_TURNS = 50
-"""How often a schedule is tried until waiters for one row go on in the order in which they arrived.
-
-On a busy machine a third of the tries may fail, hardly ever more than half.
-"""
-_ATTEMPTS = 5
-"""How often a schedule is tried that came out differently while several actors waited; more would hide
-nondeterminism."""
 
 Victim = Literal["last", "first"]
 
@@ -55,6 +52,8 @@ def explore(
     step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
+    processes: int = 1,
+    load: Callable[[], Scenario] | None = None,
 ) -> Exploration:
     """Run the actors through every meaningfully different interleaving of their SQL statements.
 
@@ -77,6 +76,11 @@ def explore(
     time-out expires first in production. ``step_timeout`` is how many seconds one step may take without waiting for
     another actor.
 
+    ``processes`` is how many worker processes explore, each on a scratch database of its own, so that this process must
+    use one, too; not for a directed search. Each of them unpickles the scenario, or calls ``load``, a picklable
+    function that returns the same scenario. Raises `NotExplorable` where it can do neither, and `WorkerDied` if workers
+    end by themselves again and again.
+
     The scenario runs on committed data, and tables that it wrote are put back: what other sessions commit into them in
     the meantime is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` confirms
     that the rows are not needed. Raises `NotExplorable` on another database, inside a transaction, on servers other
@@ -86,26 +90,24 @@ def explore(
     if victim not in ("last", "first"):
         raise ValueError(f"victim must be 'last' or 'first', not {victim!r}")
     search: dict[str, Any] = {"directed": directed, "reduction": reduction, "preemptions": preemptions}
-    functions = list(scenario.actors.values())
-    make_strategy(functions, **search)  # refuses options that exclude each other, before anything is run
-    begun = time.monotonic()
+    # Refuses options that exclude each other, before anything is run.
+    make_strategy(list(scenario.actors.values()), **search, processes=processes)
+    limits = {"limit": max_schedules, "timeout": timeout, "stop_on_first": stop_on_first, "begun": time.monotonic()}
     terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
-    terms["database_is_mine"] = database_is_mine
-    with exploration_session(scenario, database=database, step_timeout=step_timeout, victim=victim, **terms) as session:
-
-        def attempt() -> Exploration:
-            deadline = None if timeout is None else begun + timeout
-            session.controller.limits = Limits(max_steps=max_steps, deadline=deadline)
-            vacuity = Vacuity(session.names, raises=raises)
-            tally = ExplorationTally(
-                limit=max_schedules, timeout=timeout, stop_on_first=stop_on_first, begun=begun, vacuity=vacuity
-            )
-            strategy = make_strategy(functions, **search)
-            trouble = _run_schedules(session, strategy, tally, warm_up=warm_up)
-            failure, trouble = _confirm_broken(session, tally, trouble)
-            return tally.exploration(session, strategy, failure=failure, trouble=trouble)
-
-        return session.run_until_stable(attempt)
+    terms |= {"database": database, "database_is_mine": database_is_mine, "step_timeout": step_timeout}
+    terms["victim"] = victim
+    config = WorkerConfig(
+        load=load or functools.partial(_itself, scenario),
+        terms=terms,
+        max_steps=max_steps,
+        warm_up=warm_up,
+        raises=raises,
+    )
+    workers = make_workers(config, size=processes)
+    with exploration_session(scenario, **terms) as session:
+        return session.run_until_stable(
+            lambda: _attempt(session, config, workers=workers, search=search, limits=limits)
+        )
 
 
 def replay(
@@ -137,9 +139,9 @@ def replay(
         def attempt() -> Run:
             if warm_up:
                 session.warm_up()
-            first, _ = _follow(session, moves) if scenario.invariant is None else (None, None)
+            first, _ = follow(session, moves) if scenario.invariant is None else (None, None)
             session.keep_values()
-            end, trace = _follow(session, moves)
+            end, trace = follow(session, moves)
             if first is not None:  # run twice, to learn which columns differ without any race
                 session.oracle.learn(first, end)
             return session.judge(end, trace)
@@ -147,28 +149,44 @@ def replay(
         return session.run_until_stable(attempt)
 
 
-def _follow(
-    session: ExplorationSession, moves: Sequence[int], *, expected: Trace | None = None
-) -> tuple[RunResult, Trace]:
-    fixture, trace = _retry_overtaken(
-        session, lambda in_turn: session.play(Follow(moves), expected=expected, in_turn=in_turn)
-    )
-    return session.result(fixture, trace), trace
+def _attempt(
+    session: ExplorationSession,
+    config: WorkerConfig,
+    *,
+    workers: Workers | None,
+    search: dict[str, Any],
+    limits: dict[str, Any],
+) -> Exploration:
+    """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
+    strategy = make_strategy(list(session.scenario.actors.values()), **search)
+    tally = ExplorationTally(**limits, vacuity=Vacuity(session.names))
+    session.controller.limits = Limits(max_steps=config.max_steps, deadline=tally.deadline)
+    trouble = _run_schedules(session, strategy, tally=tally, config=config, workers=workers)
+    failure, trouble = _confirm_broken(session, tally, trouble)
+    return tally.exploration(session, strategy, failure=failure, trouble=trouble)
 
 
 def _run_schedules(
-    session: ExplorationSession, strategy: SearchStrategy, tally: ExplorationTally, *, warm_up: bool
+    session: ExplorationSession,
+    strategy: SearchStrategy,
+    *,
+    tally: ExplorationTally,
+    config: WorkerConfig,
+    workers: Workers | None,
 ) -> Nondeterminism | Stuck | None:
     """Run schedules until none is left or a limit is reached; return the error that ended the search early."""
     try:
-        warm = session.warm_up() if warm_up and tally.wants_more() else None
-        first = _search(session, strategy, tally, warm)
+        warm = session.warm_up() if config.warm_up and tally.wants_more() else None
+        alone = workers.seconds_alone if workers else math.inf
+        first = _search(session, strategy, tally=tally, warm=warm, raises=config.raises, seconds=alone)
+        if workers is not None and isinstance(strategy, Search) and tally.wants_more() and strategy.left:
+            workers.explore(session, search=strategy, tally=tally)
         session.controller.limits.deadline = None  # a wrong run is confirmed after the time limit, too
         if first is not None:
             # Run the first schedule again, unless the warm-up or another run has repeated it already.
             if tally.runs == 1 or not _same_schedule(warm, first):
-                _learn(session, first, _follow(session, first[1].actors, expected=first[1]))
-            _require_steered(session, first[1])
+                _learn(session, first, follow(session, first[1].actors, expected=first[1]))
+            require_steered(session, first[1])
     except ScheduleError as error:
         return Nondeterminism(str(error))
     except Nondeterminism as trouble:
@@ -179,13 +197,20 @@ def _run_schedules(
 
 
 def _search(
-    session: ExplorationSession, strategy: SearchStrategy, tally: ExplorationTally, warm: TracedResult | None
+    session: ExplorationSession,
+    strategy: SearchStrategy,
+    *,
+    tally: ExplorationTally,
+    warm: TracedResult | None,
+    raises: Errors,
+    seconds: float,
 ) -> TracedResult | None:
-    """Run the search's schedules, and return the first result; ``warm`` is that of the warm-up."""
+    """Run the search's schedules, for about so many seconds, and return the first result; ``warm`` is the warm-up's."""
     first: TracedResult | None = None
     before: Trace | None = None
-    while tally.wants_more() and strategy.begin():
-        fixture, before = _play_next(session, strategy, before)
+    begun = time.monotonic()
+    while tally.wants_more() and (first is None or time.monotonic() - begun < seconds) and strategy.begin():
+        fixture, before = play_next(session, strategy, before)
         if before.out_of_time:
             break
         # Footprints of earlier moves took keys for constant that have changed now.
@@ -193,17 +218,12 @@ def _search(
             strategy.start_over()
             first = before = None
             continue
-        tally.note(before)
-        if before.complete:
-            end = session.result(fixture, before)
-            if first is None:
-                first = end, before
-                if warm is not None and _same_schedule(warm, first):
-                    session.oracle.learn(warm[0], end)
-            tally.add(session, end, before)
-        else:
-            # Abandoned by a sleep set: the same up to the order of independent steps as a run that was complete.
-            tally.redundant += 1
+        traced = (session.result(fixture, before), before) if before.complete else None
+        if first is None and traced is not None:
+            first = traced
+            if warm is not None and _same_schedule(warm, first):
+                session.oracle.learn(warm[0], first[0])
+        tally.add(judge_run(session, before, traced and traced[0], raises=raises), traced)
         strategy.finish()
     return first
 
@@ -219,75 +239,36 @@ def _learn(session: ExplorationSession, one: TracedResult, other: TracedResult) 
         raise RestartSearch
 
 
-def _require_steered(session: ExplorationSession, first: Trace) -> None:
-    """Raise `Nondeterminism` if sessions were opened that the explorer does not control."""
-    still_open, ended = session.untracked_sessions()
-    if ended and not still_open:  # after one more run it is certain, since all sessions of ours are counted by then
-        session.mark_sessions_known()
-        _follow(session, first.actors, expected=first)
-        still_open, ended = session.untracked_sessions()
-    if still_open or ended:
-        raise Nondeterminism(
-            f"{max(still_open, ended)} sessions were opened outside of Django (by the driver itself, asynchronously or "
-            "by another process), so that their statements are not scheduled"
-        )
-
-
-def _play_next(session: ExplorationSession, strategy: SearchStrategy, before: Trace | None) -> tuple[Any, Trace]:
-    def again(in_turn: bool) -> tuple[Any, Trace]:
-        strategy.begin()
-        return session.play(strategy, expected=before, record=strategy.record, in_turn=in_turn)
-
-    return _retry_overtaken(session, again)
-
-
-def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[Any, Trace]]) -> tuple[Any, Trace]:
-    """Play a schedule, and again if the server let waiters for one row go on in another order than they arrived.
-
-    ``play`` takes whether they must go on in that order, which the last try does not require.
-    """
-    others = 0
-    for turn in range(1, _TURNS + 1):
-        try:
-            return play(turn < _TURNS)
-        except (Nondeterminism, ScheduleError) as error:
-            others += not isinstance(error, Overtaken)
-            # Where actors waited for one row, the server may have chosen another order; only then is it worth another
-            # try.
-            if not session.controller.contended or others == _ATTEMPTS:
-                raise
-            trouble = error
-            session.controller.abandon()
-    raise trouble
-
-
 def _confirm_broken(
     session: ExplorationSession, tally: ExplorationTally, trouble: Nondeterminism | Stuck | None
 ) -> tuple[Run | None, Nondeterminism | Stuck | None]:
     """Return the simplest wrong run, replayed with the values read, and what ended the search early."""
-    if tally.broken is None:
-        return None, trouble
-    return (tally.broken[0], trouble) if trouble is not None else _confirm(session, *tally.broken)
+    if tally.broken is None or trouble is not None:
+        return tally.broken and tally.broken[0], trouble
+    failure, judged, before = tally.broken
+    try:
+        # Another process cannot send how it ended: its objects may be of any class.
+        before = before or follow(session, parse_schedule(failure.schedule, actors=len(session.names)))
+        return _confirm(session, failure, judged=judged, before=before)
+    except ScheduleError as error:
+        return failure, Nondeterminism(f"Schedule {failure.schedule} could not be repeated: {error}\n{CAUSES}")
+    except (Nondeterminism, Stuck) as error:
+        return failure, error
 
 
 def _confirm(
-    session: ExplorationSession, failure: Run, before: TracedResult
+    session: ExplorationSession, failure: Run, *, judged: JudgedRun, before: TracedResult
 ) -> tuple[Run, Nondeterminism | Stuck | None]:
     """Run the wrong schedule again, keeping the values read; it must end wrong again, with the same errors."""
     session.keep_values()
     moves = parse_schedule(failure.schedule, actors=len(session.names))
-    for _ in range(_ATTEMPTS):
-        try:
-            ended, trace = _follow(session, moves)
-        except ScheduleError as error:
-            return failure, Nondeterminism(f"Schedule {failure.schedule} could not be repeated: {error}\n{CAUSES}")
-        except (Nondeterminism, Stuck) as error:
-            return failure, error
+    for _ in range(ATTEMPTS):
+        ended, trace = follow(session, moves)
         # Values that differ here differ without any race, such as those of a random token.
         _learn(session, before, (ended, trace))
         again = session.judge(ended, trace)
         # With an invariant, only its answer is compared: passwords and the like may differ.
-        alike = session.scenario.invariant is not None or session.oracle.key(ended) == session.oracle.key(before[0])
+        alike = session.scenario.invariant is not None or session.oracle.key(ended) == judged.key
         if alike and not again.holds and (again.errors, again.schedule) == (failure.errors, failure.schedule):
             return again, None
     return failure, Nondeterminism(
@@ -299,3 +280,7 @@ def _confirm(
 def _in_words(run: Run) -> str:
     errors = [f"{name} raised {error}" for name, error in run.errors.items()]
     return "; ".join([*errors, describe_state(run.state), run.reason or "right"])
+
+
+def _itself(scenario: Scenario) -> Scenario:
+    return scenario

@@ -129,10 +129,14 @@ class Oracle:
             return False
         found = differing_columns(self.comparable_state(one.state), self.comparable_state(other.state))
         found |= {_RESULT.format(name) for name in mine if mine[name] != theirs.get(name)}
-        self._ignored |= found
-        # Serial results were compared with the columns that are ignored from now on.
-        self._serial.clear()
+        self.ignore(found)
         return bool(found)
+
+    def ignore(self, columns: Collection[str]) -> None:
+        """Compare these columns no longer."""
+        self._ignored.update(columns)
+        # Serial results were compared with them.
+        self._serial.clear()
 
     def objection(self, end: RunResult) -> Objection:
         """Return what is wrong with the result."""

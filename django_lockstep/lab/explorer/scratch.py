@@ -34,8 +34,9 @@ from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX, is_scratch
 from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
 
-__all__ = ["scratch_databases"]
+__all__ = ["enter_scratch", "further_copies", "scratch_databases"]
 
+_RUN = "_run_"
 # Locks of the session: the server releases them when the process ends, however it does.
 _LOCK = "SELECT pg_advisory_lock(hashtextextended(%s, 0))"
 _TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
@@ -68,6 +69,26 @@ def scratch_databases() -> Iterator[None]:
         connection_created.disconnect(_refuse)
 
 
+@contextmanager
+def further_copies(number: int) -> Iterator[list[Mapping[str, str]]]:
+    """Create so many further copies of the scratch databases in use; yields the names by alias of each.
+
+    They are dropped at the end of the block, whoever is connected to them. Raises as `scratch_databases` does.
+    """
+    with ExitStack() as stack:
+        copies = [(aliases, stack.enter_context(_copies(aliases, number))) for aliases in _groups()]
+        yield [{alias: names[index] for aliases, names in copies for alias in aliases} for index in range(number)]
+
+
+def enter_scratch(names: Mapping[str, str]) -> None:
+    """Redirect the aliases to these scratch databases until this process ends, and refuse all others."""
+    connections.close_all()
+    for alias, name in names.items():
+        for values in _names_of(alias):
+            values["NAME"] = name
+    connection_created.connect(_refuse, weak=False)
+
+
 def _groups() -> list[list[str]]:
     """Return the aliases of PostgreSQL, grouped by database.
 
@@ -93,16 +114,28 @@ def _refuse(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None
 
 @contextmanager
 def _scratch(aliases: Sequence[str]) -> Iterator[None]:
+    with _copies(aliases, 1) as (name,), _redirected(aliases, name):
+        yield
+
+
+@contextmanager
+def _copies(aliases: Sequence[str], number: int) -> Iterator[list[str]]:
+    """Create so many copies of the template, and drop them at the end of the block; yields their names."""
     with ExitStack() as stack:
+        names = []
         try:
             cursor = stack.enter_context(connections[aliases[0]]._nodb_cursor())
             _require_right(cursor)
-            name = _create_copy(cursor, aliases)
+            project = _project(connections[aliases[0]])
+            template = f"{project}_{_migrations_digest(aliases[0])}"
+            # Once: this session could lock the copies that it has made itself.
+            _drop_unused(cursor, project, template=template)
+            for _ in range(number):
+                names.append(_create_copy(cursor, aliases, project=project, template=template))
+                stack.callback(_drop, cursor, names[-1])
         except DatabaseError as error:
             raise NotExplorable(f"No scratch database could be created for {aliases[0]!r}: {error}") from error
-        stack.callback(_drop, cursor, name)
-        stack.enter_context(_redirected(aliases, name))
-        yield
+        yield names
 
 
 def _drop(cursor: Any, name: str) -> None:
@@ -122,11 +155,8 @@ def _require_right(cursor: Any) -> None:
         )
 
 
-def _create_copy(cursor: Any, aliases: Sequence[str]) -> str:
+def _create_copy(cursor: Any, aliases: Sequence[str], *, project: str, template: str) -> str:
     """Return the name of a fresh copy of the template, which is created if it is missing."""
-    project = _project(connections[aliases[0]])
-    template = f"{project}_{_migrations_digest(aliases[0])}"
-    _drop_unused(cursor, project, template=template)
     # Locked until the copy is made, so that no other process creates the template too, or drops it.
     cursor.execute(_LOCK, [template])
     try:
@@ -152,7 +182,7 @@ def _create_template(cursor: Any, aliases: Sequence[str], *, project: str, templ
 
 def _lock_new_name(cursor: Any, project: str) -> str:
     """Return a new database name, locked by this session."""
-    name = f"{project}_run_{secrets.token_hex(4)}"
+    name = f"{project}{_RUN}{secrets.token_hex(4)}"
     cursor.execute(_LOCK, [name])
     return name
 
@@ -174,9 +204,7 @@ def _redirected(aliases: Sequence[str], name: str) -> Iterator[None]:
     given: list[tuple[dict[str, Any], Any]] = []
     for alias in aliases:
         _disconnect(connections[alias])
-        # Both names: create_test_db() takes the one below TEST, connections take the other.
-        values: dict[str, Any] = connections[alias].settings_dict
-        given += [(values, values["NAME"]), (values["TEST"], values["TEST"]["NAME"])]
+        given += [(values, values["NAME"]) for values in _names_of(alias)]
     try:
         for values, _ in given:
             values["NAME"] = name
@@ -187,6 +215,12 @@ def _redirected(aliases: Sequence[str], name: str) -> Iterator[None]:
             _disconnect(connections[alias])
         for values, before in given:
             values["NAME"] = before
+
+
+def _names_of(alias: str) -> tuple[dict[str, Any], ...]:
+    """Return where the alias's name stands: create_test_db() takes the one below TEST, connections take the other."""
+    values: dict[str, Any] = connections[alias].settings_dict
+    return values, values["TEST"]
 
 
 def _disconnect(connection: Any) -> None:
@@ -200,6 +234,8 @@ def _disconnect(connection: Any) -> None:
 def _project(connection: BaseDatabaseWrapper) -> str:
     """Return the prefix of this project's scratch databases' names, at most 46 characters."""
     name = str(connection.settings_dict["NAME"])
+    if is_scratch(connection):
+        return name.rpartition(_RUN)[0]
     readable = re.sub(r"[^a-z0-9_]", "", name.lower())[:20]
     return f"{SCRATCH_PREFIX}{readable}_{_digest(name, os.environ.get('DJANGO_SETTINGS_MODULE'))}"
 

@@ -2,70 +2,72 @@
 
 Depth first by replay. Dynamic partial-order reduction (C. Flanagan, P. Godefroid, "Dynamic partial-order reduction for
 model checking software", POPL 2005) with source sets and sleep sets (P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas,
-"Optimal dynamic partial order reduction", POPL 2014). Two things are specific to databases: a step that begins to
-wait is a move, and the move that wakes a waiter contains the rest of the waiter's step.
+"Optimal dynamic partial order reduction", POPL 2014).
+
+Several branches may be run at the same time (Y. Yang, X. Chen, G. Gopalakrishnan, R. Kirby, "Distributed dynamic
+partial order reduction", STTT 2010). Their order is that in which they were taken: at one node only earlier branches
+sleep in later ones, never the other way round, so that no two of them leave a schedule to each other. One that is still
+being run counts as taken, and no other branch is taken at its node until its first move is known: without that move in
+its sleep set the later one would run some of the same schedules again, a tenth of all in small random programs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from django_lockstep.lab.explorer.errors import Nondeterminism
-from django_lockstep.lab.explorer.footprints import Footprint, dependent
+from django_lockstep.lab.explorer.branches import Branch, Move, State, related
 
-__all__ = ["Move", "Search"]
+__all__ = ["Search"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """One step of one actor, until all actors stand, wait or are done."""
-
-    actor: int
-    footprint: Footprint
-    """What the step and the woken steps touched."""
-    writes: bool = False
-    """Whether the statement that it sent writes or locks, or is not understood."""
-    woken: frozenset[int] = frozenset()
-    """Actors whose waiting steps ended with it."""
-    waits_for: frozenset[int] = frozenset()
-    """Actors that hold what the step now waits for."""
-    cycle: frozenset[int] = frozenset()
-    """Actors of the deadlock that it closed."""
-
-    @property
-    def participants(self) -> frozenset[int]:
-        """All actors that made progress in it."""
-        return self.woken | {self.actor}
+_NOBODY = -1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Node:
-    """One state on the current path, before its move."""
+    """A state that runs have reached, before their moves; kept as long as something is left to explore from it."""
 
     enabled: tuple[int, ...]
-    previous: int | None
+    sleep: Mapping[int, Move]
+    """Moves whose every continuation is explored from an equivalent state."""
+    backtrack: set[int]
+    """Actors that are to move here, those of branches that have been taken included."""
+    parent: _Node | None
+    previous: int
+    """The actor whose move led here from the parent; `_NOBODY` at the first state."""
     preempted: int
     """Preemptions before this state."""
-    sleep: dict[int, Move]
-    """Moves whose every continuation was explored from an equivalent state."""
-    chosen: int
-    backtrack: set[int]
-    move: Move | None = None
+    running: set[int] = field(default_factory=set)
+    """Actors of branches that are being run and begin here."""
     done: dict[int, Move] = field(default_factory=dict)
+    """First moves of the other branches that were taken here, in their order."""
+    children: dict[int, _Node] = field(default_factory=dict)
+    """Where these lead."""
+
+    @property
+    def path(self) -> list[_Node]:
+        """The nodes from the first state to this one."""
+        path, node = [self], self.parent
+        while node is not None:
+            path.append(node)
+            node = node.parent
+        return path[::-1]
 
     def cost(self, actor: int) -> int:
         """Return the number of preemptions if this actor moves next."""
-        switched = self.previous is not None and actor != self.previous and self.previous in self.enabled
-        return self.preempted + switched
+        return self.preempted + (actor != self.previous and self.previous in self.enabled)
 
 
 class Search:
     """Decides which actor moves next, in this run and in later ones.
 
-    Call `begin` before each run, `choose` and `record` for each move, `finish` after the run, until `begin` returns
-    False. ``reduce`` leaves out schedules that only swap independent steps. ``preemptions`` bounds how often an actor
-    that could go on is interrupted; partial-order reduction is not complete under such a bound (K. Coons, M. Musuvathi,
+    One after the other: call `begin` before each run, `choose` and `record` for each move, `finish` after the run,
+    until `begin` returns False. Several at the same time: take branches with `take`, give each one that has run to
+    `add`, in any order, until none is running and `take` returns None.
+
+    ``reduce`` leaves out schedules that only swap independent steps. ``preemptions`` bounds how often an actor that
+    could go on is interrupted; partial-order reduction is not complete under such a bound (K. Coons, M. Musuvathi,
     K. McKinley, "Bounded partial-order reduction", OOPSLA 2013), so that the search then takes every schedule within
     it.
     """
@@ -75,108 +77,143 @@ class Search:
     def __init__(self, *, reduce: bool = True, preemptions: int | None = None) -> None:
         self._reduce = reduce and preemptions is None
         self._bound = preemptions
-        self._path: list[_Node] = []
-        self._depth = 0
-        self._fresh = 0
-        self._exhausted = False
-        self.cut = 0
-        """Branches left out by the bound."""
-
-    def begin(self) -> bool:
-        """Start the next run; False if there is none."""
-        # Stateless: open transactions cannot be saved and restored, so the way back to a branch is to run its beginning
-        # again.
-        self._depth = 0
-        return not self._exhausted
+        self._taken = 0
+        self.start_over()
 
     def start_over(self) -> None:
         """Forget everything, because earlier moves touched more than their footprints say."""
-        self._path.clear()
-        self.cut = 0
+        self._root: _Node | None = None
+        self._begun = False
+        self._running: dict[int, _Node | None] = {}
+        """Where the branches that are being run begin, by their numbers."""
+        self._current: Branch | None = None
+        self._cut = 0
 
     @property
     def left(self) -> int:
-        """Branches known and not yet taken; each may lead to more."""
-        open_branches = sum(len(self._open(node)) for node in self._path)
-        return self.cut + (0 if self._exhausted else open_branches + 1)
+        """Branches known and not yet run, those that the bound leaves out included; each may lead to more."""
+        known = sum(len(self._open(node)) for node in self._nodes()) if self._begun else 1
+        return self._cut + len(self._running) + known
+
+    # One after the other
+
+    def begin(self) -> bool:
+        """Start the next run, or the current one again if it was not finished; False if there is none."""
+        self._current = self._current or self.take()
+        if self._current is not None:
+            self._current.begin()
+        return self._current is not None
 
     def choose(self, enabled: Collection[int]) -> int | None:
-        """Return the actor that moves in this state, or None if every continuation has been explored.
+        """Return the actor that moves in this state, or None if every continuation is explored elsewhere.
 
         Raises `Nondeterminism` if other actors are ready in a state that was reached before.
         """
-        ready = tuple(sorted(enabled))
-        # On the repeated beginning every move is fixed. If others are ready there, the code depends on something that
-        # is not put back between runs, and no later verdict would mean anything.
-        if self._depth < len(self._path):
-            node = self._path[self._depth]
-            if node.enabled != ready:
-                raise Nondeterminism(
-                    f"At step {self._depth + 1} actors {node.enabled} could move before, and now {ready}"
-                )
-            return node.chosen
-        return self._extend(ready)
+        return self._branch.choose(enabled)
 
     def record(self, move: Move) -> None:
         """Record what the chosen actor's step did."""
-        self._path[self._depth].move = move
-        self._depth += 1
+        self._branch.record(move)
 
     def finish(self) -> None:
-        """Derive from the run which branches have to be taken, and choose the next."""
+        """End the run, and derive from it which branches have to be taken."""
+        self.add(self._branch)
+        self._current = None
+
+    @property
+    def _branch(self) -> Branch:
+        if self._current is None:
+            raise RuntimeError("no run has begun")
+        return self._current
+
+    # Several at the same time
+
+    def take(self) -> Branch | None:
+        """Return a branch to run; None if there is none now, while others run that may lead to more."""
+        if not self._begun:
+            self._begun = True
+            return self._run_from(None, [])
+        for node in self._nodes():
+            candidates = self._open(node)
+            if candidates and not (self._reduce and node.running):
+                actor = self._preferred(node, candidates)
+                node.running.add(actor)
+                return self._run_from(node, _beginning(node, actor))
+        return None
+
+    def add(self, branch: Branch) -> None:
+        """Add the states that a branch has reached, and derive from its races which others have to be taken.
+
+        A branch that was taken before `start_over` is ignored.
+        """
+        if branch.number not in self._running:
+            return
+        node = self._running.pop(branch.number)
+        nodes = node.path if node else []
+        # Races between the moves before were looked for after earlier runs.
+        fresh = max(0, len(nodes) - 1)
+        if node is not None:
+            node.running.remove(branch.states[fresh].chosen)
+        for state in branch.states[len(nodes) :]:
+            parent, previous = (nodes[-1], branch.states[len(nodes) - 1].chosen) if nodes else (None, _NOBODY)
+            nodes.append(self._add_node(state, parent=parent, previous=previous))
+        moves = [state.move for state in branch.states if state.move is not None]
+        for reached, move in zip(nodes, moves, strict=False):
+            reached.done.setdefault(move.actor, move)
         # Under a bound on preemptions every branch within it is taken, and no race has to be looked for.
         if self._reduce:
-            _Races(self._path).add_backtracks(self._fresh)
-        while self._path:
-            node = self._path[-1]
-            if node.move is not None:
-                node.done[node.chosen] = node.move
-            candidates = self._open(node)
-            self._count_cut(node)
-            if candidates:
-                node.chosen, node.move = self._preferred(node, candidates), None
-                # Races of the moves before were looked for after earlier runs.
-                self._fresh = len(self._path) - 1
-                return
-            # Depth first, so that one path is remembered and not every state that was seen.
-            self._path.pop()
-        self._exhausted = True
+            _Races(nodes, moves).add_backtracks(fresh)
+        self._drop_finished(nodes)
 
-    def _extend(self, ready: tuple[int, ...]) -> int | None:
-        parent = self._path[-1] if self._path else None
-        previous = parent.chosen if parent else None
-        sleep = _asleep_after(parent) if parent and self._reduce else {}
-        awake = [actor for actor in ready if actor not in sleep]
-        # Whatever could follow was explored in another order of independent steps: the run is redundant.
-        if not awake:
-            return None
-        # Without preemption as long as possible, so that wrong schedules are found in a simple form first.
-        chosen = previous if previous is not None and previous in awake else awake[0]
+    def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
+        self._taken += 1
+        self._running[self._taken] = node
+        return Branch(number=self._taken, states=beginning, reduce=self._reduce)
+
+    def _add_node(self, state: State, *, parent: _Node | None, previous: int) -> _Node:
         node = _Node(
-            enabled=ready,
-            previous=previous,
-            preempted=parent.cost(parent.chosen) if parent else 0,
-            sleep=sleep,
-            chosen=chosen,
+            enabled=state.enabled,
+            sleep=state.sleep,
             # One branch at first; the races of complete runs ask for others, where their order may matter.
-            backtrack={chosen} if self._reduce else set(ready),
+            backtrack={state.chosen} if self._reduce else set(state.enabled),
+            parent=parent,
+            previous=previous,
+            preempted=parent.cost(previous) if parent else 0,
         )
-        self._path.append(node)
-        return chosen
+        if parent is None:
+            self._root = node
+        else:
+            parent.children[previous] = node
+        self._cut += sum(not self._allowed(node, actor) for actor in node.backtrack)
+        return node
+
+    def _nodes(self) -> Iterator[_Node]:
+        """Yield every node, the earliest branches first, and each node behind those that it leads to."""
+        # Depth first, so that a few paths are remembered and not every state that was seen.
+        waiting = [(self._root, False)] if self._root else []
+        while waiting:
+            node, descended = waiting.pop()
+            if descended:
+                yield node
+            else:
+                waiting.append((node, True))
+                waiting += [(child, False) for child in reversed(node.children.values())]
+
+    def _drop_finished(self, path: list[_Node]) -> None:
+        for node in reversed(path):
+            if node.children or node.running or self._open(node):
+                return
+            if node.parent is None:
+                self._root = None
+            else:
+                del node.parent.children[node.previous]
 
     def _open(self, node: _Node) -> list[int]:
-        return [
-            actor
-            for actor in sorted(node.backtrack)
-            if actor not in node.done and actor not in node.sleep and self._allowed(node, actor)
-        ]
+        taken = node.done.keys() | node.running | node.sleep.keys()
+        return [actor for actor in sorted(node.backtrack - taken) if self._allowed(node, actor)]
 
     def _allowed(self, node: _Node, actor: int) -> bool:
         return self._bound is None or node.cost(actor) <= self._bound
-
-    def _count_cut(self, node: _Node) -> None:
-        if len(node.done) == 1:
-            self.cut += sum(not self._allowed(node, actor) for actor in node.backtrack - node.done.keys())
 
     @staticmethod
     def _preferred(node: _Node, candidates: list[int]) -> int:
@@ -184,37 +221,19 @@ class Search:
         return min(candidates, key=lambda actor: (node.cost(actor), actor))
 
 
-def _asleep_after(node: _Node) -> dict[int, Move]:
-    """Return what stays asleep after the node's move: what commutes with it."""
-    move = node.move
-    if move is None:
-        raise RuntimeError("the node's move has not been recorded")
-    return {
-        actor: known
-        # A branch that was explored sleeps in its later siblings, until a move that it depends on wakes it.
-        for actor, known in {**node.sleep, **node.done}.items()
-        # An actor that is now waited for may close a cycle, which it could not before.
-        if actor not in move.participants and actor not in move.waits_for and not _related(known, move)
-    }
-
-
-def _related(one: Move, other: Move) -> bool:
-    """Whether the order of the two moves may matter."""
-    return (
-        bool(one.participants & other.participants)
-        # Which transaction the server ends, and whether there is a cycle at all, is decided by everyone in it.
-        or one.actor in other.cycle
-        or other.actor in one.cycle
-        or dependent(one.footprint, other.footprint)
-    )
+def _beginning(node: _Node, actor: int) -> list[State]:
+    """Return the states from the first one to the node, at which this actor moves."""
+    before = [State(enabled=one.enabled, chosen=after.previous) for one, after in itertools.pairwise(node.path)]
+    # Branches that were taken earlier sleep in this one, until a move that they depend on wakes them.
+    return [*before, State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **node.done})]
 
 
 class _Races:
     """The happens-before relation of one run, and the races in it that could go the other way round."""
 
-    def __init__(self, path: list[_Node]) -> None:
-        self._nodes = [node for node in path if node.move is not None]
-        self._moves = [node.move for node in self._nodes if node.move is not None]
+    def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move]) -> None:
+        self._nodes = nodes
+        self._moves = moves
         self._before: list[set[int]] = []
         self._races: list[list[int]] = []
         for index in range(len(self._moves)):
@@ -227,7 +246,7 @@ class _Races:
         # From the latest backwards: what is ordered already through a move in between is not a race by itself. Its
         # order can only change together with that move's.
         for earlier in range(index - 1, -1, -1):
-            if _related(self._moves[earlier], self._moves[index]):
+            if related(self._moves[earlier], self._moves[index]):
                 if earlier not in before:
                     immediate.append(earlier)
                 before |= self._before[earlier] | {earlier}

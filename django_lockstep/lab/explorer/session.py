@@ -6,13 +6,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from django.db import connections
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.caches import RowCaches
 from django_lockstep.lab.explorer.clock import VirtualClock
 from django_lockstep.lab.explorer.control_session import database_key
@@ -25,20 +26,31 @@ from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
-from django_lockstep.lab.explorer.search import Move
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.setup_monitor import SetupMonitor
 from django_lockstep.lab.explorer.steps import build_raised, build_steps
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["STEP_TIMEOUT", "ExplorationSession", "exploration_session"]
+__all__ = ["STEP_TIMEOUT", "ExplorationSession", "Learned", "exploration_session"]
 
 _Result = TypeVar("_Result")
 _OTHERS = 3
 """Connections beside the actors': the exploring thread's, and the two of the explorer."""
 STEP_TIMEOUT = 10.0
 """Seconds that one step may take without waiting for another actor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What runs have shown of the code under test, and other sessions have to know."""
+
+    not_compared: frozenset[str]
+    """Columns that are not compared."""
+    polling: frozenset[str]
+    """Statements of loops that poll."""
+    rekeyed: frozenset[tuple[str, str]]
+    """Tables whose keys a statement changes, by alias."""
 
 
 class ExplorationSession:
@@ -82,7 +94,8 @@ class ExplorationSession:
     def connected(self, sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
         """Install hooks on a connection that was just opened; note one whose statements cannot be scheduled."""
         thread = threading.current_thread()
-        if connection.vendor != "postgresql":
+        # Connections without a database make and drop databases.
+        if connection.vendor != "postgresql" or (connection.alias == NO_DB_ALIAS and thread is self._thread):
             return
         if (server := self._servers.get(_identity(connection))) is not None:
             server.sessions.note_opened(connection.connection.info.backend_pid)
@@ -171,6 +184,22 @@ class ExplorationSession:
     def rekeyed(self) -> int:
         """How many tables are known whose keys a statement changes."""
         return sum(len(server.catalog.rekeyed) for server in self._servers.values())
+
+    @property
+    def learned(self) -> Learned:
+        """What runs have shown until now."""
+        return Learned(
+            not_compared=frozenset(self.oracle.not_compared),
+            polling=frozenset(self.controller.polling),
+            rekeyed=frozenset((one.alias, name) for one in self._servers.values() for name in one.catalog.rekeyed),
+        )
+
+    def learn(self, learned: Learned) -> None:
+        """Take over what another session's runs have shown; earlier runs of this one may be invalid then."""
+        self.oracle.ignore(learned.not_compared)
+        self.controller.polling |= learned.polling
+        for alias, name in learned.rekeyed:
+            self.server(alias).catalog.note_rekeyed({name})
 
     def reset(self) -> None:
         """Put back every table that was written."""

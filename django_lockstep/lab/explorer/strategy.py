@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Literal, Protocol
 
+from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.directed import DirectedSearch
-from django_lockstep.lab.explorer.search import Move, Search
+from django_lockstep.lab.explorer.search import Search
 
 __all__ = ["Reduction", "SearchStrategy", "make_strategy"]
 
@@ -45,11 +46,14 @@ def make_strategy(
     directed: bool | Collection[str] = False,
     reduction: Reduction = "dpor",
     preemptions: int | None = None,
+    processes: int = 1,
 ) -> SearchStrategy:
     """Return the search with these options of `explore` over actors with these functions.
 
     Raises ``ValueError`` for options that exclude each other.
     """
+    if processes < 1:
+        raise ValueError(f"processes must be a positive integer, not {processes}")
     if reduction not in ("dpor", "none"):
         raise ValueError(f"reduction must be 'dpor' or 'none', not {reduction!r}")
     if not directed:
@@ -59,4 +63,6 @@ def make_strategy(
             "A directed search runs only schedules around writes: it cannot be combined with reduction='none' or with "
             "preemptions"
         )
+    if processes > 1:
+        raise ValueError(f"A directed search has few schedules and runs in one process, not in {processes}")
     return DirectedSearch(actors, tables=() if directed is True else directed)

@@ -6,8 +6,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
+from django_lockstep.lab.explorer.judged import JudgedRun
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
 from django_lockstep.lab.explorer.session import ExplorationSession
@@ -41,41 +41,44 @@ class ExplorationTally:
     waits: Counter[str] = field(default_factory=Counter)
     ends: dict[tuple[object, ...], list[Run]] = field(default_factory=dict)
     counts: Counter[tuple[object, ...]] = field(default_factory=Counter)
-    broken: tuple[Run, TracedResult] | None = None
+    broken: tuple[Run, JudgedRun, TracedResult | None] | None = None
+    """The simplest wrong run; how it ended is known only where it was run in this process."""
 
     def wants_more(self) -> bool:
         """Whether no limit is reached yet."""
         return not (
             (self.limit is not None and self.runs >= self.limit)
-            or (self.timeout is not None and time.monotonic() - self.begun >= self.timeout)
+            or (self.deadline is not None and time.monotonic() >= self.deadline)
             or (self.stop_on_first and self.broken is not None)
         )
 
-    def note(self, trace: Trace) -> None:
-        """Count the waits and errors of statements, and the forced yields."""
-        self.yields += trace.yields
-        self.vacuity.note_steps(trace.steps)
-        for step in trace.steps:
-            if step.operation.statement is not None:
-                self.opaque |= step.operation.statement.reasons
-            if step.waited_for:
-                self.waits[step.operation.template.split()[0].upper()] += 1
-            if step.operation.error is not None:
-                error = step.operation.error
-                self.errors[sqlstate_of(error) or type(error).__name__] += 1
+    @property
+    def deadline(self) -> float | None:
+        """When the time is over, by `time.monotonic`; None without a limit."""
+        return None if self.timeout is None else self.begun + self.timeout
 
-    def add(self, session: ExplorationSession, ended: RunResult, trace: Trace) -> None:
-        """Judge and count a run that has ended."""
-        run = session.judge(ended, trace)
-        self.vacuity.note_end(ended.errors)
+    def add(self, judged: JudgedRun, traced: TracedResult | None = None) -> None:
+        """Count a run; ``traced`` is how it ended, where that is known."""
+        self.yields += judged.yields
+        self.opaque |= judged.opaque
+        self.waits.update(judged.waits)
+        self.errors.update(judged.errors)
+        self.vacuity.note(judged.activity, ended=judged.run is not None)
+        if judged.run is None:
+            # Abandoned by a sleep set: the same up to the order of independent steps as a run that is complete.
+            self.redundant += 1
+        else:
+            self._add_ended(judged.run, judged, traced)
+
+    def _add_ended(self, run: Run, judged: JudgedRun, traced: TracedResult | None) -> None:
         self.runs += 1
         self.deadlocks += bool(run.deadlocks)
         self.unsteerable += run.unsteerable
-        end = (session.oracle.key(ended), run.holds)
+        end = (judged.key, run.holds)
         self.counts[end] += 1
         self.ends[end] = [min([run, *self.ends.get(end, [])], key=_simplicity)]
         if not run.holds and (self.broken is None or _simplicity(run) < _simplicity(self.broken[0])):
-            self.broken = run, (ended, trace)
+            self.broken = run, judged, traced
 
     def exploration(
         self,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.differences import Pending
 from django_lockstep.lab.explorer.operations import Operation
-from django_lockstep.lab.explorer.search import Move
 
 __all__ = ["StepRecord", "Trace"]
 

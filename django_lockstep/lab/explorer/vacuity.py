@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
 from django_lockstep.lab.explorer.trace import StepRecord
 from django_lockstep.lab.wording import counted
 
-__all__ = ["Vacuity"]
+__all__ = ["Activity", "Errors", "Vacuity", "activity_of"]
 
 _CONFLICTS = ("40", "23", "55P03", "57014")
 """First characters of SQLSTATEs of conflicts with other transactions: rollbacks, constraints, NOWAIT, time-outs."""
@@ -17,41 +18,61 @@ _CONFLICTS = ("40", "23", "55P03", "57014")
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
-class Vacuity:
-    """Notes what every actor did in all runs; ``raises`` are errors that are expected."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What the actors did in one run, as far as it tells whether anything was raced. It can be pickled."""
 
-    def __init__(self, names: Sequence[str], *, raises: Errors = ()) -> None:
+    active: frozenset[int]
+    """Actors that sent a statement."""
+    changed: bool
+    """Whether one of them wrote or locked anything."""
+    raised: Mapping[str, tuple[str, str]]
+    """The class of each actor's error, and the error in words; without conflicts and expected errors."""
+
+
+def activity_of(steps: Sequence[StepRecord], errors: Mapping[str, BaseException], *, raises: Errors) -> Activity:
+    """Return what the actors did in these steps; ``raises`` are errors that are expected."""
+    return Activity(
+        active=frozenset(step.actor for step in steps),
+        changed=any(map(_may_change, steps)),
+        raised={
+            name: (f"{type(error).__module__}.{type(error).__qualname__}", _in_words(error))
+            for name, error in errors.items()
+            # A conflict in every schedule is a result of the race; another error is more likely a mistake in the
+            # scenario.
+            if not (isinstance(error, raises) or _is_conflict(error))
+        },
+    )
+
+
+class Vacuity:
+    """Notes what every actor did in all runs."""
+
+    def __init__(self, names: Sequence[str]) -> None:
         self._names = names
-        self._raises = raises
         self._active: set[int] = set()
         self._changed = False
         self._ended = 0
-        self._raised: dict[str, Counter[type[BaseException]]] = {name: Counter() for name in names}
-        self._first: dict[str, BaseException] = {}
+        self._raised: dict[str, Counter[str]] = {name: Counter() for name in names}
+        self._first: dict[str, tuple[str, str]] = {}
 
-    def note_steps(self, steps: Sequence[StepRecord]) -> None:
-        """Note the steps of a run."""
-        self._active.update(step.actor for step in steps)
-        self._changed = self._changed or any(map(_may_change, steps))
-
-    def note_end(self, errors: Mapping[str, BaseException]) -> None:
-        """Note the end of a run, and the errors of its actors."""
-        self._ended += 1
-        for name, error in errors.items():
-            # A conflict in every schedule is a result of the race; another error is more likely a mistake in the
-            # scenario.
-            if not (isinstance(error, self._raises) or _is_conflict(error)):
-                self._raised[name][type(error)] += 1
-                self._first.setdefault(name, error)
+    def note(self, activity: Activity, *, ended: bool) -> None:
+        """Note what was done in a run, and whether the run came to its end."""
+        self._active |= activity.active
+        self._changed = self._changed or activity.changed
+        self._ended += ended
+        for name, (kind, _) in activity.raised.items():
+            self._raised[name][kind] += 1
+            self._first.setdefault(name, activity.raised[name])
 
     @property
     def reason(self) -> str:
         """Why the race is vacuous, in a sentence; empty if it is not."""
         schedules = counted(self._ended, "schedule")
         for index, name in enumerate(self._names):
-            error = self._first.get(name)
-            if error is not None and self._raised[name][type(error)] == self._ended:
-                return f"nothing was raced: {name} raised {_in_words(error)} in {_all(schedules)}"
+            kind, text = self._first.get(name, ("", ""))
+            if kind and self._raised[name][kind] == self._ended:
+                return f"nothing was raced: {name} raised {text} in {_all(schedules)}"
             if index not in self._active:
                 return f"nothing was raced: {name} sent no statement in {_all(schedules)}"
         if not self._changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 from argparse import ArgumentParser, BooleanOptionalAction
@@ -20,11 +21,11 @@ from django_lockstep.lab.explorer.reports import RaceReport, as_text, runs_to_dr
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.explorer.strategy import make_strategy
 from django_lockstep.lab.output import require_writable, write_atomically
-from django_lockstep.lab.races import Race, load_race, registered_races
+from django_lockstep.lab.races import Race, find_race, load_scenario, registered_races
 
 _DRAWN = {"svg": 1, "html": 4}
 """How many runs of a race a format shows."""
-_LIMITS = ("directed", "reduction", "preemptions", "max_schedules", "timeout")
+_LIMITS = ("directed", "reduction", "preemptions", "max_schedules", "timeout", "processes")
 
 
 class Command(BaseCommand):
@@ -55,6 +56,7 @@ class Command(BaseCommand):
         )
         add("--reduction", choices=["dpor", "none"], default="dpor")
         add("--preemptions", type=int, help="interrupt actors that could go on at most so many times")
+        add("--processes", type=int, default=1, metavar="N", help="explore each race with N processes (default: 1)")
         add("--max-schedules", type=int)
         add("--timeout", type=float, help="seconds after which no further schedule is started")
         add(
@@ -86,13 +88,14 @@ class Command(BaseCommand):
             if options["list"]:
                 self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in registered_races().values()))
                 return
-            races = _races(options)
+            names = options["scenarios"] or list(registered_races())
+            races = [find_race(name, actors=options["actors"]) for name in names]
             _require_consistent(races, options)
         with _wrong_usage(ExplorerError), self._database(options) as where:
             common = {"victim": options["victim"], **where}
             reports = [
-                self._report(race, options, f"{number}/{len(races)} {race.name}", **common)
-                for number, race in enumerate(races, start=1)
+                self._report(race, options, f"{number}/{len(races)} {race.name}", found_by=name, **common)
+                for number, (name, race) in enumerate(zip(names, races, strict=True), start=1)
             ]
             # Inside the block: the spec replays the schedule, for which the scratch database must still exist.
             spec = _spec(races[0], reports[0], **common) if options["spec"] else ""
@@ -124,13 +127,16 @@ class Command(BaseCommand):
             )
         yield {"database": alias, "database_is_mine": options["yes_this_database_is_mine"]}
 
-    def _report(self, race: Race, options: dict[str, Any], progress: str, **common: Any) -> RaceReport:
+    def _report(
+        self, race: Race, options: dict[str, Any], progress: str, *, found_by: str, **common: Any
+    ) -> RaceReport:
         facts: dict[str, Any] = {"name": race.name, "text": race.text}
         if options["schedule"] is not None:
             run = replay(race.scenario, options["schedule"], **common)
             return RaceReport(**facts, runs=(run,), as_expected=run.holds or not race.holds)
         with self._progress(progress, shown=options["progress"]):
-            found = explore(race.scenario, **common, **{name: options[name] for name in _LIMITS})
+            load = functools.partial(load_scenario, found_by, actors=options["actors"])
+            found = explore(race.scenario, **common, load=load, **{name: options[name] for name in _LIMITS})
             runs = runs_to_draw(race.scenario, found, most=_DRAWN.get(options["format"], 0), **common)
             return RaceReport(**facts, exploration=found, runs=tuple(runs), as_expected=race.as_expected(found))
 
@@ -186,27 +192,11 @@ def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
         raise CommandError(str(error), returncode=2) from error
 
 
-def _races(options: dict[str, Any]) -> list[Race]:
-    races = [_race(name) for name in options["scenarios"]] or list(registered_races().values())
-    return races if options["actors"] is None else [race.with_actors(options["actors"]) for race in races]
-
-
-def _race(name: str) -> Race:
-    """Return the registered race, or the scenario at the dotted path as a race that must hold."""
-    if name in (known := registered_races()):
-        return known[name]
-    try:
-        return load_race(name)
-    except ImportError as error:
-        raise ValueError(
-            f"{name!r} is neither a registered scenario (see --list) nor a dotted path: {error}"
-        ) from error
-
-
 def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
     """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
-    make_strategy([], **{name: options[name] for name in ("directed", "reduction", "preemptions")})
+    make_strategy([], **{name: options[name] for name in ("directed", "reduction", "preemptions", "processes")})
+    _require_one_process(options)
     folder = path is not None and path.is_dir() and options["format"] == "svg"
     if options["schedule"] is not None and len(races) != 1:
         raise ValueError(f"--schedule needs exactly one scenario, not {len(races)}")
@@ -225,6 +215,16 @@ def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
         raise ValueError(f"--database must be one of {', '.join(connections)}, not {database!r}")
     if path is not None:
         require_writable(path / "race.svg" if folder else path)
+
+
+def _require_one_process(options: dict[str, Any]) -> None:
+    """Raise ``ValueError`` for several processes with options that need one."""
+    if options["processes"] == 1:
+        return
+    if options["schedule"] is not None:
+        raise ValueError("--processes explores, and --schedule runs one schedule: leave one of them out")
+    if options["database"] is not None:
+        raise ValueError("--processes needs a scratch database for each process: leave out --database")
 
 
 def _reason(report: RaceReport) -> str:

@@ -67,6 +67,21 @@ def test_a_race_that_has_to_break_and_does_not_is_not_fine() -> None:
     assert refused.value.returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--processes", "0"], "processes must be a positive integer, not 0"),
+        (["--processes", "2", "--directed"], "A directed search has few schedules and runs in one process, not in 2"),
+        (["--processes", "2", "--schedule", "AB"], "--processes explores, and --schedule runs one schedule"),
+        (["--processes", "2", "--database", "default"], "--processes needs a scratch database for each process"),
+    ],
+)
+def test_several_processes_are_refused_where_one_is_needed(options: list[str], why: str) -> None:
+    with pytest.raises(CommandError, match=why) as refused:
+        run("lost-update:naive", *options)
+    assert refused.value.returncode == 2
+
+
 def test_one_schedule_is_replayed() -> None:
     assert "schedule AAABBB, right" in run(f"{HERE}.NAIVE", "--schedule", "AAABBB")
     with pytest.raises(CommandError, match="ended wrong"):

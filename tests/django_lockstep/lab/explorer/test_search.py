@@ -1,47 +1,60 @@
 """The pure search, on toy programs without threads and databases."""
 
 import math
-from collections.abc import Collection
+import pickle
+from collections.abc import Callable, Collection
+from random import Random
 
 import pytest
 
+from django_lockstep.lab.explorer.branches import Branch, Move
 from django_lockstep.lab.explorer.errors import Nondeterminism
 from django_lockstep.lab.explorer.footprints import Footprint, Mode
-from django_lockstep.lab.explorer.search import Move, Search
+from django_lockstep.lab.explorer.search import Search
 
 Programs = list[list[str]]
+"""The steps of each actor; a step is the rows that it writes."""
 
 
-def writing(row: str) -> Footprint:
-    return Footprint(locks=frozenset({((row, 1), Mode.UPDATE)}))
+def writing(rows: str) -> Footprint:
+    return Footprint(locks=frozenset(((row, 1), Mode.UPDATE) for row in rows))
+
+
+def run(search: Search | Branch, programs: Programs) -> str | None:
+    """Run one schedule and return it; None if it was abandoned."""
+    left = [list(program) for program in programs]
+    schedule = ""
+    while enabled := [index for index, steps in enumerate(left) if steps]:
+        chosen = search.choose(enabled)
+        if chosen is None:
+            return None
+        search.record(Move(actor=chosen, footprint=writing(left[chosen].pop(0))))
+        schedule += "ABCD"[chosen]
+    return schedule
+
+
+def runs(search: Search, programs: Programs) -> list[str | None]:
+    """Run every schedule, one after the other."""
+    found = []
+    while search.begin():
+        found.append(run(search, programs))
+        search.finish()
+    return found
 
 
 def played(search: Search, programs: Programs) -> set[str]:
-    """Run every schedule of programs whose steps each write one row; return them."""
-    seen = set()
-    while search.begin():
-        left = [list(program) for program in programs]
-        schedule = ""
-        while enabled := [index for index, steps in enumerate(left) if steps]:
-            chosen = search.choose(enabled)
-            if chosen is None:
-                break
-            search.record(Move(actor=chosen, footprint=writing(left[chosen].pop(0))))
-            schedule += "ABC"[chosen]
-        else:
-            seen.add(schedule)
-        search.finish()
-    return seen
+    return set(filter(None, runs(search, programs)))
 
 
-def classes(schedules: Collection[str], programs: Programs) -> set[tuple[tuple[str, ...], ...]]:
-    """Return the schedules up to the order of independent steps: who wrote each row in which order."""
+def classes(schedules: Collection[str | None], programs: Programs) -> set[tuple[tuple[str, ...], ...]]:
+    """Return the complete schedules up to the order of independent steps: who wrote each row in which order."""
     found = set()
-    for schedule in schedules:
+    for schedule in filter(None, schedules):
         left = [list(program) for program in programs]
         orders: dict[str, list[str]] = {}
         for letter in schedule:
-            orders.setdefault(left["ABC".index(letter)].pop(0), []).append(letter)
+            for row in left["ABCD".index(letter)].pop(0):
+                orders.setdefault(row, []).append(letter)
         found.add(tuple(sorted((row, *order) for row, order in orders.items())))
     return found
 
@@ -104,3 +117,76 @@ def test_other_actors_in_a_known_state_are_nondeterminism() -> None:
 
     with pytest.raises(Nondeterminism, match="step 1"):
         search.choose([1])
+
+
+# Several branches at the same time
+
+
+def runs_at_the_same_time(search: Search, programs: Programs, *, most: int, random: Random) -> list[str | None]:
+    """Run every schedule, up to so many at the same time, as other processes would: they end in any order."""
+    found: list[str | None] = []
+    running: list[Branch] = []
+    while True:
+        while len(running) < most and (branch := search.take()):
+            running.append(sent(branch))
+        if not running:
+            return found
+        branch = running.pop(random.randrange(len(running)))
+        found.append(run(branch, programs))
+        search.add(sent(branch))
+
+
+def sent(branch: Branch) -> Branch:
+    copy: Branch = pickle.loads(pickle.dumps(branch))  # noqa: S301 - made right here
+    return copy
+
+
+def random_programs(random: Random) -> Programs:
+    def step() -> str:
+        return "".join(random.sample("abcdxyz", random.choice([1, 1, 2])))
+
+    actors = random.choice([2, 3, 3, 4])
+    return [[step() for _ in range(random.randint(1, 8 // actors))] for _ in range(actors)]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 8])
+def test_however_many_run_at_the_same_time_each_class_is_run_and_hardly_any_twice(most: int) -> None:
+    random = Random(most)
+    together = one_by_one = 0
+    for programs in [random_programs(random) for _ in range(60)]:
+        expected = runs(Search(), programs)
+        found = runs_at_the_same_time(Search(), programs, most=most, random=random)
+
+        assert classes(found, programs) == classes(played(Search(reduce=False), programs), programs)
+        together, one_by_one = together + len(found), one_by_one + len(expected)
+    assert together <= 1.02 * one_by_one
+
+
+@pytest.mark.parametrize("make", [lambda: Search(reduce=False), lambda: Search(preemptions=1)])
+def test_without_reduction_the_schedules_are_the_same_however_many_run(make: Callable[[], Search]) -> None:
+    for programs in PROGRAMS:
+        found = runs_at_the_same_time(make(), programs, most=5, random=Random(5))
+        assert sorted(filter(None, found)) == sorted(played(make(), programs))
+
+
+def test_a_branch_that_was_taken_before_the_search_started_over_is_ignored() -> None:
+    search, programs = Search(), [["x"], ["x"]]
+    late = search.take()
+    assert late is not None
+    run(late, programs)
+    search.start_over()
+    search.add(late)
+
+    assert sorted(filter(None, runs(search, programs))) == ["AB", "BA"]
+    assert search.left == 0
+
+
+def test_what_is_left_counts_branches_that_are_running() -> None:
+    search, programs = Search(), [["x"], ["x"]]
+    assert search.left == 1
+    first = search.take()
+    assert first is not None
+    assert (search.left, search.take()) == (1, None)
+    run(first, programs)
+    search.add(first)
+    assert search.left == 1

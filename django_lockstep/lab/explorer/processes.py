@@ -1,0 +1,170 @@
+"""Several processes that explore one race, each on a scratch database of its own.
+
+The process that asks for them has the tree of branches and counts the results; the workers only play branches. They
+are the standard library's executor, so that another one with its interface could take its place.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from django.db import connections
+
+from django_lockstep.lab.explorer.branches import Branch
+from django_lockstep.lab.explorer.databases import is_scratch
+from django_lockstep.lab.explorer.errors import NotExplorable, RestartSearch, WorkerDied
+from django_lockstep.lab.explorer.scratch import further_copies
+from django_lockstep.lab.explorer.search import Search
+from django_lockstep.lab.explorer.session import ExplorationSession, Learned
+from django_lockstep.lab.explorer.tally import ExplorationTally
+from django_lockstep.lab.explorer.worker import Answer, WorkerConfig, play_branch, start_worker
+from django_lockstep.lab.simulator.processes import process_context
+
+__all__ = ["Workers", "make_workers"]
+
+_ALONE = 1.0
+"""Seconds for which a race is explored without workers: about as long as their start takes, and enough for most."""
+_MOST_DEATHS = 3
+_GRACE = 2.0
+"""Seconds that workers have for the runs in hand when the search has ended; then they are killed."""
+
+
+def make_workers(config: WorkerConfig, *, size: int) -> Workers | None:
+    """Return what explores with so many workers; None for one, which this process is itself.
+
+    Raises `NotExplorable` if workers cannot have databases of their own, or not this scenario.
+    """
+    if size == 1:
+        return None
+    alias = config.terms["database"]
+    if not is_scratch(connections[alias]):
+        raise NotExplorable(
+            f"Several processes explore scratch databases only, of which each has its own, and {alias!r} is not one: "
+            "use `manage.py explore NAME --processes N` without --database"
+        )
+    try:
+        pickle.dumps(config)
+    except Exception as error:
+        raise NotExplorable(
+            "Several processes explore only what each of them can load: name the race for `manage.py explore NAME "
+            "--processes N`, or make the scenario of functions of modules, which can be pickled. This one cannot: "
+            f"{error}"
+        ) from error
+    return Workers(config=config, size=size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """How many workers explore, and what."""
+
+    config: WorkerConfig
+    size: int
+
+    @property
+    def seconds_alone(self) -> float:
+        """How long to explore before workers are worth their start."""
+        return _ALONE
+
+    def explore(self, session: ExplorationSession, *, search: Search, tally: ExplorationTally) -> None:
+        """Play branches until none is left or a limit is reached; at the end no process and no database is left.
+
+        Raises `RestartSearch` when a run has shown something that makes earlier runs invalid, `WorkerDied` if workers
+        end by themselves again and again, and as `explore` does.
+        """
+        lost: list[Branch] = []
+        for _ in range(_MOST_DEATHS):
+            with self._started(session.learned) as executor:
+                players = _Players(
+                    executor=executor, size=self.size, session=session, search=search, tally=tally, waiting=lost
+                )
+                lost = players.play()
+            if not lost:
+                return
+        raise WorkerDied(
+            f"{_MOST_DEATHS} times a process that explored has ended by itself, the last time with {len(lost)} "
+            "schedules in hand. The logs of the server and of the system may say why: memory may have been short."
+        )
+
+    @contextmanager
+    def _started(self, learned: Learned) -> Iterator[Executor]:
+        with further_copies(self.size) as databases:
+            context = process_context()
+            queue = context.SimpleQueue()
+            for names in databases:
+                queue.put(names)
+            executor = ProcessPoolExecutor(
+                self.size, mp_context=context, initializer=start_worker, initargs=(self.config, learned, queue)
+            )
+            try:
+                yield executor
+            finally:
+                # Killed, because a worker may be in a statement that does not end; its database is dropped anyway.
+                for process in list((executor._processes or {}).values()):
+                    process.kill()
+                executor.shutdown(cancel_futures=True)
+                queue.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Players:
+    """Has an executor play the branches of a search, and counts what comes of them."""
+
+    executor: Executor
+    size: int
+    session: ExplorationSession
+    search: Search
+    tally: ExplorationTally
+    waiting: list[Branch]
+    """Branches that were taken and have to be played again."""
+    running: dict[Future[Answer], Branch] = field(default_factory=dict)
+
+    def play(self) -> list[Branch]:
+        """Play until no branch is left or a limit is reached; return branches that were lost with a worker."""
+        try:
+            while self.tally.wants_more():
+                self._submit()
+                if not self.running or not all(map(self._add, self._finished())):
+                    break
+        except BrokenExecutor:
+            return [*self.running.values(), *self.waiting]
+        finally:
+            wait(self.running, timeout=_GRACE)
+        return []
+
+    def _submit(self) -> None:
+        # No more than there are workers: what the runs in hand will show is better known before a branch is taken.
+        while len(self.running) < self.size:
+            if not self.waiting and (taken := self.search.take()):
+                self.waiting.append(taken)
+            if not self.waiting:
+                return
+            branch = self.waiting[-1]
+            self.running[self.executor.submit(play_branch, branch, seconds=self._seconds_left())] = branch
+            self.waiting.pop()
+
+    def _seconds_left(self) -> float | None:
+        # Not the deadline: the clocks of processes may have other beginnings.
+        return None if self.tally.deadline is None else self.tally.deadline - time.monotonic()
+
+    def _finished(self) -> Iterator[Answer]:
+        for future in wait(self.running, return_when=FIRST_COMPLETED).done:
+            answer = future.result()
+            # Only now: a branch whose worker died has to be played again.
+            del self.running[future]
+            yield answer
+
+    def _add(self, answer: Answer) -> bool:
+        """Count the run, and return whether to go on."""
+        if answer.learned != self.session.learned:
+            self.session.learn(answer.learned)
+            raise RestartSearch
+        if answer.judged is None:
+            return False  # the time is over
+        self.tally.add(answer.judged)
+        self.search.add(answer.branch)
+        return self.tally.wants_more()

@@ -1,0 +1,88 @@
+"""Plays one schedule, and plays it again where the server let the actors go on in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+from django_lockstep.lab.explorer.branches import Move
+from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, ScheduleError
+from django_lockstep.lab.explorer.oracle import RunResult
+from django_lockstep.lab.explorer.schedules import Follow
+from django_lockstep.lab.explorer.session import ExplorationSession
+from django_lockstep.lab.explorer.trace import Trace
+
+__all__ = ["ATTEMPTS", "follow", "play_next", "require_steered"]
+
+_TURNS = 50
+"""How often a schedule is tried until waiters for one row go on in the order in which they arrived.
+
+On a busy machine a third of the tries may fail, hardly ever more than half.
+"""
+ATTEMPTS = 5
+"""How often a schedule is tried that came out differently while several actors waited; more would hide
+nondeterminism."""
+
+
+class _Schedule(Protocol):
+    """What chooses the moves of one schedule, and can choose the same ones again."""
+
+    def begin(self) -> object:
+        """Start the schedule, or start it again."""
+
+    def choose(self, enabled: Collection[int]) -> int | None:
+        """Return the actor that moves, or None to abandon the run."""
+
+    def record(self, move: Move) -> None:
+        """Record what the chosen actor's step did."""
+
+
+def follow(
+    session: ExplorationSession, moves: Sequence[int], *, expected: Trace | None = None
+) -> tuple[RunResult, Trace]:
+    fixture, trace = _retry_overtaken(
+        session, lambda in_turn: session.play(Follow(moves), expected=expected, in_turn=in_turn)
+    )
+    return session.result(fixture, trace), trace
+
+
+def play_next(session: ExplorationSession, schedule: _Schedule, before: Trace | None) -> tuple[Any, Trace]:
+    def again(in_turn: bool) -> tuple[Any, Trace]:
+        schedule.begin()
+        return session.play(schedule, expected=before, record=schedule.record, in_turn=in_turn)
+
+    return _retry_overtaken(session, again)
+
+
+def require_steered(session: ExplorationSession, first: Trace) -> None:
+    """Raise `Nondeterminism` if sessions were opened that the explorer does not control."""
+    still_open, ended = session.untracked_sessions()
+    if ended and not still_open:  # after one more run it is certain, since all sessions of ours are counted by then
+        session.mark_sessions_known()
+        follow(session, first.actors, expected=first)
+        still_open, ended = session.untracked_sessions()
+    if still_open or ended:
+        raise Nondeterminism(
+            f"{max(still_open, ended)} sessions were opened outside of Django (by the driver itself, asynchronously or "
+            "by another process), so that their statements are not scheduled"
+        )
+
+
+def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[Any, Trace]]) -> tuple[Any, Trace]:
+    """Play a schedule, and again if the server let waiters for one row go on in another order than they arrived.
+
+    ``play`` takes whether they must go on in that order, which the last try does not require.
+    """
+    others = 0
+    for turn in range(1, _TURNS + 1):
+        try:
+            return play(turn < _TURNS)
+        except (Nondeterminism, ScheduleError) as error:
+            others += not isinstance(error, Overtaken)
+            # Where actors waited for one row, the server may have chosen another order; only then is it worth another
+            # try.
+            if not session.controller.contended or others == ATTEMPTS:
+                raise
+            trouble = error
+            session.controller.abandon()
+    raise trouble

@@ -1,0 +1,254 @@
+"""One race explored by several processes: the same result as by one, and nothing left behind."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, WorkerDied, explore, processes
+from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
+from django_lockstep.lab.explorer.scratch import _project, scratch_databases
+from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.explorer.test_verdicts import finish, poll
+from tests.support.sessions import PATIENCE, query, until
+from tests.testapps.shop.models import Seat
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_tests")]
+
+_FILE = "LOCKSTEP_TEST_FILE"
+"""The environment variable that names a file to the workers."""
+
+
+@pytest.fixture(autouse=True)
+def workers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the workers after the first schedule."""
+    monkeypatch.setattr(processes, "_ALONE", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    yield
+    assert multiprocessing.active_children() == []
+    assert copies() == []
+
+
+def copies() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", [f"{_project(connection)}%run%"])
+        return [name for (name,) in cursor.fetchall()]
+
+
+def raised_twice(pk: int) -> bool:
+    return stories.price(pk) == 120
+
+
+def raised_by_all(pk: int) -> bool:
+    return stories.price(pk) == 130
+
+
+def in_a_worker() -> bool:
+    return multiprocessing.parent_process() is not None
+
+
+def the_file() -> Path:
+    return Path(os.environ[_FILE])
+
+
+def dies_while_the_file_is_there(pk: int) -> None:
+    if in_a_worker() and the_file().exists():
+        if the_file().read_text() == "once":
+            the_file().unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    stories.naive(pk)
+
+
+def mistaken_in_a_worker(pk: int) -> bool:
+    if in_a_worker():
+        raise LookupError("no such seat")
+    return True
+
+
+def stuck_in_a_worker(pk: int) -> None:
+    stories.naive(pk)
+    if in_a_worker():
+        query("SELECT 1 FROM pg_sleep(60)")
+
+
+def named(pk: int) -> None:
+    Seat.objects.filter(pk=pk).update(guest=os.urandom(8).hex())
+
+
+NAIVE = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=raised_twice)
+
+
+def explored(scenario: Scenario, **options: Any) -> Exploration:
+    with scratch_databases():
+        return explore(scenario, **options)
+
+
+def facts(found: Exploration) -> dict[str, Any]:
+    """Return what does not depend on the order in which schedules were run."""
+    kept = {name: value for name, value in found.to_dict().items() if name not in ("seconds", "redundant", "failure")}
+    return {**kept, "failure": found.failure and (found.failure.schedule, found.failure.reason)}
+
+
+# The same result
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        NAIVE,
+        Scenario(set_up=stories.one_seat, actors=[stories.locked] * 3, invariant=raised_by_all),
+        Scenario(set_up=stories.one_seat, actors=[stories.serializable] * 2),
+        Scenario(set_up=stories.one_seat, actors=[stories.naive, stories.computed, stories.locked]),
+        Scenario(set_up=stories.one_seat, actors=[finish, poll]),
+        Scenario(set_up=stories.one_seat, actors=[named, stories.naive]),
+    ],
+    ids=["broken", "locks", "serializable", "three", "polling", "random values"],
+)
+def test_two_processes_find_what_one_finds(scenario: Scenario) -> None:
+    assert facts(explored(scenario, processes=2)) == facts(explored(scenario))
+
+
+def test_the_failure_is_replayed_with_the_values_read() -> None:
+    found = explored(NAIVE, processes=2)
+    assert found.failure is not None
+    assert any(step.values for step in found.failure.steps)
+
+
+def test_without_reduction_too() -> None:
+    one, two = explored(NAIVE, reduction="none"), explored(NAIVE, reduction="none", processes=3)
+    assert facts(one) == facts(two)
+
+
+def test_the_command_finds_a_race_by_its_name_and_with_its_actors() -> None:
+    out = StringIO()
+    call_command("explore", "queue:skip-locked", "--actors", "3", "--processes", "2", stdout=out)
+    assert out.getvalue().startswith("queue:skip-locked: holds")
+
+
+# Ends
+
+
+def test_limits_hold_for_all_processes_together() -> None:
+    limited = explored(NAIVE, processes=2, max_schedules=3)
+    assert (limited.schedules, limited.left > 0) == (3, True)
+    first = explored(NAIVE, processes=2, stop_on_first=True)
+    assert (first.verdict, sum(outcome.count for outcome in first.outcomes if not outcome.holds)) == ("broken", 1)
+    assert explored(NAIVE, processes=2, timeout=0.0).verdict == "incomplete"
+
+
+def test_errors_of_the_invariant_are_raised_as_they_are() -> None:
+    mistaken = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=mistaken_in_a_worker)
+    with pytest.raises(LookupError, match="no such seat"):
+        explored(mistaken, processes=2)
+
+
+def test_a_step_that_does_not_end_is_stuck() -> None:
+    scenario = Scenario(set_up=stories.one_seat, actors=[stuck_in_a_worker, stories.naive], invariant=bool)
+    found = explored(scenario, processes=2, step_timeout=1.0, warm_up=False)
+    assert (found.verdict, "pg_sleep" in found.reason) == ("stuck", True)
+
+
+@pytest.fixture
+def dying(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Scenario, Path]:
+    """A scenario, and the file whose text says how often its worker dies."""
+    # The process that forks workers has its environment from before.
+    multiprocessing.forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    monkeypatch.setenv(_FILE, str(tmp_path / "file"))
+    return Scenario(set_up=stories.one_seat, actors=[dies_while_the_file_is_there] * 2), tmp_path / "file"
+
+
+def test_a_worker_that_dies_is_replaced_and_its_schedule_is_run(dying: tuple[Scenario, Path]) -> None:
+    scenario, file = dying
+    expected = facts(explored(scenario))
+    file.write_text("once")
+    assert facts(explored(scenario, processes=2)) == expected
+    assert not file.exists()
+
+
+def test_workers_that_die_again_and_again_are_an_error(dying: tuple[Scenario, Path]) -> None:
+    scenario, file = dying
+    file.write_text("always")
+    with pytest.raises(WorkerDied, match="3 times a process that explored has ended by itself") as caught:
+        explored(scenario, processes=2)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301 - made right here
+
+
+# What is refused
+
+
+def test_a_scenario_that_others_cannot_load_is_refused() -> None:
+    local = Scenario(set_up=stories.one_seat, actors=[lambda pk: None, stories.naive])
+    with pytest.raises(NotExplorable, match="scenario of functions of modules.*lambda"):
+        explored(local, processes=2)
+
+
+def test_other_databases_than_scratch_databases_are_refused() -> None:
+    with pytest.raises(NotExplorable, match="'default' is not one: use `manage.py explore NAME --processes N`"):
+        explore(NAIVE, processes=2, database_is_mine=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"processes": 0}, "processes must be a positive integer, not 0"),
+        ({"processes": 2, "directed": True}, "A directed search .* runs in one process, not in 2"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        explore(NAIVE, **options)
+
+
+# Ctrl-C
+
+PROGRAM = """
+import django
+django.setup()
+from django.db import connection
+connection.settings_dict["NAME"] = {database!r}
+from tests.django_lockstep.lab.explorer.test_processes import *
+processes._ALONE = 0.0
+explored(Scenario(set_up=stories.one_seat, actors=[stuck_in_a_worker] * 2), processes=2, step_timeout=60, warm_up=False)
+"""
+
+
+def sleeping() -> int:
+    active = "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE %s AND wait_event = 'PgSleep'"
+    return int(query(active, f"{SCRATCH_PREFIX}%"))
+
+
+def group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_ctrl_c_ends_all_processes_and_leaves_no_database() -> None:
+    code = PROGRAM.format(database=connection.settings_dict["NAME"])
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        # Four processes and three databases are made before.
+        until(lambda: sleeping() > 0, "a worker to be under way", patience=5 * PATIENCE)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert said.rstrip().endswith(b"KeyboardInterrupt")
+    until(lambda: not group_lives(process.pid), "the last process of the group to end")
