@@ -109,10 +109,12 @@ PLACES = {
     # Opens chromium.
     "browser": (
         "tests/django_lockstep/admin/test_browser.py",
+        "tests/bank/test_accessibility.py",
         "tests/bank/test_front_browser.py",
         "tests/bank/test_overdrafts.py",
         "tests/django_lockstep/editing/test_browser.py",
         "tests/django_lockstep/lab/finder/test_report_page.py",
+        "tests/django_lockstep/lab/report/test_locks_browser.py",
     ),
 }
 

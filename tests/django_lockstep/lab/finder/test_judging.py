@@ -1,5 +1,6 @@
 """What explorations say about a candidate."""
 
+from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,8 +71,9 @@ class Fork:
     replayed: list[str] = field(default_factory=list)
     found: Exploration | None = None
 
-    def explore(self, *, seconds: float) -> Exploration:
+    def explore(self, *, seconds: float, tables: Collection[str]) -> Exploration:
         assert self.found is not None
+        assert set(tables) == {"order"}  # those of the candidate that is tried
         return self.found
 
     def replay(self, schedule: str) -> Run:
