@@ -29,9 +29,8 @@ PAGES = [
     "/admin/lockstep_leases/lease/",
 ]
 LOOKS: dict[str, dict[str, Any]] = {
-    "light": {},
-    "dark": {"color_scheme": "dark"},
-    "narrow": {"viewport": {"width": 390, "height": 844}},
+    "light and wide": {},
+    "dark and narrow": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}},
 }
 
 
