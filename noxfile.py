@@ -27,15 +27,15 @@ def tests(session: nox.Session, django: str) -> None:
     """Run the tests, or those that are named behind ``--``."""
     install(session, "tests")
     session.install(f"django=={django}.*")
-    session.run("pytest", *(session.posargs or ["-m", ""]))
+    session.run("pytest", *session.posargs)
 
 
 @nox.session(default=False)
 def coverage(session: nox.Session) -> None:
-    """Measure which lines and branches the tests run, in the processes that they start as well."""
+    """Measure which lines and branches the quick tests run, in the processes that they start as well."""
     install(session, "tests")
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *(session.posargs or ["-m", ""]))
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
     session.run("coverage", "combine", "-q")
     session.run("coverage", "report")
 
