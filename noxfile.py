@@ -27,7 +27,7 @@ def tests(session: nox.Session, django: str) -> None:
     """Run the tests, or those that are named behind ``--``."""
     install(session, "tests")
     session.install(f"django=={django}.*")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *(session.posargs or ["-m", ""]))
 
 
 @nox.session(default=False)
