@@ -17,9 +17,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_lockstep.lab.models import Lock
-from django_lockstep.lab.report import LockReport, Session, lock_report, text
+from django_lockstep.lab.report import Session, lock_report, text
 from django_lockstep.lab.report.ending import Ending, end_session
-from django_lockstep.lab.report.graph import BOX_HEIGHT, BOX_WIDTH, waits_graph
+from django_lockstep.lab.report.graph import BOX_HEIGHT, BOX_WIDTH, Graph, waits_graph
 from django_lockstep.lab.report.wording import session_name
 
 __all__ = ["LockAdmin"]
@@ -66,9 +66,10 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             context["headline"] = str(error)
         else:
             headline, _newline, details = text(report, width=160).partition("\n")
-            endings = list(_endings(report)) if request.user.has_perm(_MAY_END) else []
+            graph = waits_graph(report.waits)
+            endings = list(_endings(graph)) if request.user.has_perm(_MAY_END) else []
             context |= {"headline": headline, "details": details.strip("\n"), "endings": endings}
-            context |= {"graph": waits_graph(report.waits), "box_width": BOX_WIDTH, "box_height": BOX_HEIGHT}
+            context |= {"graph": graph, "box_width": BOX_WIDTH, "box_height": BOX_HEIGHT}
         return self._page(request, "locks", {**context, **(extra_context or {})})
 
     def end_view(self, request: HttpRequest, pid: int, ending: Ending) -> HttpResponse:
@@ -114,10 +115,9 @@ def _session(pid: int) -> Session | None:
         raise Http404(str(error)) from error
 
 
-def _endings(report: LockReport) -> Iterator[tuple[Session, str, list[Ending]]]:
-    """Yield the sessions that wait or are waited for, with their names and what may be done about each."""
-    sessions = {one.id: one for wait in report.waits for one in (*wait.blockers, wait.waiter)}
-    for session in sessions.values():
+def _endings(graph: Graph) -> Iterator[tuple[Session, str, list[Ending]]]:
+    """Yield the sessions of the graph, with their names and what may be done about each."""
+    for session in (box.session for box in graph.boxes):
         if session.pid is not None and session.started is not None:
             # One that is idle has no statement to cancel.
             yield session, session_name(session), ["terminate"] if session.is_idle else ["cancel", "terminate"]

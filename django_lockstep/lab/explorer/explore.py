@@ -6,7 +6,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from django.db import DEFAULT_DB_ALIAS
 
@@ -15,7 +15,6 @@ from django_lockstep.lab.explorer.errors import Nondeterminism, RestartSearch, S
 from django_lockstep.lab.explorer.final_state import describe_state
 from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
 from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
-from django_lockstep.lab.explorer.processes import Workers, make_workers
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, require_steered
 from django_lockstep.lab.explorer.schedules import parse_schedule
@@ -27,6 +26,9 @@ from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
 from django_lockstep.lab.explorer.worker import WorkerConfig
 from django_lockstep.lab.scenario import Scenario
+
+if TYPE_CHECKING:
+    from django_lockstep.lab.explorer.processes import Workers
 
 __all__ = ["explore", "replay"]
 
@@ -103,7 +105,7 @@ def explore(
         warm_up=warm_up,
         raises=raises,
     )
-    workers = make_workers(config, size=processes)
+    workers = _workers(config, size=processes)
     with exploration_session(scenario, **terms) as session:
         return session.run_until_stable(
             lambda: _attempt(session, config, workers=workers, search=search, limits=limits)
@@ -147,6 +149,16 @@ def replay(
             return session.judge(end, trace)
 
         return session.run_until_stable(attempt)
+
+
+def _workers(config: WorkerConfig, *, size: int) -> Workers | None:
+    """Return what explores with so many workers; None for one, which this process is itself."""
+    if size == 1:
+        return None
+    # Here, because few explorations need what starts processes, and every one would import it.
+    from django_lockstep.lab.explorer.processes import make_workers
+
+    return make_workers(config, size=size)
 
 
 def _attempt(

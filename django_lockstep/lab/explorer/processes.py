@@ -34,13 +34,11 @@ _GRACE = 2.0
 """Seconds that workers have for the runs in hand when the search has ended; then they are killed."""
 
 
-def make_workers(config: WorkerConfig, *, size: int) -> Workers | None:
-    """Return what explores with so many workers; None for one, which this process is itself.
+def make_workers(config: WorkerConfig, *, size: int) -> Workers:
+    """Return what explores with so many workers.
 
     Raises `NotExplorable` if workers cannot have databases of their own, or not this scenario.
     """
-    if size == 1:
-        return None
     alias = config.terms["database"]
     if not is_scratch(connections[alias]):
         raise NotExplorable(

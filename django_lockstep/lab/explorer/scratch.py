@@ -73,7 +73,8 @@ def scratch_databases() -> Iterator[None]:
 def further_copies(number: int) -> Iterator[list[Mapping[str, str]]]:
     """Create so many further copies of the scratch databases in use; yields the names by alias of each.
 
-    They are dropped at the end of the block, whoever is connected to them. Raises as `scratch_databases` does.
+    They are dropped at the end of the block, also while sessions are connected to them. Raises as `scratch_databases`
+    does.
     """
     with ExitStack() as stack:
         copies = [(aliases, stack.enter_context(_copies(aliases, number))) for aliases in _groups()]

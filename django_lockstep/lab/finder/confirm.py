@@ -173,7 +173,8 @@ class Confirmation:
         Return the candidates about which more is known now.
         """
         there = [each for each in self._open(self._test) if each[0].unit_kind == point.kind]
-        here = {one.id: one for one, place in there if place in one.witnesses and _is_place(place, one, point)}
+        shown = [(one, place) for one, place in there if place in one.witnesses and _is_place(place, one, point)]
+        here = {one.id: one for one, _ in shown}
         related = {one.id: one for one, _ in there if point.name in (one.unit, one.partner)}
         # Before the tries: one that ends in an error counts, or it would be made again at every place.
         for candidate in here.values():
@@ -188,11 +189,10 @@ class Confirmation:
             if tried and time.monotonic() < until:
                 self._try(tried, paired, pairing=pairing)
             changed |= dict.fromkeys(one.candidate.id for one in tried)
-        for shown, place in there:
-            if shown.id in here and _is_place(place, shown, point):
-                attempts = self._attempts[shown.id]
-                if attempts.schedules > before[shown.id]:
-                    attempts.explored.setdefault(place.path, self._test)
+        for candidate, place in shown:
+            attempts = self._attempts[candidate.id]
+            if attempts.schedules > before[candidate.id]:
+                attempts.explored.setdefault(place.path, self._test)
         if undecided := [one for one in related.values() if self._is_undecided(one)]:
             self._keep(point, there, undecided)
         return list(changed)

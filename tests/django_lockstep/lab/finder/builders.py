@@ -54,6 +54,12 @@ SESSION = Table(
 TABLES = {table.name: table for table in (EVENT, SEAT, BOOKING, SESSION)}
 
 
+ADVISORY = "SELECT pg_advisory_xact_lock(%s)"
+LOCK_EVENT = 'SELECT "event"."id" FROM "event" WHERE "event"."id" = %s FOR UPDATE'
+LOOK = 'SELECT 1 AS "a" FROM "booking" WHERE ("booking"."event_id" = %s AND "booking"."code" = %s) LIMIT 1'
+INSERT = 'INSERT INTO "booking" ("event_id", "code", "place") VALUES (%s, %s, %s) RETURNING "booking"."id"'
+
+
 def row(table: str, key: object, **values: object) -> RowRead:
     """Return a row as it is read, with its key."""
     known = {name: PLAIN(value) for name, value in values.items()}
@@ -112,3 +118,15 @@ def with_index(table: Table, *columns: str, predicate: tuple[str, ...] = ()) -> 
     values = {name: getattr(table, name) for name in Table.__slots__}
     index = UniqueIndex(columns=columns, predicate=predicate)
     return {table.name: Table(**{**values, "unique": (*table.unique, index)})}
+
+
+def lock_event() -> RecordedStatement:
+    return sent(LOCK_EVENT, 3, read=[row("event", 3)])
+
+
+def insert(sql: str = INSERT, event: int = 3, **fields: Any) -> RecordedStatement:
+    return sent(sql, event, "x", 1, read=[row("booking", 9)], **fields)
+
+
+def look(**fields: Any) -> RecordedStatement:
+    return sent(LOOK, 3, "x", **fields)

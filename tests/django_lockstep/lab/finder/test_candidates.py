@@ -7,10 +7,13 @@ import pytest
 from django_lockstep.lab.finder.candidates import KINDS
 from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Unit
 from tests.django_lockstep.lab.finder.builders import (
-    BOOKING,
+    ADVISORY,
     SEAT,
     found,
+    insert,
     kinds,
+    lock_event,
+    look,
     row,
     sent,
     site,
@@ -21,17 +24,11 @@ from tests.django_lockstep.lab.finder.builders import (
 READ = 'SELECT "seat"."id", "seat"."price" FROM "seat" WHERE "seat"."id" = %s LIMIT 21'
 LOCK = READ + ' FOR NO KEY UPDATE OF "seat"'
 WRITE = 'UPDATE "seat" SET "price" = %s WHERE "seat"."id" = %s'
-ADVISORY = "SELECT pg_advisory_xact_lock(%s)"
-LOCK_EVENT = 'SELECT "event"."id" FROM "event" WHERE "event"."id" = %s FOR UPDATE'
 
 
 def read_seat(sql: str = READ, **values: object) -> RecordedStatement:
     given: dict[str, Any] = {"in_": values.pop("in_", 0), "isolation": values.pop("isolation", "read committed")}
     return sent(sql, 7, read=[row("seat", 7, **{"price": 10, "event_id": 3, **values})], **given)
-
-
-def lock_event() -> RecordedStatement:
-    return sent(LOCK_EVENT, 3, read=[row("event", 3)])
 
 
 # Read, computed, written.
@@ -183,88 +180,6 @@ def test_a_change_in_place_with_a_condition_under_a_lock_or_unread_is_none() -> 
     assert kinds(unit(read_seat(), sent(IF_ENOUGH, 1, 7, 1))) == []
     assert kinds(unit(read_seat(LOCK), sent(IN_PLACE, 1, 7))) == []
     assert kinds(unit(sent(IN_PLACE, 1, 7))) == []
-
-
-# Looked for, then inserted.
-
-
-COUNT = 'SELECT COUNT(*) AS "n" FROM "booking" WHERE "booking"."event_id" = %s'
-LOOK = 'SELECT 1 AS "a" FROM "booking" WHERE ("booking"."event_id" = %s AND "booking"."code" = %s) LIMIT 1'
-LAST = 'SELECT MAX("booking"."place") AS "m" FROM "booking" WHERE "booking"."event_id" = %s'
-INSERT = 'INSERT INTO "booking" ("event_id", "code", "place") VALUES (%s, %s, %s) RETURNING "booking"."id"'
-
-
-def insert(sql: str = INSERT, event: int = 3, **fields: Any) -> RecordedStatement:
-    return sent(sql, event, "x", 1, read=[row("booking", 9)], **fields)
-
-
-def look(**fields: Any) -> RecordedStatement:
-    return sent(LOOK, 3, "x", **fields)
-
-
-@pytest.mark.parametrize("read", [sent(COUNT, 3, rows=1), look(), sent(LAST, 3, rows=1)])
-def test_a_row_that_the_look_would_have_found_is_one(read: RecordedStatement) -> None:
-    assert kinds(unit(read, insert())) == ["check-then-insert"]
-
-
-@pytest.mark.parametrize(
-    "statements",
-    [
-        pytest.param([look(), insert(event=4)], id="the look would not have found it"),
-        pytest.param([look(rows=1), insert()], id="what is inserted was there"),
-        pytest.param([look(), insert(INSERT.replace("RETURNING", "ON CONFLICT DO NOTHING RETURNING"))], id="an upsert"),
-        pytest.param([lock_event(), look(), insert()], id="the row that both refer to is locked"),
-        pytest.param([sent(ADVISORY, 3), look(), insert()], id="an advisory lock is held"),
-        pytest.param([look(isolation="serializable"), insert(isolation="serializable")], id="SERIALIZABLE"),
-        pytest.param(
-            [
-                sent('INSERT INTO "event" ("places") VALUES (%s) RETURNING "event"."id"', 5, read=[row("event", 3)]),
-                look(),
-                insert(),
-            ],
-            id="the unit made the parent",
-        ),
-    ],
-)
-def test_what_is_no_doubled_row(statements: list[RecordedStatement]) -> None:
-    assert kinds(unit(*statements)) == []
-
-
-def test_the_new_row_may_have_the_number_of_its_parent() -> None:
-    # In a fresh test database both keys begin with 1.
-    third = sent(INSERT, 3, "x", 1, read=[row("booking", 3)])
-
-    assert kinds(unit(look(), third)) == ["check-then-insert"]
-
-
-def test_a_row_that_was_made_here_is_looked_for_in_vain_by_nobody_else() -> None:
-    again = sent('SELECT 1 AS "a" FROM "booking" WHERE "booking"."id" = %s LIMIT 1', 9)
-
-    assert kinds(unit(insert(), again, insert())) == []
-
-
-def test_repeatable_read_does_not_see_what_was_inserted_in_between() -> None:
-    level = "repeatable read"
-
-    assert kinds(unit(look(isolation=level), insert(isolation=level))) == ["check-then-insert"]
-
-
-def test_a_unique_index_over_what_was_looked_for_keeps_them_apart() -> None:
-    doubled, counted, ordered = (
-        unit(read, insert()) for read in (look(), sent(COUNT, 3, rows=1), sent(LAST, 3, rows=1))
-    )
-    on_code, on_place = with_index(BOOKING, "event_id", "code"), with_index(BOOKING, "event_id", "place")
-
-    assert (kinds(doubled, **on_code), kinds(doubled, **on_place)) == ([], ["check-then-insert"])
-    assert (kinds(counted, **on_code), kinds(counted, **on_place)) == (["check-then-insert"], ["check-then-insert"])
-    assert (kinds(ordered, **on_code), kinds(ordered, **on_place)) == (["check-then-insert"], [])
-
-
-def test_an_index_on_some_rows_counts_where_the_look_is_for_these() -> None:
-    doubled = unit(look(), insert())
-
-    assert kinds(doubled, **with_index(BOOKING, "event_id", predicate=("code",))) == []
-    assert kinds(doubled, **with_index(BOOKING, "event_id", predicate=("place",))) == ["check-then-insert"]
 
 
 # Two transactions that do different things.

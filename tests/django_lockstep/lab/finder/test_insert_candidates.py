@@ -1,0 +1,86 @@
+"""Rows that are looked for and then inserted, and beside them what keeps two of them apart."""
+
+import pytest
+
+from django_lockstep.lab.finder.recording import RecordedStatement
+from tests.django_lockstep.lab.finder.builders import (
+    ADVISORY,
+    BOOKING,
+    INSERT,
+    insert,
+    kinds,
+    lock_event,
+    look,
+    row,
+    sent,
+    unit,
+    with_index,
+)
+
+COUNT = 'SELECT COUNT(*) AS "n" FROM "booking" WHERE "booking"."event_id" = %s'
+LAST = 'SELECT MAX("booking"."place") AS "m" FROM "booking" WHERE "booking"."event_id" = %s'
+
+
+@pytest.mark.parametrize("read", [sent(COUNT, 3, rows=1), look(), sent(LAST, 3, rows=1)])
+def test_a_row_that_the_look_would_have_found_is_one(read: RecordedStatement) -> None:
+    assert kinds(unit(read, insert())) == ["check-then-insert"]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param([look(), insert(event=4)], id="the look would not have found it"),
+        pytest.param([look(rows=1), insert()], id="what is inserted was there"),
+        pytest.param([look(), insert(INSERT.replace("RETURNING", "ON CONFLICT DO NOTHING RETURNING"))], id="an upsert"),
+        pytest.param([lock_event(), look(), insert()], id="the row that both refer to is locked"),
+        pytest.param([sent(ADVISORY, 3), look(), insert()], id="an advisory lock is held"),
+        pytest.param([look(isolation="serializable"), insert(isolation="serializable")], id="SERIALIZABLE"),
+        pytest.param(
+            [
+                sent('INSERT INTO "event" ("places") VALUES (%s) RETURNING "event"."id"', 5, read=[row("event", 3)]),
+                look(),
+                insert(),
+            ],
+            id="the unit made the parent",
+        ),
+    ],
+)
+def test_what_is_no_doubled_row(statements: list[RecordedStatement]) -> None:
+    assert kinds(unit(*statements)) == []
+
+
+def test_the_new_row_may_have_the_number_of_its_parent() -> None:
+    # In a fresh test database both keys begin with 1.
+    third = sent(INSERT, 3, "x", 1, read=[row("booking", 3)])
+
+    assert kinds(unit(look(), third)) == ["check-then-insert"]
+
+
+def test_a_row_that_was_made_here_is_looked_for_in_vain_by_nobody_else() -> None:
+    again = sent('SELECT 1 AS "a" FROM "booking" WHERE "booking"."id" = %s LIMIT 1', 9)
+
+    assert kinds(unit(insert(), again, insert())) == []
+
+
+def test_repeatable_read_does_not_see_what_was_inserted_in_between() -> None:
+    level = "repeatable read"
+
+    assert kinds(unit(look(isolation=level), insert(isolation=level))) == ["check-then-insert"]
+
+
+def test_a_unique_index_over_what_was_looked_for_keeps_them_apart() -> None:
+    doubled, counted, ordered = (
+        unit(read, insert()) for read in (look(), sent(COUNT, 3, rows=1), sent(LAST, 3, rows=1))
+    )
+    on_code, on_place = with_index(BOOKING, "event_id", "code"), with_index(BOOKING, "event_id", "place")
+
+    assert (kinds(doubled, **on_code), kinds(doubled, **on_place)) == ([], ["check-then-insert"])
+    assert (kinds(counted, **on_code), kinds(counted, **on_place)) == (["check-then-insert"], ["check-then-insert"])
+    assert (kinds(ordered, **on_code), kinds(ordered, **on_place)) == (["check-then-insert"], [])
+
+
+def test_an_index_on_some_rows_counts_where_the_look_is_for_these() -> None:
+    doubled = unit(look(), insert())
+
+    assert kinds(doubled, **with_index(BOOKING, "event_id", predicate=("code",))) == []
+    assert kinds(doubled, **with_index(BOOKING, "event_id", predicate=("place",))) == ["check-then-insert"]
