@@ -109,7 +109,8 @@ def test_what_inherits_the_name_of_a_simulation_is_not_ended_with_it(pooled: Non
     with psycopg.connect(url, application_name=name, autocommit=True) as worker:
         worker.execute("SELECT 1")
     with psycopg.connect(url) as client:
-        assert client.execute("SHOW application_name").fetchone() == (name,)
+        # Newer versions of PgBouncer take the name away from the session before the next client gets it.
+        assert client.execute("SHOW application_name").fetchone() in {(name,), ("",)}
 
         end_sessions("default", [name])
 

@@ -67,12 +67,11 @@ def started(program: str) -> "subprocess.Popen[bytes]":
 
 WAITING = """
 import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-try:
-    print(flush=True)
-    signal.pause()
-except KeyboardInterrupt:
-    raise SystemExit(2)
+# Blocked: one that comes before it is waited for is not lost.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+print(flush=True)
+signal.sigwait({signal.SIGINT})
+raise SystemExit(2)
 """
 
 
