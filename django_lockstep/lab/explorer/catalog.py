@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django_lockstep.lab.explorer.copies import Layout
 from django_lockstep.lab.explorer.introspection import Facts, read_facts
 
 __all__ = ["Catalog", "Consequences", "TableFacts"]
@@ -108,6 +109,8 @@ class Catalog:
         """Tables whose keys a statement changes: a waiter for a row may then get it under another key."""
         self.parsed: dict[tuple[object, ...], Any] = {}
         """Statements that were parsed with these tables; see `sql.parse_cached`."""
+        self.layouts: dict[str, Layout] = {}
+        """Layouts of these tables, as far as they were read; see `saved_tables`."""
 
     @classmethod
     def load(cls, cursor: Any) -> Catalog:

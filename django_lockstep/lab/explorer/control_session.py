@@ -11,6 +11,7 @@ from typing import Any
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Error as DriverError
+from psycopg import OperationalError
 
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.errors import NotExplorable
@@ -24,7 +25,7 @@ BLOCKED = b"blocked"
 _BLOCKED = """
 SELECT pid, pg_blocking_pids(pid) || pg_safe_snapshot_blocking_pids(pid) FROM unnest($1::int[]) AS pid
 """
-_VERSIONED = ("pg_attrdef", "pg_constraint", "pg_policy", "pg_proc", "pg_rewrite", "pg_trigger", "pg_type")
+_VERSIONED = ("pg_attrdef", "pg_constraint", "pg_policy", "pg_proc", "pg_rewrite", "pg_trigger")
 # Objects from this OID on are not the server's own (FirstNormalObjectId in its sources).
 _VERSIONS = ", ".join(
     f"(SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM {table} WHERE oid >= 16384)"
@@ -33,13 +34,17 @@ _VERSIONS = ", ".join(
 _SCHEMA = f"""
 SELECT current_schemas(false)::text,
        (SELECT sum(hashtextextended(concat_ws(' ', oid, relname, relkind, relnamespace, relhassubclass, relchecks), 0))
-        FROM pg_class WHERE oid >= 16384),
-       (SELECT sum(hashtextextended(concat_ws(' ', attrelid, attnum, xmin), 0)) FROM pg_attribute
-        WHERE attrelid >= 16384 AND attnum > 0), {_VERSIONS}
+        FROM pg_class WHERE oid >= 16384 AND relpersistence <> 't'),
+       (SELECT sum(hashtextextended(concat_ws(' ', attrelid, attnum, a.xmin), 0))
+        FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid
+        WHERE attrelid >= 16384 AND attnum > 0 AND relpersistence <> 't'),
+       (SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM pg_type WHERE oid >= 16384
+        AND typnamespace <> pg_my_temp_schema() AND NOT pg_is_other_temp_schema(typnamespace)), {_VERSIONS}
 """
-"""A fingerprint that changes with every table, column, constraint, index, trigger, rule, policy and function.
+"""A fingerprint that changes with every table, column, constraint, index, trigger, rule, policy, type and function.
 
-Not of whole rows of pg_class: they contain statistics, which change all the time.
+Not of temporary tables: the copies that other sessions have of tables come and go. Nor of whole rows of pg_class: they
+contain statistics, which change all the time.
 """
 _MOST_CATALOGS = 8
 
@@ -96,8 +101,13 @@ class ControlSession:
         return True
 
     def release(self) -> None:
-        """Keep the sessions for the next exploration of this process."""
-        _idle.put(self.key, self)
+        """Drop temporary tables, and keep the sessions for the next exploration; close them if the server is gone."""
+        try:
+            self.driver.execute("DISCARD TEMP")
+        except OperationalError:
+            self.close()
+        else:
+            _idle.put(self.key, self)
 
     def close(self) -> None:
         for wrapper in filter(None, (self._wrapper, self._snapshot_holder)):

@@ -201,9 +201,9 @@ class Controller:
         if statement.kind == "UNKNOWN":
             self.actors[chosen].session_changed = True
             # What an unknown statement writes is not known, so everything is copied once.
-            server.save_all()
+            server.tables.save_all()
         else:
-            server.save(table for table, _ in statement.writes)
+            server.tables.save(table for table, _ in statement.writes)
 
     def _expects_wait(self, chosen: int, operation: Operation) -> bool:
         """Whether the step seems to need a lock that another actor holds: a guess, which only sets how soon to ask."""

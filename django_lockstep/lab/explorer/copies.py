@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.final_state import REMOVED
 
-__all__ = ["LARGE", "NEW", "Column", "TableCopy", "quote_literal", "quote_name"]
+__all__ = ["LARGE", "NEW", "Column", "Layout", "TableCopy", "quote_literal", "quote_name"]
 
 NEW = ", new"
 """Suffix of a table's name for the keys of its new rows."""
@@ -35,20 +35,30 @@ class Column:
     """The table to whose primary key it alone is a foreign key."""
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a table is, whatever its rows are."""
+
+    oid: int
+    columns: tuple[Column, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCopy:
     """A table and the temporary copy of what it held when the exploration first wrote it."""
 
     name: str
-    columns: Sequence[Column]
+    layout: Layout
     rows: int
     """How many rows it held."""
     pk: str | None
     """The primary key's column, if it is one."""
     since: int
     """The first transaction that may belong to the exploration."""
-    oid: int
-    """The table's OID."""
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        return self.layout.columns
 
     @property
     def partial(self) -> bool:

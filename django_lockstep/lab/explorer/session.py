@@ -204,7 +204,7 @@ class ExplorationSession:
     def reset(self) -> None:
         """Put back every table that was written."""
         for server in self._servers.values():
-            server.reset()
+            server.tables.put_back()
 
     def result(self, fixture: Any, trace: Trace) -> RunResult:
         """Return the result of the run that was just played."""
@@ -279,7 +279,7 @@ class ExplorationSession:
         return {
             table if alias == self._database else f"{alias}.{table}": rows
             for alias, server in self._first_aliases().items()
-            for table, rows in server.changed_rows(makers[alias]).items()
+            for table, rows in server.tables.changed_rows(makers[alias]).items()
         }
 
     def _first_aliases(self) -> dict[str, Server]:

@@ -61,8 +61,8 @@ class _CopyingGate:
         catalog = self._server.catalog
         statement = parse_cached(operation, catalog)
         if statement.kind == "UNKNOWN":
-            self._server.save_all()
-        self._server.save(table for table, _ in statement.writes)
+            self._server.tables.save_all()
+        self._server.tables.save(table for table, _ in statement.writes)
 
     def after(self, operation: Operation) -> None:
         """Nothing to do: no actor waits for this thread."""

@@ -9,7 +9,7 @@ SERIALIZABLE locks accordingly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from psycopg.pq import TransactionStatus
@@ -26,7 +26,7 @@ _USED = """
 SELECT max((ctid::text::point)[0]) > 0 OR max((ctid::text::point)[1]) * (avg(pg_column_size(t)) + 28) > 4096 FROM {} t
 """
 """Whether the rows fill more than half of the first page; header and pointer of a tuple take 28 bytes together."""
-_STATISTICS = "SELECT relpages, reltuples, relallvisible, oid FROM pg_class WHERE oid = %s::regclass"
+_STATISTICS = "SELECT relpages, reltuples, relallvisible, oid FROM pg_class WHERE oid = ANY (%s::text[]::regclass[])"
 _SET_STATISTICS = """
 UPDATE pg_class SET relpages = given.pages, reltuples = given.tuples, relallvisible = given.visible
 FROM unnest(%s::int[], %s::real[], %s::int[], %s::oid[]) AS given (pages, tuples, visible, oid)
@@ -51,11 +51,11 @@ class Storage:
             self._release_snapshot()
         self._set_statistics(self._statistics)
 
-    def add(self, table: str, rows: int, *, rewritten: int) -> None:
-        """Add a table (a quoted name) of so many rows, of which ``rewritten`` are rewritten for every run."""
-        self._tables[table] = rows
+    def add(self, tables: Mapping[str, int], *, rewritten: int) -> None:
+        """Add tables (quoted names) of so many rows, of which ``rewritten`` are rewritten for every run."""
+        self._tables.update(tables)
         self._rewritten += rewritten
-        known = self._cursor.execute(_STATISTICS, [table]).fetchall()
+        known = self._cursor.execute(_STATISTICS, [list(tables)]).fetchall()
         self._statistics += known
         self._forget_statistics(known)
         self._hold_snapshot()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
@@ -28,7 +29,7 @@ class ExplorationTally:
 
     limit: int | None
     timeout: float | None
-    stop_on_first: bool
+    stop_on_first: bool | Callable[[Run], bool]
     begun: float
     vacuity: Vacuity
     runs: int = 0
@@ -43,13 +44,15 @@ class ExplorationTally:
     counts: Counter[tuple[object, ...]] = field(default_factory=Counter)
     broken: tuple[Run, JudgedRun, TracedResult | None] | None = None
     """The simplest wrong run; how it ended is known only where it was run in this process."""
+    stopped: bool = False
+    """Whether a wrong run has ended the search."""
 
     def wants_more(self) -> bool:
         """Whether no limit is reached yet."""
         return not (
             (self.limit is not None and self.runs >= self.limit)
             or (self.deadline is not None and time.monotonic() >= self.deadline)
-            or (self.stop_on_first and self.broken is not None)
+            or self.stopped
         )
 
     @property
@@ -77,6 +80,8 @@ class ExplorationTally:
         end = (judged.key, run.holds)
         self.counts[end] += 1
         self.ends[end] = [min([run, *self.ends.get(end, [])], key=_simplicity)]
+        if not run.holds and self.stop_on_first:
+            self.stopped |= self.stop_on_first is True or self.stop_on_first(run)
         if not run.holds and (self.broken is None or _simplicity(run) < _simplicity(self.broken[0])):
             self.broken = run, judged, traced
 

@@ -11,8 +11,9 @@ from django.db import connections
 from django.test import TestCase, TransactionTestCase
 
 from django_lockstep.lab.explorer import close_idle_sessions
+from django_lockstep.lab.explorer.control_session import ControlSession, catalog_of, control_session
 from django_lockstep.lab.explorer.databases import is_forbidden, is_test_database, require_disposable
-from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.explorer.saved_tables import SavedTables
 
 __all__ = ["DatabaseCopy", "committed_tests", "copied_databases"]
 
@@ -24,12 +25,15 @@ class DatabaseCopy:
     """
 
     def __init__(self, aliases: Iterable[str]) -> None:
-        self._servers: list[Server] = []
+        self._sessions: list[ControlSession] = []
+        self._tables: list[SavedTables] = []
         try:
             for alias in aliases:
                 require_disposable(alias)
-                self._servers.append(Server(alias, exclusive=False))
-                self._servers[-1].save_all()
+                session = control_session(alias)
+                self._sessions.append(session)
+                self._tables.append(SavedTables(session, catalog_of(session), steady=False))
+                self._tables[-1].save_all()
         # Also on an interrupt: open sessions would keep the test database from being dropped.
         except BaseException:
             self.close()
@@ -37,12 +41,13 @@ class DatabaseCopy:
 
     def restore(self) -> None:
         """Put everything back. Raises `ExplorerError` where another session holds a lock on a table."""
-        for server in self._servers:
-            server.reset()
+        for tables in self._tables:
+            tables.put_back()
 
     def close(self) -> None:
-        while self._servers:
-            self._servers.pop().close()
+        self._tables.clear()
+        while self._sessions:
+            self._sessions.pop().release()
 
 
 def copied_databases() -> list[str]:

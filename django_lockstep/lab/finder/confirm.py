@@ -202,9 +202,14 @@ class Confirmation:
         begun = time.monotonic()
         try:
             with paired as fork:
-                # Around their writes alone: what all writes of a long request cost, no single candidate is worth.
-                found = fork.explore(seconds=SECONDS_EACH, tables={each.candidate.table for each in wanted})
                 tables = self._tables_of({attempts.candidate.unit for attempts in wanted})
+                # Around their writes alone: what all writes of a long request cost, no single candidate is worth.
+                around = {attempts.candidate.table for attempts in wanted}
+                found = fork.explore(
+                    seconds=SECONDS_EACH,
+                    tables=around,
+                    stop=lambda run: all(attempts.is_shown_by(run, tables=tables) for attempts in wanted),
+                )
                 for attempts in wanted:
                     attempts.note(pairing, found, fork, tables=tables)
         except (ExplorerError, FinderError) as error:

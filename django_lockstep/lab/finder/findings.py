@@ -170,7 +170,7 @@ def _parse(data: dict[str, Any]) -> Finding:
     return Finding(**{**data, "differences": tuple(data["differences"])})
 
 
-def consequence_of(differences: Sequence[str]) -> str:
+def consequence_of(differences: Iterable[str]) -> str:
     """Return the worst of these differences in the words of `CONSEQUENCES`; empty without any."""
     return min(map(_consequence, differences), key=CONSEQUENCES.index, default="")
 

@@ -74,15 +74,21 @@ class Fork:
 
     actors: Mapping[str, Callable[[Any], Any]]
 
-    def explore(self, *, seconds: float, tables: Collection[str] = ()) -> Exploration:
+    def explore(
+        self, *, seconds: float, tables: Collection[str] = (), stop: bool | Callable[[Run], bool] = False
+    ) -> Exploration:
         """Explore directed schedules for so many seconds at most: around all writes, or around those of these tables.
+
+        ``stop`` is what `explore` calls ``stop_on_first``.
 
         Raises `NotExplorable` where the test has a transaction open, and as `explore` does.
         """
         require_committed()
         with apart_from_the_test():
             # All interleavings of two requests would take longer than any budget.
-            return explore(self._scenario(), directed=tables or True, timeout=seconds, **self._terms)
+            return explore(
+                self._scenario(), directed=tables or True, timeout=seconds, stop_on_first=stop, **self._terms
+            )
 
     def replay(self, schedule: str) -> Run:
         """Run one schedule again, with the values read. Raises as `replay` does."""

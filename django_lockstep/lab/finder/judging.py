@@ -56,15 +56,18 @@ class Attempts:
         self._schedules[str(pairing)] = self._schedules.get(str(pairing), 0) + found.schedules
         # The worst first: the report shows one.
         for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
-            wrong = tables_of(outcome.differences)
-            self._elsewhere |= wrong - {self.candidate.table}
-            touched = self.candidate.table in wrong or bool(wrong and wrong.isdisjoint(tables))
+            self._elsewhere |= tables_of(outcome.differences) - {self.candidate.table}
+            touched = self._touches(outcome.differences, tables)
             if (run := self._run_of(outcome, found, fork, touched=touched)) is not None:
                 ends = (end.state for end in found.outcomes)
                 shown = (outcome, run) if self.values else redact(outcome, run, ends=ends)
                 self.confirmed = pairing, *shown
                 self._remedy = self._try_remedy(run, fork)
                 return
+
+    def is_shown_by(self, run: Run, *, tables: Collection[str]) -> bool:
+        """Whether a wrong run shows it in the data, so that no other need be looked for; ``tables`` as in `note`."""
+        return self._touches(run.differences, tables) and not _passes_over_rows(run)
 
     def note_obstacle(self, pairing: Pairing, reason: str) -> None:
         """Note why a pairing could not be explored."""
@@ -123,13 +126,16 @@ class Attempts:
             [*right, *wrong, *skipped, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
         )
 
+    def _touches(self, differences: Collection[str], tables: Collection[str]) -> bool:
+        if self.candidate.kind == "lock-order":
+            return consequence_of(differences) == "deadlocks"
+        wrong = tables_of(differences)
+        return self.candidate.table in wrong or bool(wrong and wrong.isdisjoint(tables))
+
     def _run_of(self, outcome: Outcome, found: Exploration, fork: Fork, *, touched: bool) -> Run | None:
         """Return a run that ends so, if that shows the candidate."""
-        consequence = consequence_of(outcome.differences)
-        if self.candidate.kind == "lock-order":
-            touched = consequence == "deadlocks"
         # What the database has refused, such as the second row of a key, is in no table.
-        if not touched and consequence != "server errors":
+        if not touched and consequence_of(outcome.differences) != "server errors":
             return None
         # Of the other outcomes, the exploration has kept only the schedules.
         known = found.failure

@@ -61,7 +61,7 @@ def try_lock(candidate: Candidate, run: Run, fork: Fork) -> str:
     # The row that was read before its parents: of two locks that help, the narrower is the better advice.
     for model, pk in dict.fromkeys([*_rows_read(candidate, run), *_parents(candidate, run)]):
         actors = {name: LockFirst(model, pk, actor) for name, actor in fork.actors.items()}
-        found = replace(fork, actors=actors).explore(seconds=_SECONDS, tables=(candidate.table,))
+        found = replace(fork, actors=actors).explore(seconds=_SECONDS, tables=(candidate.table,), stop=True)
         if found.verdict == "nothing found":
             return (
                 f"with the row {pk} of {model._meta.label} locked first, in the same transaction, "

@@ -11,6 +11,7 @@ from django.db import DatabaseError, connection, transaction
 from django.test import LiveServerTestCase, TestCase, TransactionTestCase
 
 from django_lockstep.lab.explorer import NotExplorable
+from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.finder.committed import DatabaseCopy, committed_tests, copied_databases
 from tests.django_lockstep.lab.finder.test_pairings import database
 from tests.support.sessions import Session
@@ -190,3 +191,14 @@ def test_a_copy_that_is_closed_leaves_no_tables_behind() -> None:
     assert names() == ["There before"]
     with pytest.raises(DatabaseError), connection.cursor() as cursor:
         cursor.execute("TABLE pg_temp.racing_product")
+
+
+def test_the_copies_of_others_are_no_change_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = DatabaseCopy(["default"])
+    # Reading the catalog of a whole project takes longer than many a race.
+    monkeypatch.setattr(Catalog, "load", lambda cursor: pytest.fail("It was read again."))
+
+    second = DatabaseCopy(["default"])
+
+    second.close()
+    first.close()

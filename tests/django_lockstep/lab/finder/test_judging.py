@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class Fork:
     replayed: list[str] = field(default_factory=list)
     found: Exploration | None = None
 
-    def explore(self, *, seconds: float, tables: Collection[str]) -> Exploration:
+    def explore(self, *, seconds: float, tables: Collection[str], stop: bool) -> Exploration:
         assert self.found is not None
         assert set(tables) == {"order"}  # those of the candidate that is tried
         return self.found
@@ -149,6 +149,8 @@ def test_rows_that_are_passed_over_in_another_ones_transaction_confirm_nothing(c
     open_from_0_to_2 = (step("A", 0, 'UPDATE "seat"', transaction=0), step("A", 2, "COMMIT", transaction=0))
     fork: Any = Fork(steps=(*open_from_0_to_2, step("B", claimed_at, CLAIM, transaction=0)))
     attempts = Attempts(candidate("a"))
+    run = replace(fork.replay("ABA"), differences=(LOST,))
+    assert attempts.is_shown_by(run, tables={"seat"}) == (verdict == "confirmed")
     attempts.note(TWICE, exploration(outcome(LOST)), fork, tables={"seat"})
 
     finding = attempts.finding(Place(test="test_it"))
@@ -254,3 +256,13 @@ def test_what_is_confirmed_already_is_not_held_against_others(difference: str, v
     confirmation._try([attempts], nullcontext(fork), pairing=TWICE)
 
     assert attempts.finding(Place(test="test_it")).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("differences", "is_shown"),
+    [((LOST,), True), ((LOST, REFUSED), True), (("event: free 1 instead of 2",), True), ((REFUSED,), False)],
+)
+def test_a_run_that_shows_it_in_the_data_is_enough(differences: tuple[str, ...], is_shown: bool) -> None:
+    run = replace(run_of("AB"), differences=differences)
+
+    assert Attempts(candidate("a")).is_shown_by(run, tables={"seat"}) is is_shown
