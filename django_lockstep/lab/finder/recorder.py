@@ -72,6 +72,7 @@ class Recorder:
             stack.enter_context(intercept_async(self._on_async_request))
             stack.enter_context(self._transactions.counted())
             stack.enter_context(self._noting_mail())
+            stack.enter_context(self._calls.letting_go())
             connection_created.connect(self._connected)
             stack.callback(connection_created.disconnect, self._connected)
             stack.callback(self._detach)

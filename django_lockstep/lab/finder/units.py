@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -67,8 +70,12 @@ class Draft:
 
 @dataclass(slots=True)
 class _OpenCall:
-    frame: FrameType
-    """Kept, so that no later call gets the same address; it is let go with the next call, or the test's end."""
+    frame: FrameType | None
+    """Kept, so that no later call gets the same address; it is let go with the next call, or the test's end.
+
+    With it all that the call had is kept, so that it is also let go before unreachable objects are collected: tests
+    that look for leaks collect them. Then it is None.
+    """
     draft: Draft | None
     """None where enough calls of the function are known."""
 
@@ -93,6 +100,25 @@ class Calls:
             known = self._open[thread] = self._opened(frame)
         return known.draft
 
+    @contextmanager
+    def letting_go(self) -> Iterator[None]:
+        """Let calls that have returned go whenever objects are collected."""
+        gc.callbacks.append(self._before_collection)
+        try:
+            yield
+        finally:
+            gc.callbacks.remove(self._before_collection)
+
+    def _before_collection(self, phase: str, info: dict[str, int]) -> None:
+        # Of young objects too often to walk the stacks, and nobody waits for that.
+        if phase != "start" or info["generation"] < 2:
+            return
+        stacks = sys._current_frames()
+        # Nothing is written here: a collection may begin anywhere, also while a lock of the recorder is held.
+        for thread, call in list(self._open.items()):
+            if not any(frame is call.frame for frame in _stack(stacks.get(thread))):
+                call.frame = None
+
     def finish_all(self) -> None:
         """End the calls of a test that is over."""
         while self._open:
@@ -109,3 +135,9 @@ class Calls:
     def _finish(self, call: _OpenCall) -> None:
         if call.draft is not None:
             self._end(call.draft)
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

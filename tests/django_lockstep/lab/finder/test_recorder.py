@@ -1,5 +1,7 @@
 """What is recorded while a test's body runs: units, their transactions, the rows that they read."""
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
@@ -276,6 +278,25 @@ def test_all_is_put_back(tape: Tape) -> None:
         assert len(hooks()) == len(before) + 1
 
     assert hooks() == before
+
+
+def test_what_a_call_has_left_behind_is_collected(tape: Tape, seat: PlainSeat) -> None:
+    before = list(gc.callbacks)
+
+    class Amount(Decimal):
+        """One that can be referred to weakly."""
+
+    with tape():
+        amount = Amount(1)
+        left = weakref.ref(amount)
+        office.raise_price(seat.pk, amount)
+        del amount
+        gc.collect()
+        assert left() is None
+        office.raise_price(seat.pk, Decimal(1))
+
+    assert [unit.number for unit in tape.units] == [0, 1]
+    assert gc.callbacks == before
 
 
 def test_outside_of_a_tests_body_nothing_is_recorded(tmp_path: Path, seat: PlainSeat) -> None:
