@@ -37,9 +37,8 @@ class PortableStatements:
             return _holder(row)
         if row is None and claim.only_if_exists:
             return None
-        token = self._next_token()
-        written = self._insert(claim, token) if row is None else self._replace(claim, token, before=row["token"])
-        if not written:
+        token = self._insert(claim) if row is None else self._replace(claim, before=row["token"])
+        if token is None:
             return None
         # Read back, because the database's clock has set the time.
         since, data = self._rows(claim.key).values_list("acquired_at", "data").get()
@@ -95,18 +94,26 @@ class PortableStatements:
         ]
         return highest + 1
 
-    def _insert(self, claim: Claim, token: int) -> bool:
+    def _insert(self, claim: Claim) -> int | None:
+        """Return the token of a lease whose key has no row; None where another process was faster."""
+        token = self._next_token()
         try:
             # The unique constraint on the key decides between two first claims.
             self._model._base_manager.using(self._using).create(key=claim.key, **_values(claim, token))
         except IntegrityError:
-            return False
-        return True
+            return None
+        # If this process stood still before the INSERT, the key may have been held with this very token, and purged.
+        later = self._next_token()
+        if later == token + 1:
+            return token
+        return later if self._rows(claim.key, token).update(token=later) else None
 
-    def _replace(self, claim: Claim, token: int, *, before: int) -> bool:
+    def _replace(self, claim: Claim, *, before: int) -> int | None:
+        """Return the token of a lease that takes the place of one that is over; None where another was faster."""
+        token = self._next_token()
         # The token of the expired lease is in the WHERE: of two claims that read the same row only one matches.
         free = self._rows(claim.key).filter(token=before, expires_at__lte=Now())
-        return bool(free.update(released_at=None, **_values(claim, token)))
+        return token if free.update(released_at=None, **_values(claim, token)) else None
 
 
 def _values(claim: Claim, token: int) -> dict[str, Any]:

@@ -50,6 +50,21 @@ def test_of_two_at_once_one_gets_it(new: Callable[[], LeaseStatements], other: S
     assert [isinstance(answer, Grant) for answer in (fast, slow.result(20))].count(True) == 1
 
 
+def test_a_claim_that_stood_still_gets_a_token_that_nobody_had(other: Session) -> None:
+    new = NEW["portable"]
+    gate = Gate("INSERT")
+    slow = other.start(gated, gate, lambda: acquire(new()))
+    gate.wait_until_reached()
+    earlier = acquire(new())
+    assert new().attempt(claim("other key", 60), timeout=5)
+    expire("k")
+    assert Lease.objects.filter(key="k").delete()
+    gate.open()
+
+    assert slow.result(20).token > earlier.token
+    assert Lease.objects.get(key="k").token == slow.result(20).token
+
+
 def test_a_guard_that_cannot_be_says_so() -> None:
     with transaction.atomic(), pytest.raises(NotSupportedError, match=r"cannot keep lease 'k' .* update_if_token"):
         PortableStatements("default", Lease).guard("k", 1, within=None)
