@@ -46,14 +46,15 @@ class Confirmation:
         found: Findings,
         *,
         budget: float,
+        only: Collection[str] | None = None,
         values: bool = False,
         on_finding: Callable[[Finding], None] = lambda finding: None,
     ) -> None:
-        """Try what is undecided; findings show long strings only with ``values``."""
+        """Try what is undecided, of the ids ``only`` if given; findings show long strings only with ``values``."""
         self.budget = budget
         """Seconds that all forks together may take."""
         self._found = found
-        self._candidates = found.undecided()
+        self._candidates = [one for one in found.undecided() if only is None or one.id in only]
         self._values = values
         self._on_finding = on_finding
         self._spent = 0.0

@@ -127,9 +127,10 @@ class Findings:
     def add(self, finding: Finding) -> None:
         """Append a finding; it replaces an earlier one on its candidate."""
         self._found[finding.candidate] = finding
-        with self.path.open("a", encoding="utf-8") as file:
+        # One write without a buffer: other processes append to the file, too.
+        with self.path.open("ab", buffering=0) as file:
             # Each in a line of its own, also after one that was not finished.
-            file.write(f"\n{json.dumps(asdict(finding))}\n")
+            file.write(f"\n{json.dumps(asdict(finding))}\n".encode())
 
     def undecided(self) -> list[Candidate]:
         """Return the candidates that are neither confirmed nor were tried in vain."""

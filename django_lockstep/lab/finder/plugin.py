@@ -5,6 +5,7 @@ Nothing of Django or the finder is imported unless one of its options is given.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -41,6 +42,15 @@ def add_options(group: Any) -> None:
         metavar="TIME",
         help="time for these tries, such as 90s or 5m, the worst candidates first (default: 5m); 0 only lists them",
     )
+    group.addoption(
+        "--race-processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes that try them at the same time, each with a test database of its own (default: 1)",
+    )
+    # What one of them has to try.
+    group.addoption("--race-share", default=None, help=argparse.SUPPRESS)
 
 
 _SWITCHES = {
@@ -65,7 +75,6 @@ def register(config: pytest.Config) -> None:
     confirming = config.getoption("--race-confirm")
     if not (confirming or config.getoption("--find-races")):
         return
-    budget_of(config)  # refused now rather than after all tests
     suppressed = _require_usable(config)
     # The second session may have been given --find-races, too, by the project's settings or the environment.
     plugin = _Confirming(confirming, suppressed) if confirming else _plugin(config, suppressed)
@@ -83,6 +92,9 @@ def _refused(option: str = "") -> Iterator[None]:
 
 def _require_usable(config: pytest.Config) -> list[Suppression]:
     """Refuse what could only fail after all tests; return the races that the project accepts."""
+    budget_of(config)
+    with _refused("--race-processes"):
+        _require_processes(config)
     with _refused("--find-races"):
         import django_lockstep.lab.finder.statements  # noqa: F401
     from django_lockstep.lab.finder.report_files import require_report
@@ -92,6 +104,14 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
         if path := config.getoption("--race-report"):
             require_report(path, option="--race-report")
         return read_suppressions(config.rootpath)
+
+
+def _require_processes(config: pytest.Config) -> None:
+    number = config.getoption("--race-processes")
+    if number < 1:
+        raise ValueError(f"there must be at least 1, not {number}")
+    if number > 1 and config.getoption("--race-confirm") and not config.getoption("--race-share"):
+        raise ValueError("several try candidates after --find-races only; --race-confirm goes on in one")
 
 
 def _plugin(config: pytest.Config, suppressed: list[Suppression]) -> _Reporting:
@@ -156,11 +176,12 @@ class _Reporting:
 
     def _confirm(self, config: pytest.Config, found: Findings) -> int:
         from django_lockstep.lab.finder.report import as_text
-        from django_lockstep.lab.finder.report_data import report_on
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
-        status = confirm_in_second_session(config, self.path, found, budget=budget_of(config))
-        report = report_on(found, self._suppressed, root=config.rootpath)
+        processes = config.getoption("--race-processes")
+        status = confirm_in_second_session(config, self.path, found, budget=budget_of(config), processes=processes)
+        # Written again: each of several sessions knows only what it has found itself.
+        report = _report(config, found, self._suppressed)
         config.get_terminal_writer().line(as_text(report))
         return status
 
@@ -178,10 +199,14 @@ class _Confirming:
         from django_lockstep.lab.finder.confirm import Confirmation
         from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
         from django_lockstep.lab.finder.report_data import report_on
+        from django_lockstep.lab.finder.shares import Share
 
         config = session.config
         found = self._found = _read(self._path, option="--race-confirm")
-        confirmation = Confirmation(found, budget=budget_of(config), values=config.getoption("--race-values"))
+        with _refused("--race-share"):
+            share = Share.parse(config.getoption("--race-share") or "1/1").of(found.candidates.values())
+        values = config.getoption("--race-values")
+        confirmation = Confirmation(found, budget=budget_of(config), only=share, values=values)
         report = partial(report_on, found, self._suppressed, root=config.rootpath)
         config.pluginmanager.register(ConfirmPlugin(confirmation, report))
 

@@ -45,7 +45,7 @@ class Search:
 def search(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Search:
     folder, url = copy_shop(tmp_path_factory.mktemp("shop")), database_url()
     plain = run_suite(folder, url=url)
-    done = run_suite(folder, "--find-races", "--race-budget", "5m", "--race-record", RECORD, url=url)
+    done = run_suite(folder, "--find-races", "--race-processes=2", "--race-record", RECORD, url=url)
     return Search(folder, url, plain, done)
 
 
@@ -161,7 +161,8 @@ def test_one_without_a_reason_is_refused_at_once(search: Search, pyproject: Path
 
 def test_an_interrupted_search_keeps_what_is_known(search: Search) -> None:
     record = search.folder / "interrupted.jsonl"
-    with start_suite(search.folder, "--find-races", "--race-record", record.name, url=search.url) as process:
+    options = ("--find-races", "--race-processes=2", "--race-record", record.name)
+    with start_suite(search.folder, *options, url=search.url) as process:
         assert process.stdout
         # Shown as soon as it is known; there are more to come.
         assert any(line.startswith("confirmed: ") for line in process.stdout)

@@ -244,3 +244,18 @@ def test_a_report_of_another_ending_is_refused_before_any_test_runs(tmp_path: Pa
 
     assert "ERROR: --race-report races.pdf: the name of a report must end with one of .txt" in printed
     assert "passed" not in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--find-races", "--race-processes=0"], "there must be at least 1, not 0"),
+        (["--race-confirm=races.jsonl", "--race-processes=2"], "--race-confirm goes on in one"),
+    ],
+)
+def test_a_number_of_processes_that_cannot_be_is_refused(tmp_path: Path, options: list[str], why: str) -> None:
+    printed = Project(tmp_path, sqlite()).pytest(*options)
+
+    assert "ERROR: --race-processes: " in printed
+    assert why in printed
+    assert "passed" not in printed

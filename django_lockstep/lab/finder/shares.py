@@ -1,0 +1,42 @@
+"""Shares of the candidates, for several processes that try them at the same time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from django_lockstep.lab.finder.candidates import Candidate
+
+__all__ = ["Share"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One of ``count`` shares, numbered from 1; as text ``1/2``."""
+
+    number: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        """Return the share that the text names. Raises ``ValueError`` for another text."""
+        found = re.fullmatch(r"(\d+)/(\d+)", text)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise ValueError(f"a share must be a text such as 1/2, not {text!r}")
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def of(self, candidates: Iterable[Candidate]) -> set[str]:
+        """Return the ids of those of the candidates that belong to it; the same in every process.
+
+        A unit's candidates stay together, because one fork shows several of them. The worst are dealt out first.
+        """
+        ordered = sorted(candidates, key=lambda candidate: (candidate.rank, candidate.id))
+        units = list(dict.fromkeys(candidate.unit for candidate in ordered))
+        mine = set(units[self.number - 1 :: self.count])
+        return {candidate.id for candidate in ordered if candidate.unit in mine}
