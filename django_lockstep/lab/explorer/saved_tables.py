@@ -7,7 +7,7 @@ all tables of a project, a hundred of them, and most are empty.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -66,16 +66,11 @@ class SavedTables:
         self._empty_sql = ""
         self._fill_sql = ""
         # Rows of transactions from this one on may belong to the exploration.
-        self._since: int = self._query(_NEXT_TRANSACTION)[0][0]
+        self._since: int = self._session.query(_NEXT_TRANSACTION)[0][0]
         # As a replica the session fires no triggers and checks no foreign keys, so that the order of tables does not
         # matter.
         self._replica = "SET LOCAL session_replication_role = replica; " if session.skips_triggers else ""
         self._storage = Storage(session) if steady else None
-
-    def _query(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
-        # The driver's own cursor: twice as fast as Django's, whose features are not needed here.
-        rows: list[tuple[Any, ...]] = self._driver.cursor().execute(sql.encode(), params or None).fetchall()
-        return rows
 
     def close(self) -> None:
         """Leave the tables' storage to the server again; the copies are dropped with the session's release."""
@@ -112,7 +107,7 @@ class SavedTables:
         missing = [name for name in names if name not in known]
         found = {
             name: Layout(oid, tuple(Column(*fact) for fact in json.loads(facts)))
-            for name, oid, facts in (self._query(_LAYOUTS, missing) if missing else ())
+            for name, oid, facts in (self._session.query(_LAYOUTS, missing) if missing else ())
         }
         # Others are no tables of this schema, and may be other ones at the next exploration.
         known.update({name: layout for name, layout in found.items() if self._catalog.get(name)})
@@ -122,7 +117,7 @@ class SavedTables:
         """Return how many rows they have. Raises `NotExplorable` for a table with more than `MOST_ROWS`."""
         counted = "SELECT {}, count(*) FROM (SELECT FROM {} LIMIT {}) AS rows"
         asked = [counted.format(quote_literal(name), quote_name(name), MOST_ROWS + 1) for name in names]
-        counts: dict[str, int] = dict(self._query(" UNION ALL ".join(asked)))
+        counts: dict[str, int] = dict(self._session.query(" UNION ALL ".join(asked)))
         # Refused here rather than slowly: each schedule would read the whole table.
         for name, count in counts.items():
             if count > MOST_ROWS:
@@ -140,7 +135,7 @@ class SavedTables:
         if not (new := sorted(set(names) - self._sequences)):
             return
         asked = (f"SELECT {quote_literal(name)}, last_value, is_called FROM {name}" for name in new)
-        for name, last, called in self._query(" UNION ALL ".join(asked)):
+        for name, last, called in self._session.query(" UNION ALL ".join(asked)):
             # Sequences are not transactional: nextval() of a run stays, whatever its transaction did.
             self._fill_sql += f"SELECT setval({quote_literal(name)}, {last}, {str(called).lower()}); "
         self._sequences.update(new)
@@ -202,8 +197,8 @@ class SavedTables:
     def _numbered_parents(self) -> list[str]:
         """Return the saved tables with generated keys to which saved tables refer."""
         columns = (column for copy in self._copies.values() for column in copy.columns)
-        parents: Collection[str] = {column.refers_to for column in columns if column.refers_to is not None}
-        return sorted(name for name in parents if name in self._copies and self._copies[name].generates_keys)
+        parents = {column.refers_to for column in columns if column.refers_to is not None}
+        return sorted(name for name in parents & self._copies.keys() if self._copies[name].generates_keys)
 
     def _labels_by_column(self, name: str, labels: Mapping[str, Mapping[int, str]]) -> dict[str, Mapping[int, str]]:
         columns = self._copies[name.removesuffix(REMOVED)].columns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from psycopg import OperationalError
 from psycopg.pq import ExecStatus
@@ -35,27 +34,19 @@ class Server:
         self._driver = self._session.driver
         try:
             # Before anything is read: another explorer would put tables back in the meantime.
-            claim(self._cursor())
+            claim(self._driver.cursor())
             self.catalog = catalog_of(self._session)
             self.tables = SavedTables(self._session, self.catalog, steady=True)
         except BaseException:
             self._session.close()
             raise
-        self.sessions = SessionTracker(self._cursor(), pooled=self._session.pooled)
-
-    def _cursor(self) -> Any:
-        # The driver's own cursor: twice as fast as Django's, whose features are not needed here.
-        return self._driver.cursor()
-
-    def _query(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self._cursor().execute(sql, params).fetchall()
-        return rows
+        self.sessions = SessionTracker(self._driver.cursor(), pooled=self._session.pooled)
 
     def close(self) -> None:
         """Let another explorer in, and keep the sessions for the next exploration; close them if that fails."""
         try:
             self.tables.close()
-            release(self._cursor())
+            release(self._driver.cursor())
         except OperationalError:  # the server may be gone, and the session with its lock
             self._session.close()
         else:
@@ -73,20 +64,22 @@ class Server:
 
     def cancel(self, pid: int) -> None:
         """Cancel the server process's statement."""
-        self._query("SELECT pg_cancel_backend(%s)", pid)
+        self._session.query("SELECT pg_cancel_backend(%s)", pid)
 
     def terminate(self, pid: int) -> None:
         """End the server process."""
-        self._query("SELECT pg_terminate_backend(%s)", pid)
+        self._session.query("SELECT pg_terminate_backend(%s)", pid)
 
     def describe_session(self, pid: int) -> str:
         """Describe a session that is not an actor's."""
-        rows = self._query("SELECT application_name, state, left(query, 80) FROM pg_stat_activity WHERE pid = %s", pid)
+        rows = self._session.query(
+            "SELECT application_name, state, left(query, 80) FROM pg_stat_activity WHERE pid = %s", pid
+        )
         return f"session {pid} ({', '.join(str(value) for value in rows[0])})" if rows else f"session {pid}"
 
     def describe_lock(self, pid: int) -> str:
         """Return in a few words for which lock, and for which row of which table, the process waits."""
-        for _, locktype, mode, relation, page, item in self._query(_WAITED_FOR, pid):
+        for _, locktype, mode, relation, page, item in self._session.query(_WAITED_FOR, pid):
             if relation is None:
                 return f"{locktype} {mode}"
             return f"{relation}{self._row(relation, page, item)}" if page is not None else f"{relation} {mode}"
@@ -96,7 +89,7 @@ class Server:
         table = self.catalog.get(relation.strip('"'))
         if table is None or table.pk is None:
             return ""
-        rows = self._query(
+        rows = self._session.query(
             f"SELECT {quote_name(table.pk)} FROM {relation} WHERE ctid = %s::tid",
             f"({page},{item})",
         )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from traceback import walk_stack
 from types import FrameType
 
 from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Unit
@@ -116,7 +117,8 @@ class Calls:
         stacks = sys._current_frames()
         # Nothing is written here: a collection may begin anywhere, also while a lock of the recorder is held.
         for thread, call in list(self._open.items()):
-            if not any(frame is call.frame for frame in _stack(stacks.get(thread))):
+            stack = walk_stack(stacks[thread]) if thread in stacks else ()
+            if not any(frame is call.frame for frame, _ in stack):
                 call.frame = None
 
     def finish_all(self) -> None:
@@ -135,9 +137,3 @@ class Calls:
     def _finish(self, call: _OpenCall) -> None:
         if call.draft is not None:
             self._end(call.draft)
-
-
-def _stack(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
