@@ -138,6 +138,7 @@ class Actor:
 
     def _set_up(self, hooks: Hooks) -> None:
         self.cannot_set = not all(hooks.send_out_of_band(part) for part in self._settings.split(";"))
+        hooks.session.note()
 
     def before(self, operation: Operation) -> None:
         """Wait at the gate until the controller says go."""
@@ -214,7 +215,7 @@ class Actor:
         for alias, hooks in list(self.hooks.items()):
             wrapper = hooks.wrapper
             idle = hooks.status is TransactionStatus.IDLE and not wrapper.in_atomic_block and wrapper.autocommit
-            if not idle or self.session_changed:
+            if not idle or (self.session_changed and not hooks.session.is_as_noted()):
                 self._close(alias)
         self.session_changed = False
 

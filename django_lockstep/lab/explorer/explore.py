@@ -71,8 +71,8 @@ def explore(
     a conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run with a
     deadlock counts as wrong. ``ignore`` names columns that are not compared, such as ``auth_user.password``; others
     that differ when the same schedule is run again are found automatically. ``warm_up`` first runs the actors one after
-    the other, to fill caches. With ``virtual_sleep``, `time.sleep` in an actor advances its clock and lets the others
-    run, instead of waiting.
+    the other, to fill caches; without it a directed search repeats no schedule but a wrong one. With
+    ``virtual_sleep``, `time.sleep` in an actor advances its clock and lets the others run, instead of waiting.
 
     ``victim`` is the actor that loses a deadlock: the ``last`` to wait, which closes the cycle, or the ``first``, whose
     time-out expires first in production. ``step_timeout`` is how many seconds one step may take without waiting for
@@ -195,8 +195,10 @@ def _run_schedules(
             workers.explore(session, search=strategy, tally=tally)
         session.controller.limits.deadline = None  # a wrong run is confirmed after the time limit, too
         if first is not None:
-            # Run the first schedule again, unless the warm-up or another run has repeated it already.
-            if tally.runs == 1 or not _same_schedule(warm, first):
+            # Run the first schedule again, unless the warm-up has repeated it already. A directed search without one
+            # follows another one of the same actors; what it finds is confirmed, and it proves nothing else.
+            follows = not (config.warm_up or strategy.exhaustive)
+            if not follows and (tally.runs == 1 or not _same_schedule(warm, first)):
                 _learn(session, first, follow(session, first[1].actors, expected=first[1]))
             require_steered(session, first[1])
     except ScheduleError as error:
@@ -235,9 +237,21 @@ def _search(
             first = traced
             if warm is not None and _same_schedule(warm, first):
                 session.oracle.learn(warm[0], first[0])
+        if traced is not None and not strategy.exhaustive:
+            _note_serial_run(session, traced)
         tally.add(judge_run(session, before, traced and traced[0], raises=raises), traced)
         strategy.finish()
     return first
+
+
+def _note_serial_run(session: ExplorationSession, ended: TracedResult) -> None:
+    """Have the serial schedules of a search not run again to compare with.
+
+    For one that proves nothing: the actors have begun their Python code together, up to their first statements.
+    """
+    order = ended[1].serial_order
+    if len(order) == len(session.names):
+        session.oracle.note_serial_run(order, ended[0])
 
 
 def _same_schedule(warm: TracedResult | None, first: TracedResult) -> bool:

@@ -6,7 +6,6 @@ COPY, cursors of the driver) passes ``wait``, through which psycopg sends everyt
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from types import GeneratorType
@@ -19,6 +18,7 @@ from psycopg.pq import TransactionStatus
 from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.operations import ASLEEP, Operation
 from django_lockstep.lab.explorer.origins import sent_from
+from django_lockstep.lab.explorer.session_state import SessionState
 from django_lockstep.lab.explorer.sql import Statement
 from django_lockstep.lab.explorer.wire import sent_by
 
@@ -29,10 +29,6 @@ _BOOLEAN = 16
 """The type's OID in every PostgreSQL."""
 # The driver's numbers; PostgreSQL has no level below READ COMMITTED.
 _ISOLATION = {1: "read committed", 2: "read committed", 3: "repeatable read", 4: "serializable"}
-
-
-_SETS = re.compile(r"(?:^|;)\s*(?:RE)?SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)|\bset_config\b", re.IGNORECASE)
-"""Statements that may change the session beyond their transaction."""
 
 
 class Gate(Protocol):
@@ -67,12 +63,12 @@ class Hooks:
         # Requests end connections of this age at their start and end; an actor's has to last for all schedules.
         wrapper.close_at = None
         self._original_settings = self._driver_settings()
-        self._has_set = False
+        self.session = SessionState(self._driver)
 
     @property
     def is_unchanged(self) -> bool:
         """Whether the session is as it was opened, without settings of the code under test, as far as can be seen."""
-        return not self._has_set and self._driver_settings() == self._original_settings
+        return self._driver_settings() == self._original_settings and self.session.is_unchanged
 
     def _driver_settings(self) -> tuple[Any, ...]:
         """Return the attributes of the driver's connection that code may set."""
@@ -168,7 +164,7 @@ class Hooks:
         )
 
     def _pass(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
-        self._has_set = self._has_set or bool(_SETS.search(operation.sql))
+        self.session.see(operation)
         self._gate.before(operation)
         self._inside = True
         try:

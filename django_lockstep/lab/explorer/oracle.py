@@ -100,7 +100,9 @@ class Oracle:
         self._names = tuple(scenario.actors)
         self._run_serially = run_serially
         self._ignored = set(ignore)
-        self._serial: dict[frozenset[str], list[_Comparable]] = {}
+        self._serial_runs: dict[tuple[int, ...], RunResult | None] = {}
+        """By the order of the actors; None where one did not end."""
+        self._serial: dict[tuple[int, ...], _Comparable] = {}
 
     @property
     def not_compared(self) -> tuple[str, ...]:
@@ -138,6 +140,10 @@ class Oracle:
         # Serial results were compared with them.
         self._serial.clear()
 
+    def note_serial_run(self, order: Sequence[int], end: RunResult) -> None:
+        """Note how actors, given by their indexes, ended one after the other, so that they need not be run so again."""
+        self._serial_runs.setdefault(tuple(order), end)
+
     def objection(self, end: RunResult) -> Objection:
         """Return what is wrong with the result."""
         if self._scenario.invariant is None:
@@ -150,10 +156,11 @@ class Oracle:
         candidates: list[_Comparable] = []
         # Actors that raised have either done nothing, or what they do before they raise when they run alone.
         for names, errors in ((succeeded, {}), (frozenset(self._names), mine.errors)):
-            serial = [one for one in self._serial_ends(names) if one.errors == errors]
-            if any((one.state, one.results) == (mine.state, mine.results) for one in serial):
-                return Objection()
-            candidates += serial
+            for one in self._serial_ends(names):
+                if one.errors == errors:
+                    if (one.state, one.results) == (mine.state, mine.results):
+                        return Objection()
+                    candidates.append(one)
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
             ends = self._serial_ends(frozenset(self._names))
@@ -163,18 +170,18 @@ class Oracle:
         text = f"No order of {who}, one after the other, ends like this: {'; '.join(nearest)}"
         return Objection(text, tuple(nearest))
 
-    def _serial_ends(self, names: frozenset[str]) -> list[_Comparable]:
-        """Return the results of running these actors one after the other, in every order."""
-        if names not in self._serial:
-            ends = list(self._every_order(names))
-            self._serial[names] = [self._comparable(end) for end in ends]
-        return self._serial[names]
-
-    def _every_order(self, names: frozenset[str]) -> Iterator[RunResult]:
+    def _serial_ends(self, names: frozenset[str]) -> Iterator[_Comparable]:
+        """Yield the results of running these actors one after the other, in every order, those that are known first."""
         indexes = [index for index, name in enumerate(self._names) if name in names]
-        # Serializability asks for some order, whichever: all of them are run, which is affordable for the few actors of
-        # a race.
-        yield from filter(None, map(self._run_serially, itertools.permutations(indexes)))
+        # Serializability asks for some order, whichever: each may be run, which is affordable for the few actors of a
+        # race.
+        for order in sorted(itertools.permutations(indexes), key=lambda order: order not in self._serial_runs):
+            if order not in self._serial_runs:
+                self._serial_runs[order] = self._run_serially(order)
+            if (end := self._serial_runs[order]) is not None:
+                if order not in self._serial:
+                    self._serial[order] = self._comparable(end)
+                yield self._serial[order]
 
     def _comparable(self, end: RunResult, *, numbered: bool = False) -> _Comparable:
         """Return the part that is compared; generated keys in results only if ``numbered``."""

@@ -36,6 +36,7 @@ _HARMLESS = re.compile(
     "greatest|hashtextextended|json_agg|jsonb_agg|least|left|length|lower|lpad|ltrim|max|min|mod|now|nullif|"
     "pg_advisory_xact_lock|pg_advisory_xact_lock_shared|pg_backend_pid|pg_try_advisory_xact_lock|replace|right|"
     "round|rtrim|set_config|sign|statement_timestamp|string_agg|substring|sum|trim|unnest|upper|"
+    "clock_timestamp|dense_rank|first_value|lag|last_value|lead|rank|row_number|"
     "all|and|any|as|by|cast|distinct|else|exists|extract|from|in|into|materialized|not|numeric|on|or|over|"
     "returning|select|set|then|using|values|varchar|when|where"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.branches import Move
@@ -48,6 +49,12 @@ class Trace:
     def actors(self) -> list[int]:
         """The actor of each move."""
         return [move.actor for move in self.moves]
+
+    @property
+    def serial_order(self) -> tuple[int, ...]:
+        """The actors in their order, if each made all its moves before the next one did; empty if they interleaved."""
+        turns = [actor for actor, _ in itertools.groupby(self.actors)]
+        return tuple(turns) if len(turns) == len(set(turns)) else ()
 
     @property
     def preemptions(self) -> int:

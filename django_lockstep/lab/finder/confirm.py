@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from django_lockstep.lab.explorer import ExplorerError
+from django_lockstep.lab.explorer import Exploration, ExplorerError
 from django_lockstep.lab.finder.calls import intercept_calls
 from django_lockstep.lab.finder.candidates import Candidate, Witness
 from django_lockstep.lab.finder.committed import committed_tests
@@ -183,12 +183,13 @@ class Confirmation:
         before = {name: self._attempts[name].schedules for name in here}
         changed = dict.fromkeys(here)
         pairings = self._pairings(point, here, [one for name, one in related.items() if name in self._attempts])
+        found: Exploration | None = None
         # Those within the test first: a request of another one has to be moved here, and tried alone twice.
         for pairing, paired, candidates in chain(pairings, self._partners.pairings(self._test, point, there)):
             tried = [one for each in candidates if (one := self._attempts_on(each)).is_open_to(pairing)]
             # What has begun may go on for SECONDS_EACH; nothing begins when the budget is used up.
             if tried and time.monotonic() < until:
-                self._try(tried, paired, pairing=pairing)
+                found = self._try(tried, paired, pairing=pairing, before=found) or found
             changed |= dict.fromkeys(one.candidate.id for one in tried)
         for candidate, place in shown:
             attempts = self._attempts[candidate.id]
@@ -198,9 +199,20 @@ class Confirmation:
             self._keep(point, there, undecided)
         return list(changed)
 
-    def _try(self, wanted: Sequence[Attempts], paired: AbstractContextManager[Fork], *, pairing: Pairing) -> None:
-        """Explore one pairing, and note what it says about each candidate."""
+    def _try(
+        self,
+        wanted: Sequence[Attempts],
+        paired: AbstractContextManager[Fork],
+        *,
+        pairing: Pairing,
+        before: Exploration | None,
+    ) -> Exploration | None:
+        """Explore one pairing, after another one ``before`` at the same place; note what it says about each candidate.
+
+        Returns the exploration, unless an error ended it.
+        """
         begun = time.monotonic()
+        found: Exploration | None = None
         try:
             with paired as fork:
                 tables = self._tables_of({attempts.candidate.unit for attempts in wanted})
@@ -210,6 +222,7 @@ class Confirmation:
                     seconds=SECONDS_EACH,
                     tables=around,
                     stop=lambda run: all(attempts.is_shown_by(run, tables=tables) for attempts in wanted),
+                    before=before,
                 )
                 for attempts in wanted:
                     attempts.note(pairing, found, fork, tables=tables)
@@ -220,6 +233,7 @@ class Confirmation:
             _note_obstacle(wanted, pairing, f"{type(error).__name__}: {self._masked(str(error))}")
         for attempts in wanted:
             attempts.seconds += (time.monotonic() - begun) / len(wanted)
+        return found
 
     def _tables_of(self, units: Collection[str]) -> set[str]:
         """Return the tables of all candidates of these units: what is confirmed already is no other one's doing."""

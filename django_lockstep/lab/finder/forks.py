@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
 
@@ -34,14 +34,21 @@ class RequestActor:
     ``call`` passes an environ of WSGI to the handler, below the test's client: its cookies are those of the request.
     """
 
-    environ: Mapping[str, Any]
-    body: bytes
-    call: Callable[[dict[str, Any]], HttpResponseBase]
+    environ: Mapping[str, Any] = field(compare=False)
+    body: bytes = field(compare=False)
+    call: Callable[[dict[str, Any]], HttpResponseBase] = field(compare=False)
+    origin: object = field(default_factory=object)
+    """What copies for other users have in common. They are equal, so that a search interrupts one of them alone: the
+    other one's schedules are the same with the users exchanged."""
 
     @classmethod
     def of(cls, environ: dict[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]) -> RequestActor:
         """Return an actor for the request."""
         return cls(environ, buffer_body(environ), call)
+
+    def copy_with(self, environ: Mapping[str, Any]) -> RequestActor:
+        """Return the same request of another user, who has this environ."""
+        return replace(self, environ=environ)
 
     @property
     def name(self) -> str:
@@ -73,21 +80,36 @@ class Fork:
     """Actors that start from where the test stands; they see the rows that it has committed."""
 
     actors: Mapping[str, Callable[[Any], Any]]
+    locked_first: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """Schedules around writes of a table that all end right with a row locked first, by the table, the model's label
+    and the row's key; 0 if one ends wrong."""
 
     def explore(
-        self, *, seconds: float, tables: Collection[str] = (), stop: bool | Callable[[Run], bool] = False
+        self,
+        *,
+        seconds: float,
+        tables: Collection[str] = (),
+        stop: bool | Callable[[Run], bool] = False,
+        before: Exploration | None = None,
     ) -> Exploration:
         """Explore directed schedules for so many seconds at most: around all writes, or around those of these tables.
 
-        ``stop`` is what `explore` calls ``stop_on_first``.
+        ``stop`` is what `explore` calls ``stop_on_first``. After an exploration ``before`` of these requests or calls
+        caches are warm, and it is known which columns differ without any race.
 
         Raises `NotExplorable` where the test has a transaction open, and as `explore` does.
         """
         require_committed()
+        terms = {**self._terms, "ignore": (*IGNORED, *before.not_compared)} if before else self._terms
         with apart_from_the_test():
             # All interleavings of two requests would take longer than any budget.
             return explore(
-                self._scenario(), directed=tables or True, timeout=seconds, stop_on_first=stop, **self._terms
+                self._scenario(),
+                directed=tables or True,
+                timeout=seconds,
+                stop_on_first=stop,
+                warm_up=before is None,
+                **terms,
             )
 
     def replay(self, schedule: str) -> Run:

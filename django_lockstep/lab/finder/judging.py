@@ -62,7 +62,7 @@ class Attempts:
                 ends = (end.state for end in found.outcomes)
                 shown = (outcome, run) if self.values else redact(outcome, run, ends=ends)
                 self.confirmed = pairing, *shown
-                self._remedy = self._try_remedy(run, fork)
+                self._remedy = self._try_remedy(run, fork, found)
                 return
 
     def is_shown_by(self, run: Run, *, tables: Collection[str]) -> bool:
@@ -109,11 +109,11 @@ class Attempts:
             **common,
         )
 
-    def _try_remedy(self, run: Run, fork: Fork) -> str:
+    def _try_remedy(self, run: Run, fork: Fork, found: Exploration) -> str:
         if self.candidate.kind == "lock-order":
             return ""  # another lock first only moves the cycle
         try:
-            return try_lock(self.candidate, run, fork)
+            return try_lock(self.candidate, run, fork, found=found)
         except ExplorerError:  # a remedy that cannot be tried is not one that helped
             return ""
 

@@ -73,7 +73,7 @@ def with_another_user(request: RequestActor) -> Iterator[Fork]:
         raise CannotClone("the request has no user")
     with put_back():
         environ = clone_user(request.environ, user, using=DEFAULT_DB_ALIAS)
-        yield Fork({"A": request, "B": RequestActor(environ, request.body, request.call)})
+        yield Fork({"A": request, "B": request.copy_with(environ)})
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 from django.apps import apps
 from django.db import models, router, transaction
 
-from django_lockstep.lab.explorer import Run, Step
+from django_lockstep.lab.explorer import Exploration, Run, Step
 from django_lockstep.lab.finder.candidates import Candidate
 from django_lockstep.lab.finder.forks import Fork
 from django_lockstep.lab.wording import counted
@@ -56,16 +56,22 @@ class LockFirst:
             return self.actor(fixture)
 
 
-def try_lock(candidate: Candidate, run: Run, fork: Fork) -> str:
+def try_lock(candidate: Candidate, run: Run, fork: Fork, *, found: Exploration) -> str:
     """Explore the fork with a row locked first; return what was done if every schedule then ends right, or nothing."""
     # The row that was read before its parents: of two locks that help, the narrower is the better advice.
     for model, pk in dict.fromkeys([*_rows_read(candidate, run), *_parents(candidate, run)]):
-        actors = {name: LockFirst(model, pk, actor) for name, actor in fork.actors.items()}
-        found = replace(fork, actors=actors).explore(seconds=_SECONDS, tables=(candidate.table,), stop=True)
-        if found.verdict == "nothing found":
+        lock = candidate.table, model._meta.label, pk
+        # Several candidates of one request often come to the same row.
+        if lock not in fork.locked_first:
+            actors = {name: LockFirst(model, pk, actor) for name, actor in fork.actors.items()}
+            tried = replace(fork, actors=actors).explore(
+                seconds=_SECONDS, tables=(candidate.table,), stop=True, before=found
+            )
+            fork.locked_first[lock] = tried.schedules if tried.verdict == "nothing found" else 0
+        if schedules := fork.locked_first[lock]:
             return (
                 f"with the row {pk} of {model._meta.label} locked first, in the same transaction, "
-                f"{counted(found.schedules, 'schedule')} end as serial orders do"
+                f"{counted(schedules, 'schedule')} end as serial orders do"
             )
     return ""
 

@@ -181,6 +181,39 @@ def test_it_ends_with_the_first_wrong_run_where_that_is_enough() -> None:
 
 
 @committed
+def test_its_serial_schedules_are_not_run_again_to_compare_with() -> None:
+    counts = dict.fromkeys(("A", "B"), 0)
+
+    def counting(name: str) -> stories.Actor:
+        def actor(pk: int) -> None:
+            counts[name] += 1
+            stories.computed(pk)
+
+        return actor
+
+    scenario = Scenario(set_up=stories.one_seat, actors=[counting("A"), counting("B")])
+    found = explore(scenario, directed=True)
+
+    # Only the warm-up comes to the schedules, which A, B and B, A are two of.
+    assert counts == dict.fromkeys(counts, found.schedules + 1)
+
+
+@committed
+def test_without_a_warm_up_only_a_wrong_schedule_is_repeated() -> None:
+    runs: list[int] = []
+
+    def counting(pk: int) -> None:
+        runs.append(pk)
+        stories.naive(pk)
+
+    wrong = explore(stories.raising(counting), directed=True, warm_up=False)
+    assert (wrong.verdict, len(runs)) == ("broken", 2 * (wrong.schedules + 1))
+    runs.clear()
+    first = explore(stories.raising(counting), directed=True, warm_up=False, max_schedules=1)
+    assert (first.verdict, len(runs)) == ("incomplete", 2)
+
+
+@committed
 def test_a_limit_leaves_it_incomplete() -> None:
     found = explore(stories.raising(stories.locked), directed=True, max_schedules=1)
 

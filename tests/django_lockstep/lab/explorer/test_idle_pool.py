@@ -108,6 +108,37 @@ def test_a_session_that_an_actor_has_changed_is_not_kept(change: Callable[[], No
     assert backends.isdisjoint(first)
 
 
+def sessions_of_an_actor_that_sends(sql: str) -> int:
+    def sending(pk: int) -> None:
+        noting(pk)
+        execute(sql)
+
+    result = explore(Scenario(set_up=stories.one_seat, actors=[sending], observe=stories.price))
+    assert result.verdict == "holds", result.reason
+    return len(backends)
+
+
+def test_a_session_is_kept_from_run_to_run_after_what_is_not_understood() -> None:
+    assert sessions_of_an_actor_that_sends("DO $$ BEGIN PERFORM set_config('work_mem', '5MB', true); END $$") == 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DO $$ BEGIN PERFORM set_config('work_mem', '5MB', false); END $$",
+        "DO $$ BEGIN PERFORM set_config('shop.till', '5', false); END $$",
+        "CREATE TEMPORARY TABLE till (number int)",
+        "PREPARE till AS SELECT 1",
+        "SELECT pg_advisory_lock(5)",
+        "LISTEN till",
+        "DECLARE till CURSOR WITH HOLD FOR SELECT 1",
+        "SET ROLE pg_monitor",
+    ],
+)
+def test_a_session_in_which_something_is_left_ends_with_its_run(sql: str) -> None:
+    assert sessions_of_an_actor_that_sends(sql) > 1
+
+
 def raise_first(pks: list[int]) -> None:
     Seat.objects.filter(pk=pks[0]).update(price=F("price") + 1)
 

@@ -71,7 +71,7 @@ class Fork:
     replayed: list[str] = field(default_factory=list)
     found: Exploration | None = None
 
-    def explore(self, *, seconds: float, tables: Collection[str], stop: bool) -> Exploration:
+    def explore(self, *, tables: Collection[str], **terms: object) -> Exploration:
         assert self.found is not None
         assert set(tables) == {"order"}  # those of the candidate that is tried
         return self.found
@@ -85,7 +85,7 @@ class Fork:
 def remedies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Have trying remedies end without any; the text that is put in is found."""
     found: list[str] = []
-    monkeypatch.setattr(judging, "try_lock", lambda *args: found[0] if found else "")
+    monkeypatch.setattr(judging, "try_lock", lambda *args, **kwargs: found[0] if found else "")
     return found
 
 
@@ -222,7 +222,7 @@ def test_the_finding_has_all_that_shows_it(remedies: list[str]) -> None:
 
 
 def test_a_remedy_that_cannot_be_tried_has_not_helped(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object) -> str:
+    def refuse(*args: object, **kwargs: object) -> str:
         raise ExplorerError("no")
 
     monkeypatch.setattr(judging, "try_lock", refuse)
@@ -253,7 +253,7 @@ def test_what_is_confirmed_already_is_not_held_against_others(difference: str, v
     fork: Any = Fork(found=exploration(outcome(difference)))
 
     attempts = confirmation._attempts_on(orders)
-    confirmation._try([attempts], nullcontext(fork), pairing=TWICE)
+    confirmation._try([attempts], nullcontext(fork), pairing=TWICE, before=None)
 
     assert attempts.finding(Place(test="test_it")).verdict == verdict
 

@@ -103,6 +103,9 @@ def test_another_user_is_there_only_meanwhile(user: User) -> None:
         one, other = fork.actors.values()
         assert one == request
         assert isinstance(other, RequestActor)
+        # So that of the two only one is interrupted.
+        assert other == request
+        assert request_by(user) != request
         clone = session_user(other.environ, using="default")
         assert isinstance(clone, User)
         assert clone.username == "customer2"

@@ -19,7 +19,7 @@ def tried(actor: Any, table: str) -> str:
     found = fork.explore(seconds=20)
     assert found.verdict == "broken", found.reason
     assert found.failure
-    return try_lock(candidate("a", table=table), found.failure, fork)
+    return try_lock(candidate("a", table=table), found.failure, fork, found=found)
 
 
 def test_the_row_that_is_read() -> None:
@@ -51,6 +51,26 @@ def test_where_there_is_no_such_row_nothing_has_helped() -> None:
         return True
 
     assert tried(look_and_insert, Basket._meta.db_table) == ""
+
+
+def test_candidates_of_one_fork_that_come_to_the_same_row_try_it_once() -> None:
+    wallet = Wallet.objects.create(balance=100)
+    spent = []
+
+    def spend(fixture: object) -> None:
+        read = Wallet.objects.get(pk=wallet.pk)
+        read.balance -= 30
+        read.save()
+        spent.append(wallet.pk)
+
+    fork = Fork({"A": spend, "B": spend})
+    found = fork.explore(seconds=20)
+    assert found.failure
+    first = try_lock(candidate("a", table="racing_wallet"), found.failure, fork, found=found)
+    runs = len(spent)
+
+    assert try_lock(candidate("b", table="racing_wallet"), found.failure, fork, found=found) == first != ""
+    assert len(spent) == runs
 
 
 def test_a_table_without_a_model_has_none() -> None:
