@@ -24,6 +24,7 @@ SUITES: Mapping[str, str] = MappingProxyType(
         "find_races": "benchmarks.find_races",
         "leases": "benchmarks.leases",
         "packages": "benchmarks.packages",
+        "processes": "benchmarks.processes",
         "simulator": "benchmarks.simulator",
         "stores": "benchmarks.stores",
     }

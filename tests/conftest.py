@@ -18,7 +18,12 @@ from tests.support.sessions import Session
 # The suite of a project of its own, which tests.support.seeded_shop runs.
 collect_ignore = ["testapps/seeded_shop"]
 
-pytest_plugins = ["django_lockstep.lab.pytest_plugin", "tests.support.selection", "tests.support.stores"]
+pytest_plugins = [
+    "django_lockstep.lab.pytest_plugin",
+    "tests.support.scratch",
+    "tests.support.selection",
+    "tests.support.stores",
+]
 
 # A shell that starts a program in the background lets it, and all that it starts, ignore Ctrl-C; tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -1,4 +1,4 @@
-"""Fixtures of the lab's tests."""
+"""A test database that the lab takes for the project's own, beside which it makes scratch databases."""
 
 from collections.abc import Iterator
 

@@ -1,0 +1,239 @@
+"""Races explored by several processes: the same ends as by one, how much faster, and what the one that leads costs."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from django.db import connection
+
+from accounts.models import Account
+from accounts.races.ready_made import RACES
+from accounts.races.rows import make_user, open_account
+from accounts.strategies import STRATEGIES
+from benchmarks.explore.measure import ends
+from benchmarks.suite import FigureTable, Options, Say, Section, select_names
+from django_lockstep.lab.explorer import Exploration, explore, processes
+from django_lockstep.lab.explorer.scratch import scratch_databases
+from django_lockstep.lab.scenario import Scenario
+
+__all__ = ["SUITE"]
+
+_AGREE, _EARLY, _LATE, _FOUR = 10.0, 5.0, 15.0, 10.0
+"""Seconds for each second of ``--seconds``: one exploration of a ready-made race; when rates begin and end; one
+race of four actors."""
+_STATEMENT = 0.02
+"""Seconds that a statement takes to the server and back, where the server is far away."""
+_SUMMARY = f"""\
+`explore(processes=N)`. Ready-made races are explored by one process and by two, which begin at once. Rates are those \
+of schedules between two points of time of one long exploration, so that the start of the processes does not count; \
+`distant` is a race whose statements take {1000 * _STATEMENT:.0f} ms each. What the leading process takes for a \
+schedule is its CPU time between the same points: as many workers as fit into the time that a schedule takes one \
+worker keep it busy.\
+"""
+_BIG = "lost-update:optimistic"
+_ACTORS = 4
+_FAR = 8
+_NAMES = ("agreement", "rates", "four actors")
+
+
+def big(*, distant: bool) -> Scenario:
+    """Return a race that has more schedules than can be run here, in this or another process."""
+    scenario = RACES[_BIG].with_actors(_ACTORS).scenario
+    if not distant:
+        return scenario
+    actors = {name: functools.partial(_far_away, actor) for name, actor in scenario.actors.items()}
+    return Scenario(set_up=scenario.set_up, actors=actors, invariant=scenario.invariant, observe=scenario.observe)
+
+
+def four(name: str) -> Scenario:
+    """Return four deposits, or a ring of four transfers, by a strategy."""
+    story, _, strategy = name.partition(":")
+    return RACES[f"lost-update:{strategy}"].with_actors(_ACTORS).scenario if story == "deposits" else _ring(strategy)
+
+
+def _ring(strategy: str) -> Scenario:
+    transfer = STRATEGIES[strategy].bound(engine="plain").transfer
+
+    def to_the_next(number: int) -> Callable[[list[Any]], Any]:
+        return lambda pks: transfer(pks[number], pks[(number + 1) % _ACTORS], 5)
+
+    return Scenario(
+        set_up=_four_accounts,
+        actors=[to_the_next(number) for number in range(_ACTORS)],
+        invariant=lambda pks: (
+            sum(Account.objects.filter(pk__in=pks).values_list("balance", flat=True)) == 100 * _ACTORS
+        ),
+    )
+
+
+def _nothing_is_lost(pks: list[Any]) -> bool:
+    return sum(Account.objects.filter(pk__in=pks).values_list("balance", flat=True)) == 100 * _ACTORS
+
+
+def _four_accounts() -> list[Any]:
+    owner = make_user()
+    return [open_account(100, overdraft_limit=1000, user=owner).pk for _ in range(_ACTORS)]
+
+
+def _far_away(actor: Callable[[Any], Any], fixture: Any) -> Any:
+    def later(execute: Callable[..., Any], *args: Any) -> Any:
+        time.sleep(_STATEMENT)
+        return execute(*args)
+
+    with connection.execute_wrapper(later):
+        return actor(fixture)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rate:
+    """How fast an exploration goes on, once it runs."""
+
+    schedules: float
+    """Schedules a second."""
+    leading_ms: float
+    """Milliseconds of CPU time that the leading process takes for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    name: str = "processes"
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the parts."""
+        return _NAMES
+
+    def seconds(self, options: Options) -> float:
+        """Return how long everything takes at most."""
+        names = select_names(_NAMES, options.only)
+        parts = (2 * _AGREE * len(RACES), 4 * (_EARLY + _LATE), _FOUR * len(_four_names()))
+        return options.seconds * sum(part for name, part in zip(_NAMES, parts, strict=True) if name in names)
+
+    def run(self, options: Options, *, say: Say) -> Section:
+        """Explore scratch databases of the benchmarks' own."""
+        names = select_names(_NAMES, options.only)
+        with scratch_databases():
+            agreed = dict(_agreement(options, say=say)) if "agreement" in names else {}
+            rates = dict(_rates(options, say=say)) if "rates" in names else {}
+            fours = dict(_fours(options, say=say)) if "four actors" in names else {}
+        tables = (_agreement_table(agreed), _rate_table(rates), _four_table(fours, options))
+        return Section(
+            suite=self.name,
+            summary=_SUMMARY,
+            tables=tuple(table for table in tables if table.rows),
+            data={"agreement": agreed, "rates": rates, "four": fours},
+            sound=all(each["same"] is not False for each in agreed.values()),
+        )
+
+
+def _agreement(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in RACES:
+        load = functools.partial(_ready_made, name)
+        limit = _AGREE * options.seconds
+        one = explore(load(), timeout=limit)
+        with patch.object(processes, "_ALONE", 0.0):
+            two = explore(load(), load=load, processes=2, timeout=limit)
+        # Only where both are complete: of a part, nothing follows for the other.
+        complete = not (one.left or two.left)
+        same = (one.verdict, ends(one)) == (two.verdict, ends(two)) if complete else None
+        say(f"{name:36} {one.schedules} schedules by one process, {two.schedules} by two")
+        yield name, {"one": one.schedules, "two": two.schedules, "same": same}
+
+
+def _ready_made(name: str) -> Scenario:
+    return RACES[name].scenario
+
+
+def _rates(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, distant, workers in (("near", False, 2), ("distant", True, _FAR)):
+        one, several = (_rate(number, distant=distant, options=options) for number in (1, workers))
+        say(f"{name}: {one.schedules:.1f} schedules a second by one process, {several.schedules:.1f} by {workers}")
+        # In one process, the one that leads is also the one that plays.
+        served = 1000 / one.schedules / several.leading_ms
+        yield (
+            name,
+            {"workers": workers, "one": one.schedules, "several": several.schedules}
+            | {
+                "ratio": several.schedules / one.schedules,
+                "leading_ms": several.leading_ms,
+                "served": served,
+            },
+        )
+
+
+def _rate(workers: int, *, distant: bool, options: Options) -> _Rate:
+    (early, some, cost), (late, more, all_cost) = (
+        _explored_for(seconds * options.seconds, workers=workers, distant=distant) for seconds in (_EARLY, _LATE)
+    )
+    return _Rate(schedules=(more - some) / (late - early), leading_ms=1000 * (all_cost - cost) / max(1, more - some))
+
+
+def _explored_for(seconds: float, *, workers: int, distant: bool) -> tuple[float, int, float]:
+    """Return the seconds, the schedules, and the CPU time of this process for them."""
+    load = functools.partial(big, distant=distant)
+    begun = time.process_time()
+    found = explore(load(), load=load, processes=workers, timeout=seconds)
+    return seconds, found.schedules + found.redundant, time.process_time() - begun
+
+
+def _four_names() -> Sequence[str]:
+    return [f"{story}:{name}" for story in ("deposits", "ring") for name in STRATEGIES]
+
+
+def _fours(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in _four_names():
+        load = functools.partial(four, name)
+        found: Exploration = explore(load(), load=load, processes=2, timeout=_FOUR * options.seconds)
+        say(f"{name:36} {found.verdict}: {found.schedules} schedules in {found.seconds:.1f} s")
+        yield name, {name: getattr(found, name) for name in ("verdict", "schedules", "seconds", "left")}
+
+
+def _agreement_table(agreed: Mapping[str, Mapping[str, Any]]) -> FigureTable:
+    complete = {name: each for name, each in agreed.items() if each["same"] is not None}
+    one, two = (sum(each[number] for each in complete.values()) for number in ("one", "two"))
+    largest = max((each["two"] / max(1, each["one"]) for each in complete.values()), default=0.0)
+    differing = [name for name, each in complete.items() if not each["same"]]
+    row = (len(complete), one, two, largest, ", ".join(differing) or "none")
+    return FigureTable(
+        title="Ready-made races by one process and by two",
+        columns=("races", "schedules by one", "by two", "most of a race, to one", "with other ends"),
+        rows=(row,) if agreed else (),
+        notes=(f"Out of time: {', '.join(late)}",) if (late := sorted(agreed.keys() - complete.keys())) else (),
+    )
+
+
+def _rate_table(rates: Mapping[str, Mapping[str, Any]]) -> FigureTable:
+    return FigureTable(
+        title=f"Schedules a second: {_BIG} with {_ACTORS} actors",
+        columns=(
+            "statements",
+            "processes",
+            "by one",
+            "by all",
+            "ratio",
+            "leading process, ms each",
+            "workers it serves",
+        ),
+        rows=tuple((name, *(each[key] for key in _RATE_COLUMNS)) for name, each in rates.items()),
+    )
+
+
+_RATE_COLUMNS = ("workers", "one", "several", "ratio", "leading_ms", "served")
+
+
+def _four_table(fours: Mapping[str, Mapping[str, Any]], options: Options) -> FigureTable:
+    return FigureTable(
+        title="Four actors by two processes, reduced",
+        columns=("race", "verdict", "schedules", "seconds", "branches left"),
+        rows=tuple(
+            (name, *(each[key] for key in ("verdict", "schedules", "seconds", "left"))) for name, each in fours.items()
+        ),
+        notes=(f"At most {_FOUR * options.seconds:.0f} s each; incomplete: not finished by then.",),
+    )
+
+
+SUITE = Processes()

@@ -1,0 +1,63 @@
+"""The figures of explorations by several processes: one with other ends is not sound."""
+
+from typing import Any
+
+import pytest
+
+from accounts.races.ready_made import RACES
+from benchmarks import processes
+from benchmarks.suite import Options, Section
+from django_lockstep.lab.explorer import explore
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def few_races(no_tests: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "RACES", {name: RACES[name] for name in ("lost-update:naive", "queue:skip-locked")})
+
+
+def run(*only: str) -> tuple[Section, tuple[Any, ...]]:
+    # The seconds limit how long each race may take, on a slow machine too.
+    section = processes.SUITE.run(Options(seconds=100, only=only), say=lambda line: None)
+    (table,) = section.tables
+    return section, table.rows[0]
+
+
+@pytest.mark.usefixtures("few_races")
+def test_two_processes_come_to_the_ends_of_one() -> None:
+    section, (races, one, two, most, differing) = run("agreement")
+
+    assert section.sound
+    assert (races, one, most, differing) == (2, two, 1.0, "none")
+
+
+@pytest.mark.usefixtures("few_races")
+def test_other_ends_are_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        processes,
+        "explore",
+        lambda scenario, *, processes=1, load=None, **limits: explore(
+            RACES["lost-update:pessimistic"].scenario if processes == 2 else scenario, **limits
+        ),
+    )
+    section, (*_, differing) = run("agreement")
+
+    assert not section.sound
+    assert differing == "lost-update:naive, queue:skip-locked"
+
+
+@pytest.mark.parametrize("story", ["deposits", "ring"])
+def test_four_actors_lose_nothing_with_row_locks_and_something_without(story: str) -> None:
+    safe = explore(processes.four(f"{story}:pessimistic"), max_schedules=10)
+    naive = explore(processes.four(f"{story}:naive"), directed=True, stop_on_first=True)
+
+    assert safe.verdict == "incomplete"
+    assert naive.verdict == "broken"
+
+
+@pytest.mark.parametrize("distant", [False, True])
+def test_the_race_for_rates_is_correct_and_has_more_than_can_be_run(*, distant: bool) -> None:
+    found = explore(processes.big(distant=distant), max_schedules=2)
+
+    assert (found.verdict, bool(found.left)) == ("incomplete", True)
