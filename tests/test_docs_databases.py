@@ -1,0 +1,254 @@
+"""What the documentation says that each operation needs of the database is what the operation sends.
+
+Where a row of the table differs, the failure has the row as it must be.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.db.transaction import TransactionManagementError
+from django.test import RequestFactory
+
+from accounts.api.idempotency import one_at_a_time
+from accounts.contrib.queued.consuming import drain
+from accounts.contrib.queued.errors import StillQueued
+from accounts.contrib.queued.models import QueuedChange
+from accounts.contrib.slotted.models import SlottedAccount
+from accounts.models import Account
+from accounts.strategies import STRATEGIES
+from django_lockstep.editing import check_in, check_out, extend, status_of, take_over, writing
+from django_lockstep.editing.models import CheckOut
+from django_lockstep.http import check_preconditions, etag
+from django_lockstep.leases.models import Lease
+from django_lockstep.locking import isolated_transaction, lock_row, lock_rows, retry_on_conflict, verify_unchanged
+from tests.support.factories import AccountFactory, UserFactory
+from tests.support.pages import ROOT
+from tests.support.statements import Recording, recorded
+from tests.testapps.press.models import Article, Author, Review
+from tests.testapps.reports.models import Report
+from tests.testapps.shop.models import Seat
+
+PAGE = ROOT / "docs" / "use" / "databases.md"
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NO_SQL, PLAIN, REFUSED = "no SQL", "plain SQL", "refused"
+
+# By the words of the page; strings and comments in the SQL are left out before.
+NEEDS = {
+    "savepoint": r"^SAVEPOINT\b",
+    "FOR UPDATE": r"\bFOR UPDATE\b",
+    "FOR NO KEY UPDATE": r"\bFOR NO KEY UPDATE\b",
+    "FOR SHARE": r"\bFOR SHARE\b",
+    "FOR KEY SHARE": r"\bFOR KEY SHARE\b",
+    "NOWAIT": r"\bNOWAIT\b",
+    "SKIP LOCKED": r"\bSKIP LOCKED\b",
+    "advisory lock": r"\bpg_(try_)?advisory_xact_lock",
+    "RETURNING": r"\bRETURNING\b",
+    "SET LOCAL": r"\bSET LOCAL\b|\bset_config\(.*?, true\)",
+    "isolation level": r"\bSET TRANSACTION ISOLATION LEVEL\b",
+    "NOTIFY": r"\bpg_notify\b",
+    "LISTEN": r"^LISTEN\b",
+    "a COMMIT that may fail": r"\bISOLATION LEVEL SERIALIZABLE\b",
+    "sequence": r"\bnextval\b",
+    "session state": r"\bpg_(try_)?advisory_lock|^LISTEN\b|^SET (?!LOCAL|TRANSACTION)|\bset_config\(.*?, false\)",
+}
+
+
+def in_transaction(function: Callable[..., object], *args: Any, **options: Any) -> None:
+    """Call it in a transaction, which it asks for: the caller's, if there is one."""
+    with nullcontext() if connection.in_atomic_block else transaction.atomic():
+        function(*args, **options)
+
+
+def serializable() -> None:
+    with isolated_transaction(isolation_level="serializable"):
+        Seat.objects.count()
+
+
+def save(row: Any, name: str, value: str) -> None:
+    setattr(row, name, value)
+    row.save()
+
+
+def save_checked_out(rows: Any) -> None:
+    with writing(rows.user):
+        save(rows.review, "text", "new")
+
+
+def wait(change: QueuedChange) -> None:
+    with suppress(StillQueued):
+        change.wait(0.01)
+
+
+def with_idempotency_key(rows: Any) -> None:
+    with one_at_a_time("key", scope="", using="default"):
+        pass
+
+
+def match(seat: Seat) -> None:
+    check_preconditions(RequestFactory().put("/", headers={"If-Match": etag(seat)}), seat)
+
+
+def slotted(rows: Any) -> None:
+    SlottedAccount.deposit(rows.slotted.pk, 5)
+    SlottedAccount.withdraw(rows.slotted.pk, 5)
+
+
+def slotted_over_several(rows: Any) -> None:
+    SlottedAccount.withdraw(rows.slotted.pk, 90)
+    SlottedAccount.transfer(rows.second_slotted.pk, rows.slotted.pk, 5)
+    SlottedAccount.resize(rows.slotted.pk, size=3)
+
+
+def change(strategy: str, rows: Any) -> None:
+    STRATEGIES[strategy].bound().change(rows.pk, Decimal(5))
+
+
+OPERATIONS: dict[str, Callable[[Any], object]] = {
+    "`lock_row`, `lock_rows`": lambda rows: in_transaction(lock_rows, Seat, [rows.seat.pk, rows.other.pk]),
+    "the same with `no_key=False`": lambda rows: in_transaction(lock_row, Seat, rows.seat.pk, no_key=False),
+    "the same with `nowait=True`": lambda rows: in_transaction(lock_row, Seat, rows.seat.pk, nowait=True),
+    "`lock_rows` with `skip_locked=True`": lambda rows: in_transaction(
+        lock_rows, Seat, [rows.seat.pk], skip_locked=True
+    ),
+    "`lock_row`, `lock_rows` with `timeout=`": lambda rows: in_transaction(lock_row, Seat, rows.seat.pk, timeout=1),
+    "`verify_unchanged`": lambda rows: in_transaction(verify_unchanged, rows.seat),
+    "`save()` of a `VersionedModel`": lambda rows: save(rows.seat, "guest", "Ada"),
+    "`delete()` of a `VersionedModel`": lambda rows: rows.other.delete(),
+    "`update_if_unchanged`": lambda rows: Seat.objects.update_if_unchanged(rows.seat.pk, 1, guest="Bob"),
+    "`put_if_unchanged` of a new row": lambda rows: Seat.objects.put_if_unchanged(rows.new_pk, 0, guest="Ada"),
+    "`update_many_if_unchanged`": lambda rows: Seat.objects.update_many_if_unchanged([(rows.seat.pk, 1, {"row": "B"})]),
+    "version guard: `update()` of a query set, SQL": lambda rows: Seat.objects.filter(pk=rows.seat.pk).update(row="C"),
+    "`retry_on_conflict`": lambda rows: retry_on_conflict(lambda: None)(),
+    '`isolated_transaction(isolation_level="serializable")`': lambda rows: serializable(),
+    "`check_preconditions`, `require_match`": lambda rows: match(rows.seat),
+    "lease: acquire": lambda rows: Lease.objects.acquire("new", 60),
+    "lease: acquire with `wait=`, while another holds it": lambda rows: Lease.objects.acquire("held", 60, wait=0.01),
+    "lease: refresh": lambda rows: rows.lease.refresh(),
+    "lease: guard": lambda rows: in_transaction(rows.lease.guard),
+    "lease: release": lambda rows: rows.lease.release(),
+    "`update_if_token` of a `FencedModel`": lambda rows: rows.report.update_if_token(rows.lease.token, text="new"),
+    "edit lock: check out": lambda rows: check_out(Article, rows.user, related="none"),
+    "edit lock: take over": lambda rows: take_over(Review, rows.user),
+    "edit lock: extend": lambda rows: extend(Review, rows.user),
+    "edit lock: check in": lambda rows: check_in(Review, rows.user),
+    "edit lock: `status_of`": lambda rows: status_of(Review),
+    "`save()` of an `EditLockedModel`, its table with an edit guard": save_checked_out,
+    "`Account.deposit`, `withdraw`": lambda rows: (Account.deposit(rows.pk, 5), Account.withdraw(rows.pk, 5)),
+    "`Account.deposit` with `idempotency_key=`": lambda rows: Account.deposit(rows.pk, 5, idempotency_key="key"),
+    "`Account.deposit` with `nowait=True`": lambda rows: Account.deposit(rows.pk, 5, nowait=True),
+    "`try_deposit`, `try_withdraw`": lambda rows: (rows.account.try_deposit(5), rows.account.try_withdraw(5)),
+    "`Account.transfer`": lambda rows: Account.transfer(rows.pk, rows.second.pk, 5),
+    "`Account.apply_many`": lambda rows: Account.apply_many([(rows.pk, 5), (rows.second.pk, -5)]),
+    "an `Idempotency-Key` at the HTTP API": with_idempotency_key,
+    "the strategy `conditional_update`": lambda rows: change("conditional_update", rows),
+    "the strategy `advisory`": lambda rows: change("advisory", rows),
+    "the strategy `serializable`": lambda rows: change("serializable", rows),
+    "slotted account: `deposit`, `withdraw` from one slot": slotted,
+    "slotted account: `withdraw` from several, `transfer`, `resize`": slotted_over_several,
+    "queued change: append": lambda rows: QueuedChange.deposit(rows.pk, 5),
+    "queued change: apply": lambda rows: drain(QueuedChange),
+    "queued change: `wait`": lambda rows: wait(rows.pending),
+}
+
+
+def make_rows() -> Any:
+    """Return what the operations work on: rows of their own, and nothing checked out, held or queued but these."""
+    for model in (QueuedChange, CheckOut, Lease):
+        model._base_manager.all().delete()
+    user = UserFactory.create()
+    review = Review.objects.create(author=Author.objects.create())
+    check_out(Review, user)
+    account, second = AccountFactory.create_batch(2, balance=100)
+    seat, other = Seat.objects.create(), Seat.objects.create()
+    return SimpleNamespace(
+        user=user,
+        review=review,
+        seat=seat,
+        other=other,
+        new_pk=other.pk + 1000,
+        lease=Lease.objects.acquire("held", 60),
+        report=Report.objects.create(),
+        account=account,
+        pk=account.pk,
+        second=second,
+        slotted=SlottedAccount.open(user, balance=100, size=2),
+        second_slotted=SlottedAccount.open(user, balance=100, size=2),
+        pending=QueuedChange.deposit(account.pk, 5),
+    )
+
+
+def needs(recording: Recording) -> list[str]:
+    """Return the words for what the recorded operation needs."""
+    texts = [re.sub(r"--.*|'[^']*'", "''", text) for text in recording.texts]
+    found = [
+        *["transaction"] * recording.in_transaction,
+        *["trigger"] * recording.runs_trigger,
+        *["PL/pgSQL"] * recording.runs_plpgsql,
+        *(need for need, pattern in NEEDS.items() if any(re.search(pattern, text) for text in texts)),
+    ]
+    return found or [PLAIN if texts else NO_SQL]
+
+
+def needs_alone(operation: Callable[[Any], object]) -> list[str]:
+    rows = make_rows()
+    with recorded() as recording:
+        operation(rows)
+    return needs(recording)
+
+
+def needs_inside(operation: Callable[[Any], object]) -> list[str]:
+    """Return what the operation needs inside a transaction of its caller."""
+    rows = make_rows()
+    with recorded() as recording:
+        try:
+            with transaction.atomic():
+                operation(rows)
+        except TransactionManagementError:
+            assert not recording.texts
+            return [REFUSED]
+    return needs(recording)
+
+
+def row_of(name: str, operation: Callable[[Any], object]) -> str:
+    alone, inside = needs_alone(operation), needs_inside(operation)
+    # A transaction is there already.
+    more = [need for need in inside if need not in [*alone, "transaction", PLAIN]]
+    return f"| {name} | {', '.join(alone)} | {', '.join(more)} |"
+
+
+def test_the_table_is_what_the_operations_send() -> None:
+    if connection.pg_version < 150000:  # type: ignore[attr-defined]
+        pytest.skip("before PostgreSQL 15 a session cannot ask for its counts of function calls to be written")
+    expected = [row_of(name, operation) for name, operation in OPERATIONS.items()]
+    section = PAGE.read_text("utf-8").partition("\n## What each operation needs\n")[2].partition("\n## ")[0]
+    written = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert written == expected, "The table must be:\n" + "\n".join(expected)
+
+
+@pytest.fixture
+def no_savepoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the backend of Aurora DSQL has it."""
+    monkeypatch.setattr(connection.features, "uses_savepoints", False)
+
+
+@pytest.mark.usefixtures("no_savepoints")
+def test_without_savepoints_a_refused_check_out_raises() -> None:
+    first, second = UserFactory.create_batch(2)
+    assert check_out(Author, first).lock_result
+    with pytest.raises(TransactionManagementError):
+        check_out(Author, second)
+
+
+@pytest.mark.usefixtures("no_savepoints")
+def test_without_savepoints_a_duplicate_key_ends_the_callers_transaction() -> None:
+    there = Seat.objects.create()
+    assert Seat.objects.put_if_unchanged(there.pk, 0, guest="Ada") is None
+    with pytest.raises(TransactionManagementError), transaction.atomic():
+        Seat.objects.put_if_unchanged(there.pk, 0, guest="Ada")
