@@ -25,12 +25,12 @@ class AnomalyRequest:
     max_schedules: int
     """Schedules after which the cell is incomplete."""
     seconds: float
-    """Time limit of the process."""
+    """Seconds after which no further schedule is begun, and the cell is incomplete."""
 
     def run(self) -> AnomalyReport:
         """Explore the case. Raises `ExplorerError`, also where the table cannot be created."""
         asked = [case for case in select_cases([self.anomaly]) if (case.kind, case.column) == (self.kind, self.column)]
         try:
-            return find_anomalies(asked, max_schedules=self.max_schedules, show=True)
+            return find_anomalies(asked, max_schedules=self.max_schedules, timeout=self.seconds, show=True)
         except AnomaliesError as error:
             raise NotExplorable(str(error)) from error

@@ -135,8 +135,9 @@ def test_a_prevented_one_says_what_was_explored_and_shows_what_prevents_it(staff
     assert "waits for A on lockstep_lab_anomalies" in text
 
 
-def test_an_exploration_that_was_limited_is_incomplete(staff: Client) -> None:
-    with patch.object(page_runs, "MAX_SCHEDULES", 1):
+@pytest.mark.parametrize(("limit", "value"), [("MAX_SCHEDULES", 1), ("TIMEOUT", 0.001)])
+def test_an_exploration_that_was_limited_is_incomplete(staff: Client, limit: str, value: float) -> None:
+    with patch.object(page_runs, limit, value):
         text = staff.post(PREVENTED).content.decode()
     assert '<span class="verdict incomplete">incomplete' in text
 
