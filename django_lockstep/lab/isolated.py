@@ -17,14 +17,14 @@ from typing import Protocol, TypeVar
 
 from django.db import connections
 
-from django_lockstep.lab.explorer import ExplorerError, NotExplorable, explore, replay
+from django_lockstep.lab.explorer import ExplorerError, NotExplorable, explore, replay, write_spec
 from django_lockstep.lab.explorer.reports import RaceReport, runs_to_draw
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.schedules import write_schedule
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.races import Race, load_races
 
-__all__ = ["IsolatedRequest", "RaceRequest", "run_isolated"]
+__all__ = ["IsolatedRequest", "RaceRequest", "SpecRequest", "run_isolated"]
 
 Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
@@ -69,6 +69,23 @@ class RaceRequest:
         return [_run(registered[name], self) for name in self.names]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecRequest:
+    """Which schedule to write as a spec for isolationtester; writing it runs it."""
+
+    races: tuple[str, ...]
+    """Dotted paths, as in the setting ``LOCKSTEP_LAB_RACES``."""
+    name: str
+    """The race's name."""
+    schedule: str
+    """The schedule."""
+    seconds: float
+    """Time limit."""
+
+    def run(self) -> str:
+        return write_spec(load_races(self.races)[self.name].scenario, self.schedule).text
+
+
 def run_isolated(request: IsolatedRequest[Result]) -> Result:
     """Run the request in one new process and return its result.
 
@@ -91,9 +108,9 @@ def run_isolated(request: IsolatedRequest[Result]) -> Result:
         ) from error
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
-    answer: Result | str = pickle.loads(done.stdout)  # noqa: S301 - written by the process started above
-    if isinstance(answer, str):
-        raise ExplorerError(answer)
+    answer: Result | ExplorerError = pickle.loads(done.stdout)  # noqa: S301 - written by the process started above
+    if isinstance(answer, ExplorerError):
+        raise answer
     return answer
 
 
@@ -113,12 +130,12 @@ def main() -> None:
         pickle.dump(_answer(request), answers)
 
 
-def _answer(request: IsolatedRequest[Result]) -> Result | str:
+def _answer(request: IsolatedRequest[Result]) -> Result | ExplorerError:
     try:
         with scratch_databases():
             return request.run()
     except ExplorerError as error:
-        return str(error)
+        return ExplorerError(str(error))  # those of a class of its own may have what cannot be pickled
 
 
 def _run(race: Race, request: RaceRequest) -> RaceReport:

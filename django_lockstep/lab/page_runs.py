@@ -14,9 +14,9 @@ from django_lockstep.lab.anomalies.results import AnomalyReport
 from django_lockstep.lab.anomalies.run import AnomalyCase
 from django_lockstep.lab.explorer import ExplorerError
 from django_lockstep.lab.explorer.reports import RaceReport
-from django_lockstep.lab.isolated import IsolatedRequest, RaceRequest, run_isolated
+from django_lockstep.lab.isolated import IsolatedRequest, RaceRequest, SpecRequest, run_isolated
 
-__all__ = ["MAX_SCHEDULES", "TIMEOUT", "RunRefused", "run_anomaly", "run_races"]
+__all__ = ["MAX_SCHEDULES", "TIMEOUT", "RunRefused", "run_anomaly", "run_races", "run_spec"]
 
 Result = TypeVar("Result")
 
@@ -51,6 +51,11 @@ def run_races(names: Iterable[str], *, schedule: str = "") -> list[RaceReport]:
             timeout=TIMEOUT,
         )
     )
+
+
+def run_spec(name: str, *, schedule: str) -> str:
+    """Run the schedule of one race and return it as a spec for isolationtester. Raises as `run_races`."""
+    return _run_alone(SpecRequest(races=tuple(conf.races()), name=name, schedule=schedule, seconds=TIMEOUT))
 
 
 def run_anomaly(case: AnomalyCase) -> AnomalyReport:
