@@ -13,21 +13,36 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from django.db import connections
 
-from django_lockstep.lab.explorer import ExplorerError, NotExplorable, explore, replay
+from django_lockstep.lab.explorer import ExplorerError, NotExplorable, explore, replay, write_spec
 from django_lockstep.lab.explorer.reports import RaceReport, runs_to_draw
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.schedules import write_schedule
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.races import Race, load_races
 
-__all__ = ["RaceRequest", "run_isolated"]
+__all__ = ["IsolatedRequest", "RaceRequest", "SpecRequest", "run_isolated"]
+
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 _MAIN = f"import django; django.setup(); from {__name__} import main; main()"
 _START = 45.0
 """Seconds that the process may take besides exploring: the first one migrates the scratch database."""
+
+
+class IsolatedRequest(Protocol[Result_co]):
+    """What the process is to do; the request and its result are pickled."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it may take, besides the start of the process."""
+
+    def run(self) -> Result_co:
+        """Run in the process, where all databases are scratch databases. Raises `ExplorerError` for refusals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +60,43 @@ class RaceRequest:
     timeout: float
     """Seconds for each race."""
 
+    @property
+    def seconds(self) -> float:
+        return self.timeout * len(self.names)
 
-def run_isolated(request: RaceRequest) -> list[RaceReport]:
-    """Run the races in one new process and return their reports.
+    def run(self) -> list[RaceReport]:
+        registered = load_races(self.races)
+        return [_run(registered[name], self) for name in self.names]
 
-    Raises `ExplorerError` as `explore` does, and if the process does not end in time; ``RuntimeError`` with the
-    traceback for any other error of the race.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecRequest:
+    """Which schedule to write as a spec for isolationtester; writing it runs it."""
+
+    races: tuple[str, ...]
+    """Dotted paths, as in the setting ``LOCKSTEP_LAB_RACES``."""
+    name: str
+    """The race's name."""
+    schedule: str
+    """The schedule."""
+    seconds: float
+    """Time limit."""
+
+    def run(self) -> str:
+        return write_spec(load_races(self.races)[self.name].scenario, self.schedule).text
+
+
+def run_isolated(request: IsolatedRequest[Result]) -> Result:
+    """Run the request in one new process and return its result.
+
+    Raises `ExplorerError` as ``request.run`` does, and if the process does not end in time; ``RuntimeError`` with the
+    traceback for any other error.
     """
     # A new interpreter, not a fork: a web process has threads and open connections, which must not be shared.
     command = [sys.executable, "-c", _MAIN]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)}
     given = pickle.dumps((request, _database_names()))
-    seconds = request.timeout * len(request.names) + _START
+    seconds = request.seconds + _START
     try:
         done = subprocess.run(  # noqa: S603 - this module, in the interpreter at hand
             command, input=given, env=environment, capture_output=True, check=False, timeout=seconds
@@ -68,9 +108,9 @@ def run_isolated(request: RaceRequest) -> list[RaceReport]:
         ) from error
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
-    answer: list[RaceReport] | str = pickle.loads(done.stdout)  # noqa: S301 - written by the process started above
-    if isinstance(answer, str):
-        raise ExplorerError(answer)
+    answer: Result | ExplorerError = pickle.loads(done.stdout)  # noqa: S301 - written by the process started above
+    if isinstance(answer, ExplorerError):
+        raise answer
     return answer
 
 
@@ -80,7 +120,7 @@ def _database_names() -> Mapping[str, str]:
 
 
 def main() -> None:
-    """Read a request from standard input, and write its report, or an error message, to standard output."""
+    """Read a request from standard input, and write its result, or an error message, to standard output."""
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # output of the race must not mix with the answer
         request, names = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by the process that started this one
@@ -90,13 +130,12 @@ def main() -> None:
         pickle.dump(_answer(request), answers)
 
 
-def _answer(request: RaceRequest) -> list[RaceReport] | str:
-    registered = load_races(request.races)
+def _answer(request: IsolatedRequest[Result]) -> Result | ExplorerError:
     try:
         with scratch_databases():
-            return [_run(registered[name], request) for name in request.names]
+            return request.run()
     except ExplorerError as error:
-        return str(error)
+        return ExplorerError(str(error))  # those of a class of its own may have what cannot be pickled
 
 
 def _run(race: Race, request: RaceRequest) -> RaceReport:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from django.db import connection
 
 from django_lockstep.lab import conf
+from django_lockstep.lab.anomalies.requests import AnomalyRequest
+from django_lockstep.lab.anomalies.results import AnomalyReport
+from django_lockstep.lab.anomalies.run import AnomalyCase
 from django_lockstep.lab.explorer import ExplorerError
 from django_lockstep.lab.explorer.reports import RaceReport
-from django_lockstep.lab.isolated import RaceRequest, run_isolated
+from django_lockstep.lab.isolated import IsolatedRequest, RaceRequest, SpecRequest, run_isolated
 
-__all__ = ["MAX_SCHEDULES", "TIMEOUT", "RunRefused", "run_races"]
+__all__ = ["MAX_SCHEDULES", "TIMEOUT", "RunRefused", "run_anomaly", "run_races", "run_spec"]
+
+Result = TypeVar("Result")
 
 TIMEOUT = 15.0
 """Seconds after which a page's exploration starts no further schedule."""
@@ -36,15 +42,38 @@ def run_races(names: Iterable[str], *, schedule: str = "") -> list[RaceReport]:
     Raises `RunRefused` where the settings, another page or the explorer refuse, ``RuntimeError`` for an error of a
     race.
     """
+    return _run_alone(
+        RaceRequest(
+            races=tuple(conf.races()),
+            names=tuple(names),
+            schedule=schedule,
+            max_schedules=MAX_SCHEDULES,
+            timeout=TIMEOUT,
+        )
+    )
+
+
+def run_spec(name: str, *, schedule: str) -> str:
+    """Run the schedule of one race and return it as a spec for isolationtester. Raises as `run_races`."""
+    return _run_alone(SpecRequest(races=tuple(conf.races()), name=name, schedule=schedule, seconds=TIMEOUT))
+
+
+def run_anomaly(case: AnomalyCase) -> AnomalyReport:
+    """Explore one case and return a report of this cell, which has a run to draw. Raises as `run_races`."""
+    return _run_alone(
+        AnomalyRequest(
+            anomaly=case.anomaly.name,
+            kind=case.kind,
+            column=case.column,
+            max_schedules=MAX_SCHEDULES,
+            seconds=TIMEOUT,
+        )
+    )
+
+
+def _run_alone(request: IsolatedRequest[Result]) -> Result:
     if not conf.runs_in_pages():
         raise RunRefused("Races do not run from this page: LOCKSTEP_LAB_RUNS_IN_PAGES is off.", status=403)
-    request = RaceRequest(
-        races=tuple(conf.races()),
-        names=tuple(names),
-        schedule=schedule,
-        max_schedules=MAX_SCHEDULES,
-        timeout=TIMEOUT,
-    )
     with _exclusive_run():
         try:
             return run_isolated(request)

@@ -2,11 +2,14 @@
 
 from django.urls import path
 
-from django_lockstep.lab import views
+from django_lockstep.lab import anomaly_views, views
 
 app_name = "lockstep_lab"
 
 urlpatterns = [
     path("", views.races, name="races"),
+    # Before the races, whose names may have slashes.
+    path("anomalies/", anomaly_views.anomalies, name="anomalies"),
+    path("anomalies/<str:anomaly>/<str:kind>/<str:column>/", anomaly_views.anomaly, name="anomaly"),
     path("<path:name>/", views.race, name="race"),
 ]

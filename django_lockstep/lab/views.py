@@ -8,6 +8,7 @@ button.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -17,22 +18,25 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
+from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer import ExplorerError
+from django_lockstep.lab.explorer import ExplorerError, svg
 from django_lockstep.lab.explorer.moves import moves_of
 from django_lockstep.lab.explorer.outcome_cards import outcome_cards
-from django_lockstep.lab.explorer.reports import RaceReport
+from django_lockstep.lab.explorer.reports import RaceReport, as_html
 from django_lockstep.lab.explorer.schedules import parse_schedule
-from django_lockstep.lab.page_runs import RunRefused, run_races
+from django_lockstep.lab.page_runs import RunRefused, run_races, run_spec
 from django_lockstep.lab.races import Race, registered_races
 
 __all__ = ["may_use_lab", "race", "races", "stepped_drawings"]
 
 LONGEST = 500
 """Moves that a schedule on a page may have."""
+DOWNLOADS = {"svg": "image/svg+xml", "html": "text/html", "spec": "text/plain"}
+"""What a schedule can be downloaded as, with the content's type."""
 View = Callable[..., HttpResponse]
 
 
@@ -69,7 +73,7 @@ def races(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @for_lab_users
 def race(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one race; POST explores it, or replays the ``schedule`` that comes with it."""
+    """Show one race; POST explores it, or replays the ``schedule`` that comes with it, to show or ``download`` it."""
     chosen = registered_races().get(name)
     if chosen is None:
         raise Http404(f"There is no race {name!r}")
@@ -84,6 +88,8 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
         schedule = _clean_schedule(given.get("schedule", ""), chosen)
         if request.method == "POST" and request.GET.get("schedule", "") != schedule:
             return _to_address(request, schedule)
+        if request.POST.get("download"):
+            return _download(name, schedule, form=request.POST["download"])
         if request.method == "POST":
             (report,) = run_races([name], schedule=schedule)
             context |= {"report": report, "cards": outcome_cards(report), "drawings": stepped_drawings(report)}
@@ -99,6 +105,22 @@ def _to_address(request: HttpRequest, schedule: str) -> HttpResponse:
         query["schedule"] = schedule
     address = f"{request.path}?{query.urlencode()}".rstrip("?")
     return HttpResponseRedirect(address, preserve_request=True)  # the browser sends the same POST once more
+
+
+def _download(name: str, schedule: str, *, form: str) -> HttpResponse:
+    """Run the schedule again and return it as a file; nothing is kept of the run that the page showed."""
+    if form not in DOWNLOADS or not schedule:
+        raise RunRefused(f"A download needs a schedule and one of {', '.join(DOWNLOADS)}, not {form!r}", status=400)
+    if form == "spec":
+        text = run_spec(name, schedule=schedule)
+    else:
+        (report,) = run_races([name], schedule=schedule)
+        text = svg(report.runs[0]) if form == "svg" else as_html([report])
+    # Names of races have colons and slashes, which names of files cannot have everywhere.
+    stem = slugify(re.sub(r"\W+", "-", name))
+    disposition = f'attachment; filename="{stem}-{schedule}.{form}"'
+    content_type = f"{DOWNLOADS[form]}; charset=utf-8"
+    return HttpResponse(text, content_type=content_type, headers={"Content-Disposition": disposition})
 
 
 def stepped_drawings(report: RaceReport, *, prefix: str = "run") -> list[dict[str, Any]]:

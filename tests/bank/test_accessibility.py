@@ -17,6 +17,8 @@ PAGES = [
     "/",
     "/lab/",
     "/lab/lost-update:naive/",
+    "/lab/anomalies/",
+    "/lab/anomalies/P4/level/read-committed/",
     "/overdrafts/",
     "/editing/",
     "/admin/",
@@ -53,6 +55,13 @@ def test_every_room_with_the_demos_data(page: Page) -> None:
 
 def test_a_race_that_was_run(page: Page) -> None:
     page.goto("/lab/lost-update:naive/")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_role("heading", name="Every interleaving")).to_be_visible()
+    assert serious_faults(page) == []
+
+
+def test_an_anomaly_that_was_run(page: Page) -> None:
+    page.goto("/lab/anomalies/G0/strategy/optimistic/")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_role("heading", name="Every interleaving")).to_be_visible()
     assert serious_faults(page) == []

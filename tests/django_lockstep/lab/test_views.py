@@ -200,6 +200,46 @@ def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
     assert "verdict holds" in staff.post(page("PRINTING")).content.decode()
 
 
+# What can be downloaded
+
+
+@pytest.mark.parametrize(
+    ("form", "content_type", "content"),
+    [
+        ("svg", "image/svg+xml", "<svg"),
+        ("html", "text/html", "<!DOCTYPE html>"),
+        ("spec", "text/plain", "permutation"),
+    ],
+)
+def test_a_schedule_that_was_shown_can_be_downloaded(staff: Client, form: str, content_type: str, content: str) -> None:
+    url = f"{page('NAIVE')}?schedule=AABBAB"
+    text = staff.post(url, {"schedule": "AABBAB"}).content.decode()
+    assert f'<button name="download" value="{form}">' in text
+
+    file = staff.post(url, {"schedule": "AABBAB", "download": form})
+    name = f"tests-django_lockstep-lab-test_views-naive-AABBAB.{form}"
+    assert (file["Content-Type"], file["Content-Disposition"]) == (
+        f"{content_type}; charset=utf-8",
+        f'attachment; filename="{name}"',
+    )
+    assert content in file.content.decode()
+    assert "Schedule AABBAB" in file.content.decode() or form == "spec"
+
+
+@pytest.mark.parametrize(("form", "schedule"), [("exe", "AABBAB"), ("svg", "")])
+def test_other_forms_and_downloads_without_a_schedule_are_refused(staff: Client, form: str, schedule: str) -> None:
+    url = page("NAIVE") + (f"?schedule={schedule}" if schedule else "")
+    answer = staff.post(url, {"schedule": schedule, "download": form})
+    assert (answer.status_code, "A download needs a schedule" in answer.content.decode()) == (400, True)
+
+
+@pytest.mark.parametrize("form", ["svg", "spec"])
+def test_a_download_runs_only_where_races_run(staff: Client, running: Any, form: str) -> None:
+    running.LOCKSTEP_LAB_RUNS_IN_PAGES = False
+    answer = staff.post(f"{page('NAIVE')}?schedule=AABBAB", {"schedule": "AABBAB", "download": form})
+    assert (answer.status_code, "Content-Disposition" in answer) == (403, False)
+
+
 # What is refused
 
 
