@@ -8,23 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 
 from django_lockstep.lab import conf
 from django_lockstep.lab.anomalies.access_patterns import LEVELS, STRATEGIES
 from django_lockstep.lab.anomalies.definitions import ANOMALIES
-from django_lockstep.lab.anomalies.published import SOURCES, published
+from django_lockstep.lab.anomalies.published import SOURCES
 from django_lockstep.lab.anomalies.render.wording import PREVENTIONS, prevention
-from django_lockstep.lab.anomalies.results import AnomalyReport, Possibility, TableKind
+from django_lockstep.lab.anomalies.results import AnomalyReport, TableKind
 from django_lockstep.lab.anomalies.run import AnomalyCase, select_cases
 from django_lockstep.lab.explorer.reports import RaceReport
 from django_lockstep.lab.page_runs import RunRefused, run_anomaly
-from django_lockstep.lab.views import for_lab_users, stepped_drawings
+from django_lockstep.lab.views import for_lab_users, for_runs, stepped_drawings
 
 __all__ = ["anomalies", "anomaly"]
 
@@ -49,7 +47,7 @@ def _table(kind: TableKind, columns: Sequence[str]) -> dict[str, Any]:
 def _rows(kind: TableKind) -> Iterator[dict[str, Any]]:
     for each in ANOMALIES.values():
         cases = [case for case in select_cases([each.name]) if case.kind == kind]
-        yield {"anomaly": each, "cells": [{"url": _url(case), "published": _published(case)} for case in cases]}
+        yield {"anomaly": each, "cells": [{"url": _url(case), "published": case.published} for case in cases]}
 
 
 def _url(case: AnomalyCase) -> str:
@@ -60,22 +58,14 @@ def _slug(case: AnomalyCase) -> str:
     return case.column.replace(" ", "-")
 
 
-def _published(case: AnomalyCase) -> Possibility | None:
-    return published(case.anomaly.name, case.column) if case.kind == "level" else None
-
-
-# ATOMIC_REQUESTS would keep a transaction open for as long as the exploration runs.
-@transaction.non_atomic_requests
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
-@for_lab_users
+@for_runs
 def anomaly(request: HttpRequest, anomaly: str, kind: str, column: str) -> HttpResponse:
     """Show one cell; POST explores it."""
     case = _find_case(anomaly, kind, column)
     context: dict[str, Any] = {
         "case": case,
         "strategy_text": STRATEGIES[case.column].text if case.kind == "strategy" else "",
-        "published": _published(case),
+        "published": case.published,
         "runs": conf.runs_in_pages(),
     }
     status = 200

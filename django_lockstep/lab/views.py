@@ -59,6 +59,13 @@ def for_lab_users(view: View) -> View:
     return guarded
 
 
+def for_runs(view: View) -> View:
+    """Let users of the lab look at a page, and run by POST what it shows; nothing keeps its answers."""
+    guarded = never_cache(require_http_methods(["GET", "HEAD", "POST"])(for_lab_users(view)))
+    # ATOMIC_REQUESTS would keep a transaction open for as long as that runs.
+    return transaction.non_atomic_requests(guarded)
+
+
 @require_safe
 @for_lab_users
 def races(request: HttpRequest) -> HttpResponse:
@@ -67,11 +74,7 @@ def races(request: HttpRequest) -> HttpResponse:
     )
 
 
-# ATOMIC_REQUESTS would keep a transaction open for as long as the race runs.
-@transaction.non_atomic_requests
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
-@for_lab_users
+@for_runs
 def race(request: HttpRequest, name: str) -> HttpResponse:
     """Show one race; POST explores it, or replays the ``schedule`` that comes with it, to show or ``download`` it."""
     chosen = registered_races().get(name)

@@ -35,6 +35,11 @@ class AnomalyCase:
     anomaly: Anomaly
     """The row."""
 
+    @property
+    def published(self) -> Possibility | None:
+        """The published result; None for a strategy, of which there is none."""
+        return published(self.anomaly.name, self.column) if self.kind == "level" else None
+
     def pattern(self, using: str) -> AccessPattern:
         """Return the access pattern of the column."""
         return (
@@ -188,7 +193,7 @@ def _explore_case(case: AnomalyCase, *, using: str, show: bool, **limits: Any) -
         schedules=found.schedules,
         reason=reason,
         seconds=found.seconds,
-        published=published(case.anomaly.name, case.column) if case.kind == "level" else None,
+        published=case.published,
         run=found.failure,
     )
     if show and cell.run is None and found.outcomes:

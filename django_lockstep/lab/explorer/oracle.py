@@ -156,11 +156,10 @@ class Oracle:
         candidates: list[_Comparable] = []
         # Actors that raised have either done nothing, or what they do before they raise when they run alone.
         for names, errors in ((succeeded, {}), (frozenset(self._names), mine.errors)):
-            for one in self._serial_ends(names):
-                if one.errors == errors:
-                    if (one.state, one.results) == (mine.state, mine.results):
-                        return Objection()
-                    candidates.append(one)
+            for one in (end for end in self._serial_ends(names) if end.errors == errors):
+                if (one.state, one.results) == (mine.state, mine.results):
+                    return Objection()
+                candidates.append(one)
         who = ", ".join(name for name in self._names if name in succeeded) or "no actor"
         if not candidates:
             ends = self._serial_ends(frozenset(self._names))

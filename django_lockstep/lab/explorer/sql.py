@@ -32,11 +32,11 @@ _COMMIT = re.compile(r"(COMMIT|END)( WORK| TRANSACTION)?( AND NO CHAIN)?", re.IG
 _ROLLBACK = re.compile(r"(ROLLBACK|ABORT)( WORK| TRANSACTION)?( AND NO CHAIN)?", re.IGNORECASE)
 _ROLLBACK_TO = re.compile(r"ROLLBACK (WORK |TRANSACTION )?TO\b", re.IGNORECASE)
 _HARMLESS = re.compile(
-    "abs|avg|bool_and|bool_or|ceil|ceiling|char_length|coalesce|concat|count|current_setting|date_trunc|floor|"
-    "greatest|hashtextextended|json_agg|jsonb_agg|least|left|length|lower|lpad|ltrim|max|min|mod|now|nullif|"
-    "pg_advisory_xact_lock|pg_advisory_xact_lock_shared|pg_backend_pid|pg_try_advisory_xact_lock|replace|right|"
-    "round|rtrim|set_config|sign|statement_timestamp|string_agg|substring|sum|trim|unnest|upper|"
-    "clock_timestamp|dense_rank|first_value|lag|last_value|lead|rank|row_number|"
+    "abs|avg|bool_and|bool_or|ceil|ceiling|char_length|clock_timestamp|coalesce|concat|count|current_setting|"
+    "date_trunc|dense_rank|first_value|floor|greatest|hashtextextended|json_agg|jsonb_agg|lag|last_value|lead|least|"
+    "left|length|lower|lpad|ltrim|max|min|mod|now|nullif|pg_advisory_xact_lock|pg_advisory_xact_lock_shared|"
+    "pg_backend_pid|pg_try_advisory_xact_lock|rank|replace|right|round|row_number|rtrim|set_config|sign|"
+    "statement_timestamp|string_agg|substring|sum|trim|unnest|upper|"
     "all|and|any|as|by|cast|distinct|else|exists|extract|from|in|into|materialized|not|numeric|on|or|over|"
     "returning|select|set|then|using|values|varchar|when|where"
 )

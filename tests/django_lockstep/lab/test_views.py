@@ -61,14 +61,21 @@ def page(name: str) -> str:
 
 # Who is let in
 
+PAGES = (
+    reverse("lockstep_lab:races"),
+    page("NAIVE"),
+    reverse("lockstep_lab:anomalies"),
+    reverse("lockstep_lab:anomaly", args=["P4", "level", "read-committed"]),
+)
 
-@pytest.mark.parametrize("url", [reverse("lockstep_lab:races"), page("NAIVE")])
+
+@pytest.mark.parametrize("url", PAGES)
 def test_others_are_asked_to_log_in(client: Client, url: str) -> None:
     answer = client.get(url)
     assert (answer.status_code, answer["Location"].endswith(f"?next={url}")) == (302, True)
 
 
-@pytest.mark.parametrize("url", [reverse("lockstep_lab:races"), page("NAIVE")])
+@pytest.mark.parametrize("url", PAGES)
 def test_users_who_are_not_staff_are_refused(client: Client, url: str) -> None:
     client.force_login(User.objects.create_user("ada"))
     assert client.get(url).status_code == 403
