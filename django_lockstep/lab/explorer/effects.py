@@ -24,6 +24,8 @@ class Statement:
     """SELECT, INSERT, UPDATE, DELETE, COMMIT, ROLLBACK, ROLLBACK TO, LOCAL or UNKNOWN."""
     reads: frozenset[FootprintKey] = frozenset()
     locks: frozenset[LockedKey] = frozenset()
+    row_locks: frozenset[LockedKey] = frozenset()
+    """Those of single rows that it holds for certain once it has returned or changed as many rows as these are."""
     writes: frozenset[FootprintKey] = frozenset()
     isolation: str | None = None
     """The isolation level that it chooses for the transaction."""
@@ -96,9 +98,9 @@ def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
         return _update_keys(table, catalog, rows=rows, others=others, changes_pk=changes_pk)
     # Other columns than keys: the weaker lock, which foreign keys of other tables do not conflict with.
-    locks = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows) | _parent_locks(table)
+    own = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows)
     reasons = table.opaque.get("UPDATE", frozenset())
-    plain = Statement(kind="UPDATE", reads=rows | others, locks=locks, writes=rows)
+    plain = Statement(kind="UPDATE", reads=rows | others, locks=own | _parent_locks(table), row_locks=own, writes=rows)
     return replace(UNKNOWN, reasons=reasons) if reasons else plain
 
 

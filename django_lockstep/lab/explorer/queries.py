@@ -99,6 +99,11 @@ class Query:
         """The locking clauses, also those of subqueries."""
         return list(self.tree.find_all(exp.Lock))
 
+    @property
+    def joins(self) -> bool:
+        """Whether FROM has more than one table, subquery or function."""
+        return any(self.tree.args.get(part) for part in ("joins", "laterals"))
+
     @functools.cached_property
     def assigned(self) -> Sequence[tuple[str, Any]]:
         """The columns that UPDATE or DO UPDATE sets, with values; an empty name where that is not certain."""

@@ -120,6 +120,8 @@ def _parse_parts(parts: Iterable[Query], values: KeyValues, catalog: Catalog) ->
             return UNKNOWN
         found.append(_parse_query(query, values, catalog))
         values.note_part(query, found[-1], catalog)
+    if len(found) == 1:
+        return found[0]
     kind = next((each.kind for each in found if each.kind != "SELECT"), "SELECT")
     return merge(kind, found) if found else UNKNOWN
 
@@ -150,8 +152,11 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
     # A subquery of a write may lock rows, too. OF is not read: each strength counts for every table, which may be too
     # many locks, never too few.
     modes = {_MODES[bool(lock.args.get("update")), bool(lock.args.get("key"))] for lock in query.locks}
-    locks = {(key, mode) for mode in modes for key in statement.reads}
-    return replace(statement, locks=statement.locks | locks | values.advisory_locks(query))
+    locks = frozenset((key, mode) for mode in modes for key in statement.reads)
+    # A row that is joined may come back several times, and one that a subquery locks not at all.
+    plain = query.verb == "SELECT" and query.tree.args.get("locks") and len(modes) == 1 and not query.joins
+    row_locks = locks if plain else statement.row_locks
+    return replace(statement, locks=statement.locks | locks | values.advisory_locks(query), row_locks=row_locks)
 
 
 def _parse_write(

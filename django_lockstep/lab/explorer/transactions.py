@@ -46,6 +46,8 @@ class Transaction:
         self._writes: frozenset[FootprintKey] = frozenset()
         self._read: frozenset[str] = frozenset()
         self._held: frozenset[FootprintKey] = frozenset()
+        self._row_locks: dict[FootprintKey, Mode] = {}
+        """Rows that are locked until the transaction ends, with the strength."""
         self._opaque = False
         self._level: str | None = None
         self._seen = False
@@ -125,11 +127,17 @@ class Transaction:
         only_reads = statement.kind == "SELECT" and not statement.locks and self._has_only_read(operation)
         return Footprint(
             reads=statement.reads | deferred.reads,
-            locks=statement.locks | deferred.locks,
+            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)),
             snapshot=level in _ONE_SNAPSHOT and first,
             serializable=self._is_serializable(operation) and not only_reads,
             serializable_read=self._is_serializable(operation) and only_reads,
         )
+
+    def _is_new(self, lock: LockedKey) -> bool:
+        """Whether the transaction may not hold the lock yet: nobody can notice that it takes it once more."""
+        key, mode = lock
+        # What is not understood may have ended the transaction, and begun another one.
+        return self._opaque or mode is Mode.INSERT or mode > self._row_locks.get(key, -1)
 
     def _has_only_read(self, operation: Operation) -> bool:
         """Whether the transaction may write, but has not; a read-only one may get a safe snapshot instead."""
@@ -154,6 +162,8 @@ class Transaction:
         if statement.kind == "UPDATE" and operation.rows == len(statement.writes):
             self._held |= {key for key in statement.writes if key[1] is not None}
         self._opaque = self._opaque or statement.kind == "UNKNOWN"
+        if operation.rows == len(statement.row_locks):
+            self._note_row_locks(statement)
         # The level is fixed by the statement that begins the transaction.
         self._level = self._level or (operation.isolation if operation.in_transaction is False else None)
         if statement.isolation:
@@ -161,6 +171,13 @@ class Transaction:
         self._read_only = self._read_only or statement.read_only
         self._nested = self._nested or operation.template.upper().startswith("SAVEPOINT")
         self._seen = self._seen or statement.kind not in {"LOCAL", "COMMIT", "ROLLBACK"}
+
+    def _note_row_locks(self, statement: Statement) -> None:
+        if self._nested:
+            return  # ROLLBACK TO SAVEPOINT may release them
+        for key, mode in statement.row_locks:
+            if key[1] is not None:
+                self._row_locks[key] = max(mode, self._row_locks.get(key, mode))
 
     def _end(self, statement: Statement, operation: Operation) -> Footprint:
         if self._opaque:

@@ -140,3 +140,44 @@ def test_who_is_let_go_by_one_that_wrote_nothing_may_be_refused_by_chance(
     end = steps(*ending, overlap=overlap, rows=1)
 
     assert overlap.refuses_by_chance(end, {"waiter": steps(CHANGE)}) is by_chance
+
+
+LOCK, WANT = "SELECT id FROM seat WHERE id = 1 FOR NO KEY UPDATE", "SELECT id FROM seat WHERE id = 1 FOR UPDATE"
+
+
+def waits_for_its_update(*before: str) -> bool:
+    """Whether it matters if somebody begins to wait for the row before or after the last statement."""
+    return dependent(steps(*before, level="read committed", rows=1), steps(WANT, level="read committed"))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param([LOCK, CHANGE], id="locked, then changed"),
+        pytest.param([CHANGE, CHANGE], id="changed twice"),
+        pytest.param([WANT, LOCK], id="locked once more, and not stronger"),
+        pytest.param([LOCK, "SAVEPOINT s1_x1", CHANGE], id="locked before the savepoint"),
+        pytest.param([LOCK, "SAVEPOINT s1_x1", "ROLLBACK TO SAVEPOINT s1_x1", CHANGE], id="and kept by it"),
+    ],
+)
+def test_a_lock_that_is_held_is_not_taken_again(before: list[str]) -> None:
+    assert not waits_for_its_update(*before)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param([CHANGE], id="not locked"),
+        pytest.param([LOCK, WANT], id="stronger"),
+        pytest.param([LOCK, "COMMIT", CHANGE], id="released"),
+        pytest.param(["SAVEPOINT s1_x1", LOCK, "ROLLBACK TO SAVEPOINT s1_x1", CHANGE], id="released by the savepoint"),
+        pytest.param([LOCK, "COMMIT AND CHAIN", CHANGE], id="released by what is not understood"),
+        pytest.param(["SELECT id FROM seat WHERE id IN (1, 2) FOR UPDATE", CHANGE], id="one of two rows"),
+        pytest.param(["SELECT id FROM seat WHERE price = 1 FOR UPDATE", CHANGE], id="some row"),
+        pytest.param(["SELECT id FROM seat, unnest(ARRAY[1]) WHERE id = 1 FOR UPDATE", CHANGE], id="a joined row"),
+        pytest.param(["SELECT 1 WHERE EXISTS (SELECT id FROM seat WHERE id = 1 FOR UPDATE)", CHANGE], id="a subquery"),
+        pytest.param(["INSERT INTO seat (id) VALUES (1) ON CONFLICT DO NOTHING", CHANGE], id="inserted or not"),
+    ],
+)
+def test_a_lock_that_may_not_be_held_counts(before: list[str]) -> None:
+    assert waits_for_its_update(*before)
