@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.branches import Move
+from django_lockstep.lab.explorer.branches import Move, related
 from django_lockstep.lab.explorer.footprints import Footprint, Mode, dependent
 from django_lockstep.lab.explorer.schedules import SinglePreemption
 
@@ -83,6 +83,10 @@ class DirectedSearch:
             self._serial[plan.actor] = [move for move in self._moves if move.actor == plan.actor]
             if self._done == len(self._plans):
                 self._plans += self._interruptions()
+        else:
+            same = range(plan.steps, self._same_until(plan.steps) + 1)
+            left = [one for one in self._plans[self._done :] if one.actor != plan.actor or one.steps not in same]
+            self._plans[self._done :] = left
 
     def start_over(self) -> None:
         """Do nothing: a schedule too few or too many changes no verdict here."""
@@ -104,6 +108,24 @@ class DirectedSearch:
         cuts = {_postponed(number + after, concerning) for number in writes for after in (0, 1)}
         # At its beginning or its end the actor is not interrupted: these are the serial orders.
         return cuts - {0, len(moves)}
+
+    def _same_until(self, steps: int) -> int:
+        """Return after how many steps the interruption would have been the same as after so many, by what was done.
+
+        So it is as long as the others only wait for what the actor holds.
+        """
+        actor, done = self._moves[0].actor, 0
+        meanwhile: list[Move] = []
+        for move in self._moves:
+            if move.actor == actor:
+                if any(related(move, other) for other in meanwhile):
+                    break
+                done += 1
+            elif done <= steps:
+                meanwhile.append(move)
+            else:
+                break
+        return max(done, steps)
 
     def _is_concerned(self, touched: Footprint) -> bool:
         # That an inserted row refers to another one is no change of that.

@@ -65,7 +65,7 @@ def explore(
     ``reduction="none"`` runs every interleaving, also those that differ only in the order of independent steps.
     ``preemptions`` limits how often an actor that could go on is interrupted (then without reduction).
     ``max_schedules`` and ``timeout`` (seconds) limit the search, ``max_steps`` one run; ``stop_on_first`` ends the
-    search with the first wrong run, or with the first one for which it returns True, if it is a function.
+    search with the first wrong run, or with the first run for which it returns True, if it is a function.
 
     A race in which an actor sends nothing, or raises the same error in every schedule, is vacuous, unless the error is
     a conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run with a

@@ -45,7 +45,7 @@ class ExplorationTally:
     broken: tuple[Run, JudgedRun, TracedResult | None] | None = None
     """The simplest wrong run; how it ended is known only where it was run in this process."""
     stopped: bool = False
-    """Whether a wrong run has ended the search."""
+    """Whether a run has ended the search."""
 
     def wants_more(self) -> bool:
         """Whether no limit is reached yet."""
@@ -80,8 +80,10 @@ class ExplorationTally:
         end = (judged.key, run.holds)
         self.counts[end] += 1
         self.ends[end] = [min([run, *self.ends.get(end, [])], key=_simplicity)]
-        if not run.holds and self.stop_on_first:
-            self.stopped |= self.stop_on_first is True or self.stop_on_first(run)
+        if callable(self.stop_on_first):
+            self.stopped |= self.stop_on_first(run)
+        elif self.stop_on_first:
+            self.stopped |= not run.holds
         if not run.holds and (self.broken is None or _simplicity(run) < _simplicity(self.broken[0])):
             self.broken = run, judged, traced
 

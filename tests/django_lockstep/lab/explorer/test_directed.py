@@ -146,6 +146,14 @@ def test_where_nothing_is_found_it_says_so_and_not_that_it_holds(actor: stories.
 
 
 @committed
+def test_while_the_others_wait_one_interruption_is_enough() -> None:
+    found = explore(stories.raising(stories.locked), directed=True)
+
+    # After its lock, or after its UPDATE: the other one waits for the lock until the COMMIT.
+    assert (found.schedules, found.waits) == (2, {"SELECT": 1})
+
+
+@committed
 def test_three_actors_are_directed() -> None:
     wrong = explore(stories.raising(stories.naive, actors=3), directed=True)
     right = explore(stories.raising(stories.locked, actors=3), directed=True)
