@@ -10,14 +10,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from django_lockstep.lab.explorer import Exploration, ExplorerError
+from django_lockstep.lab.explorer import Exploration, ExplorerError, Run
 from django_lockstep.lab.finder.calls import intercept_calls
 from django_lockstep.lab.finder.candidates import Candidate, Witness
 from django_lockstep.lab.finder.committed import committed_tests
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Finding, Findings, Place
 from django_lockstep.lab.finder.forks import Fork, RequestActor
-from django_lockstep.lab.finder.judging import Attempts
+from django_lockstep.lab.finder.judging import Attempts, is_known
 from django_lockstep.lab.finder.pairings import Earlier, Pairing, with_another_user, with_earlier, with_itself
 from django_lockstep.lab.finder.partners import Partners, partner_tests
 from django_lockstep.lab.finder.points import Point, Points
@@ -31,6 +31,11 @@ MOST_WITNESSES = 4
 """Places at which a candidate is tried before it counts as not confirmed."""
 MOST_EARLIER = 3
 """Requests or calls of a test with which later ones of it are paired."""
+MOST_STATEMENTS = 720
+"""Statements that the schedules of one candidate may send within `USUAL_BUDGET`, of a try for several its share: six
+schedules of two requests that send sixty each. Not a time, so that another machine says the same."""
+USUAL_BUDGET = 300.0
+"""Seconds of ``--race-budget`` where it is not given; of a larger one the statements are a multiple, too."""
 SECONDS_EACH = 20.0
 """Seconds that one fork may take, of whatever budget."""
 _Paired = tuple[Pairing, AbstractContextManager[Fork], list[Candidate]]
@@ -58,6 +63,7 @@ class Confirmation:
         self._values = values
         self._on_finding = on_finding
         self._spent = 0.0
+        self._most_statements = MOST_STATEMENTS * max(1.0, budget / USUAL_BUDGET)
         self._attempts: dict[str, Attempts] = {}
         self._points = Points(self._reach)
         self._test = ""
@@ -146,7 +152,7 @@ class Confirmation:
         attempts = self._attempts.get(candidate.id)
         if attempts is None:
             return not _obstacle(candidate)
-        return not attempts.confirmed and attempts.places < MOST_WITNESSES
+        return not attempts.confirmed and not attempts.is_exhausted and attempts.places < MOST_WITNESSES
 
     def _is_undecided(self, candidate: Candidate) -> bool:
         attempts = self._attempts.get(candidate.id)
@@ -183,13 +189,13 @@ class Confirmation:
         before = {name: self._attempts[name].schedules for name in here}
         changed = dict.fromkeys(here)
         pairings = self._pairings(point, here, [one for name, one in related.items() if name in self._attempts])
-        found: Exploration | None = None
+        found: dict[Pairing, Exploration] = {}
         # Those within the test first: a request of another one has to be moved here, and tried alone twice.
         for pairing, paired, candidates in chain(pairings, self._partners.pairings(self._test, point, there)):
             tried = [one for each in candidates if (one := self._attempts_on(each)).is_open_to(pairing)]
             # What has begun may go on for SECONDS_EACH; nothing begins when the budget is used up.
             if tried and time.monotonic() < until:
-                found = self._try(tried, paired, pairing=pairing, before=found) or found
+                self._try(tried, paired, pairing=pairing, found=found)
             changed |= dict.fromkeys(one.candidate.id for one in tried)
         for candidate, place in shown:
             attempts = self._attempts[candidate.id]
@@ -205,27 +211,27 @@ class Confirmation:
         paired: AbstractContextManager[Fork],
         *,
         pairing: Pairing,
-        before: Exploration | None,
-    ) -> Exploration | None:
-        """Explore one pairing, after another one ``before`` at the same place; note what it says about each candidate.
+        found: dict[Pairing, Exploration],
+    ) -> None:
+        """Explore one pairing; note what it says about each candidate.
 
-        Returns the exploration, unless an error ended it.
+        ``found`` are the explorations of other pairings at the same place, to which it is added.
         """
         begun = time.monotonic()
-        found: Exploration | None = None
+        twice = found.get(replace(pairing, two_users=False)) if pairing.two_users else None
         try:
             with paired as fork:
                 tables = self._tables_of({attempts.candidate.unit for attempts in wanted})
-                # Around their writes alone: what all writes of a long request cost, no single candidate is worth.
-                around = {attempts.candidate.table for attempts in wanted}
-                found = fork.explore(
+                before = next(reversed(found.values()), None)
+                found[pairing] = fork.explore(
                     seconds=SECONDS_EACH,
-                    tables=around,
-                    stop=lambda run: all(attempts.is_shown_by(run, tables=tables) for attempts in wanted),
+                    # Around their writes alone: what all writes of a long request cost, no single candidate is worth.
+                    tables={attempts.candidate.table for attempts in wanted},
+                    stop=lambda run: self._is_enough(run, wanted, tables=tables, twice=twice),
                     before=before,
                 )
                 for attempts in wanted:
-                    attempts.note(pairing, found, fork, tables=tables)
+                    attempts.note(pairing, found[pairing], fork, tables=tables, twice=twice)
         except (ExplorerError, FinderError) as error:
             _note_obstacle(wanted, pairing, str(error))
         except Exception as error:  # noqa: BLE001  # whatever it is, the test and the others are gone on with
@@ -233,7 +239,15 @@ class Confirmation:
             _note_obstacle(wanted, pairing, f"{type(error).__name__}: {self._masked(str(error))}")
         for attempts in wanted:
             attempts.seconds += (time.monotonic() - begun) / len(wanted)
-        return found
+
+    def _is_enough(
+        self, run: Run, wanted: Sequence[Attempts], *, tables: Collection[str], twice: Exploration | None
+    ) -> bool:
+        """Whether nothing is to be learned behind this run of a search for these candidates, which it counts for."""
+        for attempts in wanted:
+            attempts.statements += len(run.schedule) / len(wanted)
+        decided = (one.is_exhausted or one.is_shown_by(run, tables=tables) for one in wanted)
+        return all(decided) or (twice is not None and is_known(run, twice))
 
     def _tables_of(self, units: Collection[str]) -> set[str]:
         """Return the tables of all candidates of these units: what is confirmed already is no other one's doing."""
@@ -243,7 +257,9 @@ class Confirmation:
         return message if self._values else mask_message(message)
 
     def _attempts_on(self, candidate: Candidate) -> Attempts:
-        return self._attempts.setdefault(candidate.id, Attempts(candidate, values=self._values))
+        return self._attempts.setdefault(
+            candidate.id, Attempts(candidate, values=self._values, most_statements=self._most_statements)
+        )
 
     def _report(self, candidates: Iterable[str], place: Place) -> None:
         for name in candidates:

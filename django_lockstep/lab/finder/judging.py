@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
@@ -17,7 +18,7 @@ from django_lockstep.lab.finder.redaction import hide_strings, redact
 from django_lockstep.lab.finder.remedies import try_lock
 from django_lockstep.lab.wording import counted, listed
 
-__all__ = ["Attempts"]
+__all__ = ["Attempts", "is_known"]
 
 _SKIPS = re.compile(r"\bSKIP\s+LOCKED\b", re.IGNORECASE)
 
@@ -29,6 +30,10 @@ class Attempts:
     candidate: Candidate
     values: bool = False
     """Whether findings may show long strings."""
+    most_statements: float = math.inf
+    """How many statements its schedules may send."""
+    statements: float = 0.0
+    """How many they have sent; of a try for several candidates its share."""
     places: int = 0
     """Places in tests at which it was tried."""
     confirmed: tuple[Pairing, Outcome, Run] | None = None
@@ -43,15 +48,26 @@ class Attempts:
     _passed_over: bool = False
     _remedy: str = ""
 
-    def note(self, pairing: Pairing, found: Exploration, fork: Fork, *, tables: Collection[str]) -> None:
+    def note(
+        self,
+        pairing: Pairing,
+        found: Exploration,
+        fork: Fork,
+        *,
+        tables: Collection[str],
+        twice: Exploration | None = None,
+    ) -> None:
         """Note an exploration of a fork, which must still be open: its runs may be repeated.
 
         ``tables`` are those that the candidates of this place write. What ends wrong in none of them follows from what
-        was read, and is held against each of the candidates.
+        was read, and is held against each of the candidates. ``twice`` is an exploration of the same by one user.
         """
         # A schedule that cannot be repeated proves nothing.
         if found.verdict in {"nondeterministic", "stuck"}:
             self.note_obstacle(pairing, found.reason.partition("\n")[0])
+            return
+        if twice is not None and found.left and all(is_known(end, twice) for end in found.outcomes):
+            self.note_obstacle(pairing, _ONE_USER)
             return
         self._schedules[str(pairing)] = self._schedules.get(str(pairing), 0) + found.schedules
         # The worst first: the report shows one.
@@ -75,7 +91,13 @@ class Attempts:
 
     def is_open_to(self, pairing: Pairing) -> bool:
         """Whether the pairing may still show it; with a request of another test it is tried once."""
-        return self.confirmed is None and not (pairing.partner and str(pairing) in self._schedules)
+        tried_before = pairing.partner and str(pairing) in self._schedules
+        return self.confirmed is None and not self.is_exhausted and not tried_before
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether its schedules have sent as many statements as they may."""
+        return self.statements >= self.most_statements
 
     @property
     def schedules(self) -> int:
@@ -122,8 +144,9 @@ class Attempts:
         right = [f"{listed(counts)} leave in {self.candidate.table} what serial orders do"] if counts else []
         wrong = [f"but not in {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
         skipped = [_PASSED_OVER] if self._passed_over else []
+        left = [f"more were not tried: {self.statements:.0f} statements are its share"] if self.is_exhausted else []
         return "; ".join(
-            [*right, *wrong, *skipped, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
+            [*right, *wrong, *skipped, *left, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
         )
 
     def _touches(self, differences: Collection[str], tables: Collection[str]) -> bool:
@@ -147,6 +170,16 @@ class Attempts:
         return run if touched or refused else None
 
 
+def is_known(one: Run | Outcome, other: Exploration) -> bool:
+    """Whether a serial end of two users' requests is one of the same user's two, so that they need not be raced.
+
+    They have then written the same rows: nothing in these depends on the user.
+    """
+    ends = [(end.state, end.results, end.errors) for end in other.outcomes if end.holds]
+    return one.holds and (one.state, one.results, one.errors) in ends
+
+
+_ONE_USER = "one after the other they leave the same rows as one user's two do"
 _PASSED_OVER = (
     "ends with rows that SKIP LOCKED passed over, because another transaction had locked them, are no serial order's "
     "and prove nothing"

@@ -12,7 +12,7 @@ from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Ru
 from django_lockstep.lab.finder import judging
 from django_lockstep.lab.finder.confirm import Confirmation
 from django_lockstep.lab.finder.findings import Finding, Findings, Place
-from django_lockstep.lab.finder.judging import Attempts
+from django_lockstep.lab.finder.judging import Attempts, is_known
 from django_lockstep.lab.finder.pairings import Pairing
 from tests.django_lockstep.lab.finder.test_findings import candidate
 
@@ -253,7 +253,7 @@ def test_what_is_confirmed_already_is_not_held_against_others(difference: str, v
     fork: Any = Fork(found=exploration(outcome(difference)))
 
     attempts = confirmation._attempts_on(orders)
-    confirmation._try([attempts], nullcontext(fork), pairing=TWICE, before=None)
+    confirmation._try([attempts], nullcontext(fork), pairing=TWICE, found={})
 
     assert attempts.finding(Place(test="test_it")).verdict == verdict
 
@@ -266,3 +266,39 @@ def test_a_run_that_shows_it_in_the_data_is_enough(differences: tuple[str, ...],
     run = replace(run_of("AB"), differences=differences)
 
     assert Attempts(candidate("a")).is_shown_by(run, tables={"seat"}) is is_shown
+
+
+def test_of_two_users_who_write_the_same_rows_only_the_serial_order_is_run() -> None:
+    alone = exploration(replace(outcome(holds=True, schedule="AABB"), state={"seat": [{"free": 3}]}))
+    same, other = (replace(run_of("AABB"), holds=True, state={"seat": [{"free": left}]}) for left in (3, 4))
+
+    assert is_known(same, alone)
+    assert not is_known(other, alone)
+    assert not is_known(replace(same, holds=False), alone)
+    assert not is_known(replace(same, errors={"A": "23505"}), alone)
+
+
+def test_a_race_of_one_user_is_not_counted_as_one_of_two() -> None:
+    attempts = Attempts(candidate("a"))
+    fork: Any = Fork()
+    for pairing, left, twice in ((TWICE, 0, None), (TWO_USERS, 5, exploration(outcome(holds=True)))):
+        attempts.note(pairing, exploration(outcome(holds=True), left=left), fork, tables={"seat"}, twice=twice)
+
+    assert attempts.finding(Place()).reason == (
+        "6 schedules (the request twice) leave in seat what serial orders do; not the request by two users: one after "
+        "the other they leave the same rows as one user's two do"
+    )
+
+
+def test_no_candidate_takes_more_than_its_share(tmp_path: Path) -> None:
+    found = Findings(tmp_path / "findings", [candidate("a"), candidate("b")])
+    confirmation = Confirmation(found, budget=600)
+    wanted = [confirmation._attempts_on(one) for one in found.candidates.values()]
+    run, runs = run_of("AB" * 60), 0
+    while not confirmation._is_enough(run, wanted, tables=set(), twice=None):
+        runs += 1
+
+    # Twice the usual budget, and two candidates that share the schedules.
+    assert runs + 1 == 2 * 2 * 6
+    assert not wanted[0].is_open_to(TWICE)
+    assert wanted[0].finding(Place()).reason == "more were not tried: 1440 statements are its share"
