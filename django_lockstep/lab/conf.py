@@ -1,6 +1,7 @@
 """The lab's settings, read when they are needed and never written back."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from django.conf import settings
 
@@ -23,6 +24,12 @@ def races() -> Sequence[str]:
 def disposable_databases() -> Sequence[str]:
     """``LOCKSTEP_LAB_DISPOSABLE_DATABASES`` (default: none): aliases of databases whose rows are not needed."""
     return tuple(getattr(settings, "LOCKSTEP_LAB_DISPOSABLE_DATABASES", ()))
+
+
+def found_races() -> Path | None:
+    """``LOCKSTEP_LAB_FOUND_RACES`` (default none): the recording of ``--find-races`` that a page of the lab shows."""
+    path = getattr(settings, "LOCKSTEP_LAB_FOUND_RACES", None)
+    return None if path is None else Path(path)
 
 
 def runs_in_pages() -> bool:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from django_lockstep.lab import anomaly_views, views
+from django_lockstep.lab import anomaly_views, found_views, views
 
 app_name = "lockstep_lab"
 
@@ -11,5 +11,6 @@ urlpatterns = [
     # Before the races, whose names may have slashes.
     path("anomalies/", anomaly_views.anomalies, name="anomalies"),
     path("anomalies/<str:anomaly>/<str:kind>/<str:column>/", anomaly_views.anomaly, name="anomaly"),
+    path("found/", found_views.found_races, name="found"),
     path("<path:name>/", views.race, name="race"),
 ]

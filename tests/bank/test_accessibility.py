@@ -19,6 +19,7 @@ PAGES = [
     "/lab/lost-update:naive/",
     "/lab/anomalies/",
     "/lab/anomalies/P4/level/read-committed/",
+    "/lab/found/",
     "/overdrafts/",
     "/editing/",
     "/admin/",

@@ -157,12 +157,18 @@ def as_html(reports: Sequence[RaceReport]) -> str:
     return render_page("lockstep_lab/report.html", {"reports": reports, "unexpected": unexpected})
 
 
-def render_page(template: str, context: Mapping[str, Any]) -> str:
-    """Return a page that needs no other file: the template is given the lab's style sheets as ``style``."""
-    styles = [STYLE, STYLE.with_name("lab.css")]
+def render_page(template: str, context: Mapping[str, Any], *, scripts: Sequence[str] = ()) -> str:
+    """Return a page that needs no other file: the template is given the lab's style sheets as ``style``.
+
+    ``scripts`` are the lab's files that it is given as ``script``.
+    """
+    files = {"style": ("timeline.css", "lab.css"), "script": scripts}
     # Only files of this package.
-    style = mark_safe("\n".join(path.read_text(encoding="utf-8") for path in styles))  # noqa: S308
-    return _engine().get_template(template).render(Context({**context, "style": style}))
+    texts = {
+        name: mark_safe("\n".join(STYLE.with_name(each).read_text(encoding="utf-8") for each in names))  # noqa: S308
+        for name, names in files.items()
+    }
+    return _engine().get_template(template).render(Context({**context, **texts}))
 
 
 @functools.cache

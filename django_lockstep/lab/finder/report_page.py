@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from django.utils.safestring import mark_safe
 
@@ -15,7 +16,7 @@ from django_lockstep.lab.finder.candidates import Access
 from django_lockstep.lab.finder.recording import Site
 from django_lockstep.lab.finder.report_data import STATUSES, Entry, Report
 
-__all__ = ["as_html"]
+__all__ = ["as_html", "page_context"]
 
 _AROUND = 4
 """Lines of code that are shown before and after an access."""
@@ -33,15 +34,19 @@ def as_html(report: Report) -> str:
 
     Without JavaScript all of it can be read; with it the candidates can be filtered and the tests copied.
     """
+    return render_page("lockstep_lab/found_races.html", page_context(report), scripts=["found_races.js"])
+
+
+def page_context(report: Report) -> dict[str, Any]:
+    """Return what a page on the report shows."""
     present = {entry.status for entry in report.entries}
-    context = {
+    return {
         "report": report,
         "counts": report.counts(),
         "statuses": [status for status in STATUSES if status in present],
         "kinds": sorted({entry.candidate.kind for entry in report.entries}),
         "races": [_shown(entry, report.root) for entry in report.entries],
     }
-    return render_page("lockstep_lab/found_races.html", context)
 
 
 def _shown(entry: Entry, root: Path) -> dict[str, object]:

@@ -65,6 +65,7 @@ PAGES = (
     reverse("lockstep_lab:races"),
     page("NAIVE"),
     reverse("lockstep_lab:anomalies"),
+    reverse("lockstep_lab:found"),
     reverse("lockstep_lab:anomaly", args=["P4", "level", "read-committed"]),
 )
 
