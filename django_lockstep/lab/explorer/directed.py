@@ -110,9 +110,9 @@ class DirectedSearch:
         return cuts - {0, len(moves)}
 
     def _same_until(self, steps: int) -> int:
-        """Return after how many steps the interruption would have been the same as after so many, by what was done.
+        """Return up to how many steps an interruption would be this schedule again, which has one after ``steps``.
 
-        So it is as long as the others only wait for what the actor holds.
+        Nothing that the actor did from there on matters to what the others had done: these only wait for what it holds.
         """
         actor, done = self._moves[0].actor, 0
         meanwhile: list[Move] = []

@@ -247,7 +247,7 @@ class Confirmation:
         for attempts in wanted:
             attempts.statements += len(run.schedule) / len(wanted)
         decided = (one.is_exhausted or one.is_shown_by(run, tables=tables) for one in wanted)
-        return all(decided) or (twice is not None and is_known(run, twice))
+        return all(decided) or (twice is not None and not run.preemptions and is_known(run, twice))
 
     def _tables_of(self, units: Collection[str]) -> set[str]:
         """Return the tables of all candidates of these units: what is confirmed already is no other one's doing."""

@@ -66,7 +66,7 @@ class Attempts:
         if found.verdict in {"nondeterministic", "stuck"}:
             self.note_obstacle(pairing, found.reason.partition("\n")[0])
             return
-        if twice is not None and found.left and all(is_known(end, twice) for end in found.outcomes):
+        if twice is not None and found.schedules == 1 and found.left and is_known(found.outcomes[0], twice):
             self.note_obstacle(pairing, _ONE_USER)
             return
         self._schedules[str(pairing)] = self._schedules.get(str(pairing), 0) + found.schedules

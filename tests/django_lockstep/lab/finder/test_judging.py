@@ -281,8 +281,9 @@ def test_of_two_users_who_write_the_same_rows_only_the_serial_order_is_run() -> 
 def test_a_race_of_one_user_is_not_counted_as_one_of_two() -> None:
     attempts = Attempts(candidate("a"))
     fork: Any = Fork()
-    for pairing, left, twice in ((TWICE, 0, None), (TWO_USERS, 5, exploration(outcome(holds=True)))):
-        attempts.note(pairing, exploration(outcome(holds=True), left=left), fork, tables={"seat"}, twice=twice)
+    alone = exploration(outcome(holds=True))
+    attempts.note(TWICE, alone, fork, tables={"seat"})
+    attempts.note(TWO_USERS, replace(alone, schedules=1, left=5), fork, tables={"seat"}, twice=alone)
 
     assert attempts.finding(Place()).reason == (
         "6 schedules (the request twice) leave in seat what serial orders do; not the request by two users: one after "
