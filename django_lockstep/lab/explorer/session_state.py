@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from psycopg import Connection
@@ -54,6 +55,8 @@ class SessionState:
 
     def see(self, operation: Operation) -> None:
         """Note what a statement may set beyond its transaction, by its text."""
+        if not _mentions_set(operation.sql):
+            return
         self._has_set = self._has_set or bool(_SETS.search(operation.sql))
         self._has_set_unlisted = self._has_set_unlisted or _may_set_unlisted(operation)
 
@@ -73,6 +76,12 @@ class SessionState:
         # Not through the driver's methods, which would pass the gate and could begin a transaction.
         result = self._driver.pgconn.exec_(query)
         return (result.get_value(0, 0) or b"") if result.status == ExecStatus.TUPLES_OK else b""
+
+
+@functools.lru_cache(maxsize=1024)
+def _mentions_set(sql: str) -> bool:
+    """Whether a statement can set anything; every schedule sends the same few again."""
+    return "set" in sql.lower()
 
 
 def _may_set_unlisted(operation: Operation) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -74,12 +75,12 @@ def _shared_steps(steps: Sequence[StepRecord]) -> set[int]:
     for step in steps:
         by_actor[step.actor].add(touched[step.number] or LOCAL)
 
-    def concerns_another(step: StepRecord) -> bool:
-        own = touched[step.number]
-        others = (found for actor, found in by_actor.items() if actor != step.actor)
+    @functools.cache  # many steps touch the same
+    def concerns_another(actor: int, own: Footprint | None) -> bool:
+        others = (found for other, found in by_actor.items() if other != actor)
         return own is None or any(dependent(own, other) for found in others for other in found)
 
-    return {step.number for step in steps if concerns_another(step)}
+    return {step.number for step in steps if concerns_another(step.actor, touched[step.number])}
 
 
 def _touched(statement: Statement | None) -> Footprint | None:
