@@ -90,8 +90,13 @@ def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tup
         say(f"{race.name:36} {reduced.verdict}: {reduced.schedules} schedules, {full.schedules} without reduction")
         # Only where both are complete: of a part, nothing follows for the other.
         same = reduced.ends == full.ends if reduced.complete and full.complete else None
-        schedule, fixed = price(race, full)
-        figures = {"alone": alone, "ratio": schedule / alone, "fixed_ms": 1000 * fixed, "same_ends": same}
+        schedule, fixed = price(race, full) or (None, None)
+        figures = {
+            "alone": alone,
+            "ratio": None if schedule is None else schedule / alone,
+            "fixed_ms": None if fixed is None else 1000 * fixed,
+            "same_ends": same,
+        }
         yield race.name, {"reduced": reduced.data(), "full": full.data(), **figures}
 
 
@@ -155,7 +160,7 @@ def _two_table(two: dict[str, Any]) -> FigureTable:
         ),
         notes=(
             "Ratio: the time of one more schedule over that of set-up and actors, one after the other, by themselves.",
-            "Fixed: what a call takes beside its schedules (opening, the warm-up, repeating the first).",
+            "Fixed: what a call takes beside its schedules (opening, the warm-up).",
         ),
     )
 

@@ -100,17 +100,19 @@ def measure_race(
     )
 
 
-def price(race: Race, full: Measurement) -> tuple[float, float]:
+def price(race: Race, full: Measurement) -> tuple[float, float] | None:
     """Return the seconds that one more schedule takes in the exploration, and those that a call takes beside them.
 
-    The second is what a call with one schedule takes more than a schedule: opening, parsing, the warm-up, the
-    repetition of the first schedule. A wrong schedule's confirmation counts as schedules' time.
+    The second is what a call with two schedules takes more than these: opening, parsing, the warm-up. A wrong
+    schedule's confirmation counts as schedules' time. None where there are too few schedules to tell them apart.
     """
-    alone = statistics.median(
-        measure_race(race, timeout=math.inf, reduction="none", most=1).seconds for _ in range(_ALONE)
-    )
-    schedule = (full.seconds - alone) / (full.schedules - 1) if full.schedules > 1 else alone
-    return schedule, alone - schedule
+    # Of one alone the call would repeat it, as it does not where others follow.
+    few = [measure_race(race, timeout=math.inf, reduction="none", most=2) for _ in range(_ALONE)]
+    seconds, schedules = statistics.median(one.seconds for one in few), few[0].schedules
+    if full.schedules <= schedules:
+        return None
+    schedule = (full.seconds - seconds) / (full.schedules - schedules)
+    return schedule, seconds - schedules * schedule
 
 
 def time_sequential(race: Race) -> float:
