@@ -36,6 +36,7 @@ __all__ = ["Chooser", "Controller"]
 
 _AT_ONCE = 0.00005
 """Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
+_REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)
 _ONE_PLAN = "; ".join(f"SET enable_{scan}scan = off" for scan in ("seq", "bitmap", "indexonly"))
 """Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
 
@@ -294,7 +295,7 @@ class Controller:
     def _expects_wait(self, chosen: int, operation: Operation) -> bool:
         """Whether the step seems to need a lock that another actor holds: a guess, which only sets how soon to ask."""
         others = [one for (actor, _), one in self._transactions.items() if actor != chosen and one.holds_locks]
-        if not others:
+        if not others or _REFUSES_TO_WAIT.search(operation.sql):
             return False
         wanted = self._transaction(chosen, operation).waiting(operation).locks
         return any(transaction.holds_against(wanted) for transaction in others)
