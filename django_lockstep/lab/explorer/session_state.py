@@ -23,7 +23,8 @@ SELECT concat_ws(';', current_user, session_user, pg_my_temp_schema(),
     (SELECT count(*) FROM pg_cursors WHERE is_holdable),
     (SELECT string_agg(name, ';') FROM pg_listening_channels() AS listened (name)),
     (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
-    (SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM pg_proc WHERE oid >= 16384))
+    (SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM pg_proc WHERE oid >= 16384
+     AND NOT pg_is_other_temp_schema(pronamespace)))
 """
 """What statements may leave behind in a session, but for what the explorer and the driver themselves do, and for what
 ends with each transaction; last the database's own functions, of which `_UNLISTED_BY_FUNCTIONS` is asked once."""
