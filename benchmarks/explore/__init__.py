@@ -9,6 +9,7 @@ from typing import Any
 
 from accounts.races.ready_made import Race
 from benchmarks.explore.cases import BESIDE, THREE, TWO
+from benchmarks.explore.long_code import LONG, measure_long
 from benchmarks.explore.measure import (
     Measurement,
     Repetition,
@@ -25,6 +26,8 @@ __all__ = ["SUITE"]
 
 _TWO, _THREE, _BESIDE, _REPEAT = 3.0, 20.0, 10.0, 15.0
 """Seconds for each second of ``--seconds``: one race of two actors, one of three, one by frontrun, one repetition."""
+_LONG = 30.0
+"""Seconds for one race of long code, which has no time limit."""
 _START = 30.0
 """Seconds that frontrun's process may take besides exploring."""
 
@@ -41,7 +44,7 @@ class Explore:
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all races."""
-        return (*TWO, *THREE)
+        return (*TWO, *THREE, *LONG)
 
     def seconds(self, options: Options) -> float:
         """Return how long everything takes at most."""
@@ -53,7 +56,8 @@ class Explore:
             + 2 * _BESIDE * beside
             + (_REPEAT * options.repeat if options.repeat > 1 else 0)
         )
-        return unit * options.seconds + (0 if missing() else _START * beside)
+        long = sum(name in names for name in LONG)
+        return unit * options.seconds + (0 if missing() else _START * beside) + _LONG * long
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Explore everything."""
@@ -61,11 +65,13 @@ class Explore:
         two = dict(_both_ways([TWO[name] for name in names if name in TWO], limit=_limit(_TWO, options), say=say))
         three = dict(_reduced([THREE[name] for name in names if name in THREE], limit=_limit(_THREE, options), say=say))
         beside = dict(_beside([TWO[name] for name in BESIDE if name in names], limit=_limit(_BESIDE, options), say=say))
+        long = {name: measure_long(LONG[name]) for name in names if name in LONG}
         repeated = _repeated([TWO[name] for name in names if name in TWO], options, say=say)
-        data = {"two": two, "three": three, "frontrun": beside, "repeated": repeated}
+        data = {"two": two, "three": three, "long": long, "frontrun": beside, "repeated": repeated}
         groups = (
             _two_table(two),
             _three_table(three, options),
+            _long_table(long),
             _beside_table(beside, options),
             _repeat_table(repeated),
         )
@@ -85,13 +91,20 @@ def _limit(seconds: float, options: Options) -> float:
 def _both_ways(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for race in races:
         reduced = measure_race(race, timeout=limit)
+        # Before and after, as the speed of a machine may change in between.
+        before = time_sequential(race)
         full = measure_race(race, timeout=limit, reduction="none")
-        alone = time_sequential(race)
+        alone = (before + time_sequential(race)) / 2
         say(f"{race.name:36} {reduced.verdict}: {reduced.schedules} schedules, {full.schedules} without reduction")
         # Only where both are complete: of a part, nothing follows for the other.
         same = reduced.ends == full.ends if reduced.complete and full.complete else None
-        schedule, fixed = price(race, full)
-        figures = {"alone": alone, "ratio": schedule / alone, "fixed_ms": 1000 * fixed, "same_ends": same}
+        schedule, fixed = price(race, full) or (None, None)
+        figures = {
+            "alone": alone,
+            "ratio": None if schedule is None else schedule / alone,
+            "fixed_ms": None if fixed is None else 1000 * fixed,
+            "same_ends": same,
+        }
         yield race.name, {"reduced": reduced.data(), "full": full.data(), **figures}
 
 
@@ -154,8 +167,8 @@ def _two_table(two: dict[str, Any]) -> FigureTable:
             for name, each in two.items()
         ),
         notes=(
-            "Ratio: the time of one more schedule over that of set-up and actors, one after the other, by themselves.",
-            "Fixed: what a call takes beside its schedules (opening, the warm-up, repeating the first).",
+            "Ratio: the time of one more schedule over that of set-up, actors (in turn) and invariant by themselves.",
+            "Fixed: what a call takes beside its runs, of which the warm-up is one.",
         ),
     )
 
@@ -172,6 +185,18 @@ def _three_table(three: dict[str, Any], options: Options) -> FigureTable:
             f"At most {_limit(_THREE, options):.0f} s each; incomplete: not finished by then.",
             *(f"{name}: {each['reason']}" for name, each in three.items() if not each["expected"]),
         ),
+    )
+
+
+def _long_table(long: dict[str, Any]) -> FigureTable:
+    return FigureTable(
+        title="Long code, directed",
+        columns=("race", "verdict", "schedules", "steps of one", "seconds", "schedules/s", "ratio"),
+        rows=tuple(
+            (name, *(each[key] for key in ("verdict", "schedules", "statements", "seconds", "rate", "ratio")))
+            for name, each in long.items()
+        ),
+        notes=("Rate and ratio are those of one more schedule, as above.",),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import statistics
 import time
@@ -100,21 +99,24 @@ def measure_race(
     )
 
 
-def price(race: Race, full: Measurement) -> tuple[float, float]:
-    """Return the seconds that one more schedule takes in the exploration, and those that a call takes beside them.
+def price(race: Race, full: Measurement) -> tuple[float, float] | None:
+    """Return the seconds that one more schedule takes in the exploration, and those that a call takes beside its runs.
 
-    The second is what a call with one schedule takes more than a schedule: opening, parsing, the warm-up, the
-    repetition of the first schedule. A wrong schedule's confirmation counts as schedules' time.
+    The second is what a call with two schedules takes more than three: the warm-up is a run, too. It contains opening
+    and parsing, and the confirmation if one of the two is wrong. None where there are too few schedules to tell them
+    apart.
     """
-    alone = statistics.median(
-        measure_race(race, timeout=math.inf, reduction="none", most=1).seconds for _ in range(_ALONE)
-    )
-    schedule = (full.seconds - alone) / (full.schedules - 1) if full.schedules > 1 else alone
-    return schedule, alone - schedule
+    # Of one alone the call would repeat it, as it does not where others follow.
+    few = [measure_race(race, timeout=math.inf, reduction="none", most=2) for _ in range(_ALONE)]
+    seconds, schedules = statistics.median(one.seconds for one in few), few[0].schedules
+    if full.schedules <= schedules:
+        return None
+    schedule = (full.seconds - seconds) / (full.schedules - schedules)
+    return schedule, seconds - (schedules + 1) * schedule
 
 
 def time_sequential(race: Race) -> float:
-    """Return the median seconds of set-up and actors, run one after the other without the explorer.
+    """Return the median seconds of the scenario's functions, the actors one after the other, without the explorer.
 
     Commits do not wait for the disk, as in the explorer.
     """
@@ -129,11 +131,21 @@ def time_sequential(race: Race) -> float:
 
 
 def _alone(race: Race) -> float:
+    scenario = race.scenario
+    results: dict[str, Any] = {}
+    errors: dict[str, BaseException] = {}
     begun = time.perf_counter()
-    made = race.scenario.set_up()
-    for actor in race.scenario.actors.values():
-        with contextlib.suppress(Exception):  # what an actor raises is part of the race
-            actor(made)
+    made = scenario.set_up()
+    for name, actor in scenario.actors.items():
+        try:
+            results[name] = actor(made)
+        except Exception as error:  # noqa: BLE001 - what an actor raises is part of the race
+            errors[name] = error
+    # As after each schedule: whatever calls these functions has to look at what came of it.
+    if scenario.observe is not None:
+        scenario.observe(made)
+    if scenario.invariant is not None:
+        scenario.objection(made, results, errors)
     # Emptied outside of the time, because the explorer puts rows back in another way.
     taken = time.perf_counter() - begun
     _empty()

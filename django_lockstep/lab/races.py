@@ -6,6 +6,7 @@ races beside the ready-made ones, or instead of them, and nothing here imports m
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,16 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import Exploration
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["Race", "find_race", "load_race", "load_races", "load_scenario", "registered_races", "repeat_roles"]
+__all__ = [
+    "Race",
+    "find_race",
+    "load_race",
+    "load_races",
+    "load_scenario",
+    "registered_races",
+    "repeat_roles",
+    "replay_test",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,3 +145,26 @@ def _as_race(path: str, name: str, found: Any) -> Race:
     if not isinstance(found, Scenario):
         raise TypeError(f"{path} is a {type(found).__name__}, not a Scenario")
     return Race(name=name, text="", scenario=found)
+
+
+_REPLAY = """\
+import pytest
+from django_lockstep.lab.races import find_race
+
+
+@pytest.mark.django_db(transaction=True)
+def test_{schedule}(race):
+    scenario = find_race({name}).scenario
+    race.replay(
+        "{schedule}",
+        scenario.actors,
+        set_up=scenario.set_up,
+        invariant=scenario.invariant,
+        observe=scenario.observe,
+    )
+"""
+
+
+def replay_test(name: str, schedule: str) -> str:
+    """Return a test file that fails as long as the schedule of the race of this name, as in `find_race`, ends wrong."""
+    return _REPLAY.format(name=json.dumps(name, ensure_ascii=False), schedule=schedule)

@@ -29,13 +29,13 @@ from django_lockstep.lab.explorer.outcome_cards import outcome_cards
 from django_lockstep.lab.explorer.reports import RaceReport, as_html
 from django_lockstep.lab.explorer.schedules import parse_schedule
 from django_lockstep.lab.page_runs import RunRefused, run_races, run_spec
-from django_lockstep.lab.races import Race, registered_races
+from django_lockstep.lab.races import Race, registered_races, replay_test
 
 __all__ = ["may_use_lab", "race", "races", "stepped_drawings"]
 
 LONGEST = 500
 """Moves that a schedule on a page may have."""
-DOWNLOADS = {"svg": "image/svg+xml", "html": "text/html", "spec": "text/plain"}
+DOWNLOADS = {"svg": "image/svg+xml", "html": "text/html", "py": "text/x-python", "spec": "text/plain"}
 """What a schedule can be downloaded as, with the content's type."""
 View = Callable[..., HttpResponse]
 
@@ -111,17 +111,20 @@ def _to_address(request: HttpRequest, schedule: str) -> HttpResponse:
 
 
 def _download(name: str, schedule: str, *, form: str) -> HttpResponse:
-    """Run the schedule again and return it as a file; nothing is kept of the run that the page showed."""
+    """Return the schedule as a file; it is run again for that, as nothing is kept of the run that the page showed."""
     if form not in DOWNLOADS or not schedule:
         raise RunRefused(f"A download needs a schedule and one of {', '.join(DOWNLOADS)}, not {form!r}", status=400)
     if form == "spec":
         text = run_spec(name, schedule=schedule)
+    elif form == "py":
+        text = replay_test(name, schedule)
     else:
         (report,) = run_races([name], schedule=schedule)
         text = svg(report.runs[0]) if form == "svg" else as_html([report])
     # Names of races have colons and slashes, which names of files cannot have everywhere.
     stem = slugify(re.sub(r"\W+", "-", name))
-    disposition = f'attachment; filename="{stem}-{schedule}.{form}"'
+    filename = f"test_{stem.replace('-', '_')}_{schedule}.py" if form == "py" else f"{stem}-{schedule}.{form}"
+    disposition = f'attachment; filename="{filename}"'
     content_type = f"{DOWNLOADS[form]}; charset=utf-8"
     return HttpResponse(text, content_type=content_type, headers={"Content-Disposition": disposition})
 

@@ -34,6 +34,13 @@ def test_right_and_wrong_code_show_as_such() -> None:
     assert titles[0] == "Two actors"
 
 
+def test_long_code_is_searched_around_its_writes() -> None:
+    data, sound, titles = run("long:*")
+    (found,) = data["long"].values()  # type: ignore[attr-defined]
+    assert (found["verdict"], found["statements"] > 110, sound) == ("nothing found", True, True)
+    assert titles == ["Long code, directed"]
+
+
 def test_out_of_time_leaves_the_rest_without_a_verdict() -> None:
     found = measure_race(RACES["lost-update:serializable"], timeout=0)
     assert (found.verdict, found.complete, found.expected) == ("incomplete", False, True)

@@ -25,8 +25,9 @@ from django_lockstep.locking.conf import without_retry_waits
 
 __all__ = ["Actor", "Event", "acquire_actor", "release_actor"]
 
-Event = tuple[int, Literal["gate", "woken", "done"], Operation | None]
-"""What an actor reports: its index, and that it stands at a gate, holds after a wait, or is done."""
+Event = tuple[int, Literal["gate", "woken", "done", "look"], Operation | None]
+"""What an actor reports: its index, and that it stands at a gate, holds after a wait, is done, or that the controller
+has to look where the run is."""
 
 
 class Actor:
@@ -50,6 +51,8 @@ class Actor:
         self.cannot_set = False
         self.session_changed = False
         """Set by the controller after a statement that may have changed the session beyond its transaction."""
+        self.steer: Callable[[int, Operation], bool] = _report
+        """Set by the controller: called at each gate, returns False if the gate is to be reported as an event."""
         self._interrupt: Interrupt | None = None
         self._settings = ""
         self._events: SimpleQueue[Event] = SimpleQueue()
@@ -144,7 +147,8 @@ class Actor:
         """Wait at the gate until the controller says go."""
         if self.abandoned:
             return self._refuse(operation)
-        self._events.put((self.index, "gate", operation))
+        if not self.steer(self.index, operation):
+            self._events.put((self.index, "gate", operation))
         out_of_band = self._go.get()
         if self.abandoned:
             return self._refuse(operation)
@@ -229,6 +233,10 @@ class Actor:
         del self.hooks[alias]  # last, so that an interrupt above repeats the whole
 
 
+def _report(index: int, operation: Operation) -> bool:
+    return False
+
+
 def _end(actor: Actor) -> None:
     actor.stop()
     actor.thread.join(_TIMEOUT)
@@ -251,6 +259,7 @@ def release_actor(actor: Actor, *, database: Hashable) -> None:
 
     One whose session the code has changed is ended instead: settings of one race must not reach another.
     """
+    actor.steer = _report  # or the controller would be kept with it
     if all(hooks.is_unchanged for hooks in actor.hooks.values()):
         _idle.put(database, actor)
     else:

@@ -1,12 +1,18 @@
-"""Runs one schedule: lets one actor make a step at a time, and records what happened."""
+"""Runs one schedule: lets one actor make a step at a time, and records what happened.
+
+What comes between two steps is done by whichever thread knows that the first one has ended. Mostly that is the actor's
+own, at its next gate: two changes of threads for each statement would cost more than the rest of the controller. The
+controller's thread does it where the server has to be asked who waits.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Hashable, Mapping
+import threading
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.actors import Event, acquire_actor, release_actor
@@ -30,6 +36,7 @@ __all__ = ["Chooser", "Controller"]
 
 _AT_ONCE = 0.00005
 """Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
+_REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)
 _ONE_PLAN = "; ".join(f"SET enable_{scan}scan = off" for scan in ("seq", "bitmap", "indexonly"))
 """Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
 
@@ -39,6 +46,13 @@ class Chooser(Protocol):
 
     def choose(self, enabled: Collection[int]) -> int | None:
         """Return one of the actors that could move, or None to abandon the run."""
+
+
+class _Begun(NamedTuple):
+    """A move that has begun: the actor that may pass its gate, and what its session sends before."""
+
+    actor: int
+    out_of_band: str | None
 
 
 class Controller:
@@ -63,8 +77,14 @@ class Controller:
             acquire_actor(index, name, database=database, events=self.events, settings=settings)
             for index, name in enumerate(names)
         ]
+        for actor in self.actors:
+            actor.steer = self._steer
         self._server = server
         self._names = tuple(names)
+        self._turn = threading.Lock()
+        """Held by the thread that does what comes between two steps."""
+        self._moves: Iterator[_Begun | None] | None = None
+        """The moves of the current run; see `_play`."""
         self.limits = Limits()
         self.polling: set[str] = set()
         """Statements of loops that poll, over all runs."""
@@ -75,6 +95,7 @@ class Controller:
             server=server,
             statement=lambda actor, operation: self._transaction(actor, operation).statement(operation),
             on_wait=self._deadlock_policy.note_wait,
+            turn=self._turn,
         )
         self._monitor.step_timeout = step_timeout
         self._in_turn = False
@@ -87,6 +108,7 @@ class Controller:
         self._deadlock_policy.reset()
         self._fairness = FairScheduler(self.polling)
         self._trace = Trace()
+        self._trouble: BaseException | None = None
 
     @property
     def contended(self) -> bool:
@@ -105,7 +127,12 @@ class Controller:
         for actor in self.actors:
             actor.start(actor.connect, alias)
             self._state.running.add(actor.index)
-        return self._monitor.wait_until_settled
+
+        def wait() -> None:
+            with self._turn:
+                self._monitor.wait_until_settled()
+
+        return wait
 
     # One run
 
@@ -126,36 +153,95 @@ class Controller:
         """
         self._reset()
         self._in_turn = in_turn
-        for actor, function in zip(self.actors, functions, strict=True):
-            actor.start(function, argument)
-            self._state.running.add(actor.index)
-            # One after the other: code before the first statement runs without concurrency, in the same order each
-            # time.
-            self._monitor.wait_until_settled()
+        with self._turn:
+            for actor, function in zip(self.actors, functions, strict=True):
+                actor.start(function, argument)
+                self._state.running.add(actor.index)
+                # One after the other: code before the first statement runs without concurrency, in the same order each
+                # time.
+                self._monitor.wait_until_settled()
+            self._moves = self._play(chooser, expected=expected, record=record)
+            try:
+                for begun in self._moves:
+                    if begun is not None:
+                        self.actors[begun.actor].go(begun.out_of_band)
+                        self._monitor.wait_until_settled()
+            finally:
+                self._moves = None
+        if self._trouble is not None:
+            raise self._trouble
+        if not self._trace.complete:
+            self.abandon()
+        return self._trace
+
+    def _steer(self, index: int, operation: Operation) -> bool:
+        """Go on in the thread of an actor that has come to a gate; returns False if the controller has to."""
+        # Not waited for: who has it waits for this gate as an event.
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            # On another database the explorer has no session yet, and only the controller's thread may open one.
+            known = (index, operation.alias) in self._transactions
+            if self._moves is None or not known or not self._monitor.settle(index, operation):
+                return False
+            begun = next(self._moves, None)
+            if begun is not None:
+                self.actors[begun.actor].go(begun.out_of_band)
+            if begun is None or self._state.pause != QUICK:
+                self.events.put((index, "look", None))
+        except BaseException as error:  # noqa: BLE001 - raised again by the controller's thread
+            self._trouble = error
+            self.events.put((index, "look", None))
+        finally:
+            self._turn.release()
+        return True
+
+    def _play(
+        self, chooser: Chooser, *, expected: Trace | None, record: Callable[[Move], None]
+    ) -> Iterator[_Begun | None]:
+        """Yield each move when it has begun; to be asked for the next one when every actor stands, waits or is done.
+
+        Yields None where only the controller's thread may ask for the next one.
+        """
+        repeats = expected is not None
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while self._state.ready:
             enabled, over = self._fairness.enabled(self._state.ready), self.limits.is_over(self._trace, self._names)
             chosen = None if over else chooser.choose(enabled)
             if chosen is None:
                 self._trace.complete = False
-                self.abandon()
-                break
-            self._note_state(expected)
-            move = self._move(chosen)
+                return
+            self._note_state(enabled)
+            if expected is not None and repeats:
+                repeats = self._repeats(expected, chosen)
+            operation = self._state.ready[chosen]
+            if not self._is_saved(chosen, operation):
+                yield None
+                # While the actor still stands at its gate, so that the copy has the rows from before its write.
+                self._save_tables(chosen, operation)
+            # A copy: the move is described by how it changed the waits.
+            waiting = dict(self._state.waiting)
+            yield self._begin(chosen, operation)
+            move = self._build_move(chosen, len(self._trace.moves), was_waiting=waiting)
             self._trace.moves.append(move)
             self._trace.yields += self._fairness.note(chosen, self._state.current[chosen].operation)
             record(move)
-        return self._trace
 
-    def _note_state(self, expected: Trace | None) -> None:
-        trace = self._trace
-        number = len(trace.moves)
-        trace.enabled.append(tuple(sorted(self._fairness.enabled(self._state.ready))))
-        trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(self._state.ready.items())})
-        if expected and expected.actors[:number] == trace.actors and number < len(expected.pending):
-            before, now = expected.pending[number], trace.pending[number]
-            if {i: text for i, (text, _) in before.items()} != {i: text for i, (text, _) in now.items()}:
-                raise Nondeterminism(describe_other_statements(self._names, number, before, now))
+    def _note_state(self, enabled: Collection[int]) -> None:
+        self._trace.enabled.append(tuple(sorted(enabled)))
+        self._trace.pending.append(
+            {i: (self._signature(one, i), one.origin) for i, one in sorted(self._state.ready.items())}
+        )
+
+    def _repeats(self, expected: Trace, chosen: int) -> bool:
+        """Whether the move is the expected run's, too. Raises `Nondeterminism` if other statements stand here now."""
+        number = len(self._trace.moves)
+        if number >= len(expected.pending):
+            return False
+        before, now = expected.pending[number], self._trace.pending[number]
+        if {i: text for i, (text, _) in before.items()} != {i: text for i, (text, _) in now.items()}:
+            raise Nondeterminism(describe_other_statements(self._names, number, before, now))
+        return number < len(expected.moves) and expected.moves[number].actor == chosen
 
     def _signature(self, operation: Operation, actor: int) -> str:
         if operation.signature is None:  # computed once, but compared at each move until it is sent
@@ -173,31 +259,32 @@ class Controller:
 
     # One move
 
-    def _move(self, chosen: int) -> Move:
-        operation = self._state.ready[chosen]
-        transaction = self._transaction(chosen, operation)
-        # While the actor still stands at its gate, so that the copy has the rows from before its write.
-        self._save_tables(chosen, operation, transaction)
+    def _begin(self, chosen: int, operation: Operation) -> _Begun:
+        """Note that the actor passes its gate."""
+        self._transaction(chosen, operation).begin(operation)
         del self._state.ready[chosen]
-        transaction.begin(operation)
-        number = len(self._trace.moves)
-        step = StepRecord(actor=chosen, number=number, operation=operation)
+        step = StepRecord(actor=chosen, number=len(self._trace.moves), operation=operation)
         self._trace.steps.append(step)
         self._state.current[chosen] = step
-        # A copy: the move is described by how it changed the waits.
-        waiting = dict(self._state.waiting)
         self._state.running.add(chosen)
-        pause = _AT_ONCE if self._expects_wait(chosen, operation) else QUICK
+        self._state.begun += 1
+        self._state.pause = _AT_ONCE if self._expects_wait(chosen, operation) else QUICK
         # By the actor's own session: each session looks for deadlocks after its own deadlock_timeout, which no other
         # session can set.
-        self.actors[chosen].go(self._deadlock_policy.timeout_statement(chosen, operation, waiting=self._state.waiting))
-        self._monitor.wait_until_settled(pause)
-        return self._build_move(chosen, number, was_waiting=waiting)
+        statement = self._deadlock_policy.timeout_statement(chosen, operation, waiting=self._state.waiting)
+        return _Begun(chosen, statement)
 
-    def _save_tables(self, chosen: int, operation: Operation, transaction: Transaction) -> None:
+    def _is_saved(self, chosen: int, operation: Operation) -> bool:
+        """Whether the tables that the step writes were copied, and it does not change the session."""
+        statement = self._transaction(chosen, operation).statement(operation)
+        if statement.kind == "UNKNOWN":
+            return False
+        return self._server(operation.alias).tables.are_saved(table for table, _ in statement.writes)
+
+    def _save_tables(self, chosen: int, operation: Operation) -> None:
         """Copy tables before their first write; note a statement that may change the session."""
         server = self._server(operation.alias)
-        statement = transaction.statement(operation)
+        statement = self._transaction(chosen, operation).statement(operation)
         if statement.kind == "UNKNOWN":
             self.actors[chosen].session_changed = True
             # What an unknown statement writes is not known, so everything is copied once.
@@ -207,12 +294,11 @@ class Controller:
 
     def _expects_wait(self, chosen: int, operation: Operation) -> bool:
         """Whether the step seems to need a lock that another actor holds: a guess, which only sets how soon to ask."""
+        others = [one for (actor, _), one in self._transactions.items() if actor != chosen and one.holds_locks]
+        if not others or _REFUSES_TO_WAIT.search(operation.sql):
+            return False
         wanted = self._transaction(chosen, operation).waiting(operation).locks
-        return any(
-            transaction.holds_against(wanted)
-            for (actor, _), transaction in self._transactions.items()
-            if actor != chosen
-        )
+        return any(transaction.holds_against(wanted) for transaction in others)
 
     def _build_move(self, chosen: int, number: int, *, was_waiting: Waits) -> Move:
         touched: Footprint = LOCAL

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
+
+# The functions, not the module: in the threads of actors `time` may have a virtual clock.
+from time import monotonic, sleep
 
 from django_lockstep.lab.explorer.operations import Operation
 
@@ -34,7 +36,7 @@ class DeadlockPolicy:
     def note_wait(self, index: int) -> None:
         """Note that an actor has begun to wait."""
         if index in self._short_timeouts:
-            self._short_timeouts[index] = time.monotonic()
+            self._short_timeouts[index] = monotonic()
 
     def timeout_statement(
         self, chosen: int, operation: Operation, *, waiting: Mapping[int, frozenset[int]]
@@ -55,6 +57,6 @@ class DeadlockPolicy:
             max((self._short_timeouts[index] for index in waiting.keys() & self._short_timeouts), default=0.0)
             + _TIMER_PASSES
         )
-        time.sleep(max(0.0, passed - time.monotonic()))
-        self._short_timeouts[chosen] = time.monotonic()
+        sleep(max(0.0, passed - monotonic()))
+        self._short_timeouts[chosen] = monotonic()
         return f"SET {local}deadlock_timeout = '1ms'"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+# The function, not the module: in the threads of actors `time` may have a virtual clock.
+from time import monotonic
 
 from django_lockstep.lab.explorer.errors import TooManySteps
 from django_lockstep.lab.explorer.origins import line_of
@@ -34,5 +36,5 @@ class Limits:
                 f"The run did not end within {self.max_steps} steps (max_steps); the last one was "
                 f"{last.operation.template!r} of {names[last.actor]}{at}"
             )
-        trace.out_of_time = self.deadline is not None and time.monotonic() >= self.deadline
+        trace.out_of_time = self.deadline is not None and monotonic() >= self.deadline
         return trace.out_of_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.results import Run, Step
+from django_lockstep.lab.explorer.results import Run, Step, Swap
 from django_lockstep.lab.explorer.summaries import describe_result, describe_step, summarize
 from django_lockstep.lab.explorer.timelines import actor_title, actors_of, describe_wait
 
@@ -37,6 +37,8 @@ class Move:
     """Other actors whose statements ended in this move."""
     held: Mapping[str, Sequence[str]]
     """The rows that each actor has locked after this move, as its statements name them."""
+    swaps: tuple[Swap, ...]
+    """Earlier moves of others before which it could come instead."""
 
 
 def moves_of(run: Run) -> Iterator[Move]:
@@ -58,6 +60,7 @@ def moves_of(run: Run) -> Iterator[Move]:
             wait=describe_wait(step) if step and step.waited_for else "",
             woken=tuple(each.actor for each in run.steps if each.begun < number == each.ended),
             held={actor: locks for actor, locks in held.items() if locks},
+            swaps=tuple(swap for swap in run.swaps if swap.later == number),
         )
 
 

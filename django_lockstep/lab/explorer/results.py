@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from django_lockstep.lab.explorer.final_state import FinalState, describe_state
 
-__all__ = ["SCHEMA_VERSION", "Deadlock", "Exploration", "Outcome", "Raised", "Run", "Step", "Verdict"]
+__all__ = ["SCHEMA_VERSION", "Deadlock", "Exploration", "Outcome", "Raised", "Run", "Step", "Swap", "Verdict"]
 
 SCHEMA_VERSION = 3
 """Of `to_json`; incremented when a reader of the old form would misread the new one."""
@@ -84,6 +84,18 @@ class Deadlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Swap:
+    """Two moves of a run whose order may matter, and a schedule in which they come in the other order."""
+
+    earlier: int
+    """Number of the move, from 0."""
+    later: int
+    """Number of the other actor's move, from 0."""
+    schedule: str
+    """Up to the later one, which comes without the earlier one; after its end each actor goes on as long as it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run of a scenario under one schedule."""
 
@@ -112,6 +124,8 @@ class Run:
     """Moves that woke several actors whose order only the server knows."""
     raised: Mapping[str, Raised] = field(default_factory=dict)
     """What actors raised, with messages and lines of code."""
+    swaps: tuple[Swap, ...] = ()
+    """Pairs of moves whose order may matter, in replayed runs."""
 
     @property
     def end(self) -> str:

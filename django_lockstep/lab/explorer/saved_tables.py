@@ -77,6 +77,10 @@ class SavedTables:
         if self._storage is not None:
             self._storage.close()
 
+    def are_saved(self, tables: Iterable[str]) -> bool:
+        """Whether all of these tables are copied already."""
+        return self._copies.keys() >= set(tables)
+
     def save(self, tables: Iterable[str]) -> None:
         """Copy tables that are about to be written for the first time."""
         if names := sorted(set(tables) - self._copies.keys()):

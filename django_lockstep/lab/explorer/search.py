@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.branches import Branch, Move, State, related
 
-__all__ = ["Search"]
+__all__ = ["Search", "swapped_orders"]
 
 _NOBODY = -1
 
@@ -284,10 +284,29 @@ class _Races:
 
     def _initials(self, earlier: int, later: int) -> set[int]:
         """Return the actors that may come first without the earlier move: Abdulla et al. 2014, definition 4.2."""
-        # What depends on the earlier move cannot happen without it.
-        rest = [i for i in range(earlier + 1, later) if earlier not in self._before[i]] + [later]
+        rest = self._without(earlier, later)
         first: dict[int, int] = {}
         for index in rest:
             first.setdefault(self._moves[index].actor, index)
         members = set(rest)
         return {actor for actor, index in first.items() if not self._before[index] & members}
+
+    def _without(self, earlier: int, later: int) -> list[int]:
+        # What depends on the earlier move cannot happen without it.
+        return [i for i in range(earlier + 1, later) if earlier not in self._before[i]] + [later]
+
+    def swapped(self) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield each race, the earlier and the later move, with the actors of a run up to the later one without it."""
+        for later, races in enumerate(self._races):
+            for earlier in races:
+                if self._reversible(earlier, later):
+                    rest = [*range(earlier), *self._without(earlier, later)]
+                    yield earlier, later, [self._moves[index].actor for index in rest]
+
+
+def swapped_orders(moves: Sequence[Move]) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield the pairs of moves whose order may matter, with the actors of the moves that make the later one first.
+
+    They are those of one run. What follows the later move is left open.
+    """
+    return _Races((), moves).swapped()

@@ -28,7 +28,7 @@ from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.setup_monitor import SetupMonitor
-from django_lockstep.lab.explorer.steps import build_raised, build_steps
+from django_lockstep.lab.explorer.steps import build_raised, build_steps, build_swaps
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.scenario import Scenario
 
@@ -242,6 +242,7 @@ class ExplorationSession:
             ),
             unsteerable=trace.unsteerable,
             raised=build_raised(end.errors, masker) if detailed else {},
+            swaps=build_swaps(trace) if self._detailed else (),
         )
 
     def _deadlocked(self, trace: Trace) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from psycopg import Connection
@@ -21,10 +22,12 @@ SELECT concat_ws(';', current_user, session_user, pg_my_temp_schema(),
     (SELECT count(*) FROM pg_prepared_statements WHERE NOT starts_with(name, '_pg3_')),
     (SELECT count(*) FROM pg_cursors WHERE is_holdable),
     (SELECT string_agg(name, ';') FROM pg_listening_channels() AS listened (name)),
-    (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()))
+    (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
+    (SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM pg_proc WHERE oid >= 16384
+     AND NOT pg_is_other_temp_schema(pronamespace)))
 """
 """What statements may leave behind in a session, but for what the explorer and the driver themselves do, and for what
-ends with each transaction."""
+ends with each transaction; last the database's own functions, of which `_UNLISTED_BY_FUNCTIONS` is asked once."""
 _SET_UNLISTED = r"(?<!\w)set\s+(session\s+)?\"?\w+\"?\s*\."
 _CONFIGURED_UNLISTED = r"(?<!\w)set_config\s*\(\s*(?!'\w+'\s*,)"
 """A setting of the application's own, such as ``shop.till``: the server lists none of these. Or one whose name is not
@@ -47,13 +50,17 @@ class SessionState:
         self._noted = b""
         self._has_set = False
         self._has_set_unlisted = False
+        self._functions_set_unlisted: bool | None = None
 
     def note(self) -> None:
         """Remember the session as it is now, with the explorer's settings."""
         self._noted = self._asked(_SESSION)
+        self._functions_set_unlisted = None
 
     def see(self, operation: Operation) -> None:
         """Note what a statement may set beyond its transaction, by its text."""
+        if not _mentions_set(operation.sql):
+            return
         self._has_set = self._has_set or bool(_SETS.search(operation.sql))
         self._has_set_unlisted = self._has_set_unlisted or _may_set_unlisted(operation)
 
@@ -64,15 +71,23 @@ class SessionState:
 
     def is_as_noted(self) -> bool:
         """Whether the session, which is outside of a transaction, certainly is as it was at `note`."""
-        if self._has_set_unlisted or not self._noted or self._asked(_UNLISTED_BY_FUNCTIONS.encode()) != b"0":
+        if self._has_set_unlisted or not self._noted or self._asked(_SESSION) != self._noted:
             return False
-        return self._asked(_SESSION) == self._noted
+        if self._functions_set_unlisted is None:
+            self._functions_set_unlisted = self._asked(_UNLISTED_BY_FUNCTIONS.encode()) != b"0"
+        return not self._functions_set_unlisted
 
     def _asked(self, query: bytes) -> bytes:
         """Return the query's one value; nothing if the server does not answer."""
         # Not through the driver's methods, which would pass the gate and could begin a transaction.
         result = self._driver.pgconn.exec_(query)
         return (result.get_value(0, 0) or b"") if result.status == ExecStatus.TUPLES_OK else b""
+
+
+@functools.lru_cache(maxsize=1024)
+def _mentions_set(sql: str) -> bool:
+    """Whether a statement can set anything; every schedule sends the same few again."""
+    return "set" in sql.lower()
 
 
 def _may_set_unlisted(operation: Operation) -> bool:

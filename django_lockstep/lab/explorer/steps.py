@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,11 +13,13 @@ from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.oracle import error_name
 from django_lockstep.lab.explorer.origins import line_of, raised_at
-from django_lockstep.lab.explorer.results import Raised, Step
+from django_lockstep.lab.explorer.results import Raised, Step, Swap
+from django_lockstep.lab.explorer.schedules import write_schedule
+from django_lockstep.lab.explorer.search import swapped_orders
 from django_lockstep.lab.explorer.summaries import columns_of
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 
-__all__ = ["build_raised", "build_steps"]
+__all__ = ["build_raised", "build_steps", "build_swaps"]
 
 
 def build_raised(errors: Mapping[str, BaseException], masker: Masker) -> dict[str, Raised]:
@@ -36,6 +39,15 @@ def build_steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[S
     for step in trace.steps:
         _note_secrets(step.operation, masker)
     return tuple(_steps(trace, names, masker))
+
+
+def build_swaps(trace: Trace) -> tuple[Swap, ...]:
+    """Return the pairs of moves that can come in the other order, as far as it is known that an actor can move then."""
+    return tuple(
+        Swap(earlier=earlier, later=later, schedule=write_schedule(actors))
+        for earlier, later, actors in swapped_orders(trace.moves)
+        if actors[earlier] in trace.enabled[earlier]
+    )
 
 
 def _note_secrets(operation: Operation, masker: Masker) -> None:
@@ -74,12 +86,12 @@ def _shared_steps(steps: Sequence[StepRecord]) -> set[int]:
     for step in steps:
         by_actor[step.actor].add(touched[step.number] or LOCAL)
 
-    def concerns_another(step: StepRecord) -> bool:
-        own = touched[step.number]
-        others = (found for actor, found in by_actor.items() if actor != step.actor)
+    @functools.cache  # many steps touch the same
+    def concerns_another(actor: int, own: Footprint | None) -> bool:
+        others = (found for other, found in by_actor.items() if other != actor)
         return own is None or any(dependent(own, other) for found in others for other in found)
 
-    return {step.number for step in steps if concerns_another(step)}
+    return {step.number for step in steps if concerns_another(step.actor, touched[step.number])}
 
 
 def _touched(statement: Statement | None) -> Footprint | None:

@@ -9,23 +9,28 @@ SERIALIZABLE locks accordingly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.control_session import ControlSession
 
-__all__ = ["Storage"]
+__all__ = ["Storage", "Usage"]
 
 _MOST_RUNS = 300
 _MOST_DEAD_ROWS = 20_000
 _FEW_ROWS = 20
 """Tables that begin a run with more rows than this fill more than a page anyway."""
+_PAGE = 8192 - 24
+"""Bytes of a page, less its header."""
+_RESERVE = 2048
+"""Bytes that a run finds free at least, as it may write more than those before it."""
 _USED = """
-SELECT max((ctid::text::point)[0]) > 0 OR max((ctid::text::point)[1]) * (avg(pg_column_size(t)) + 28) > 4096 FROM {} t
+SELECT CASE WHEN max((ctid::text::point)[0]) > 0 THEN 8192
+            ELSE coalesce(max((ctid::text::point)[1]) * (avg(pg_column_size(t)) + 28), 0) END FROM {} t
 """
-"""Whether the rows fill more than half of the first page; header and pointer of a tuple take 28 bytes together."""
+"""How many bytes of the first page the rows fill, or its size; header and pointer of a tuple take 28 bytes together."""
 _STATISTICS = "SELECT relpages, reltuples, relallvisible, oid FROM pg_class WHERE oid = ANY (%s::text[]::regclass[])"
 _SET_STATISTICS = """
 UPDATE pg_class SET relpages = given.pages, reltuples = given.tuples, relallvisible = given.visible
@@ -44,6 +49,7 @@ class Storage:
         self._rewritten = 0
         self._statistics: list[tuple[Any, ...]] = []
         self._runs = 0
+        self._used = Usage()
 
     def close(self) -> None:
         """Release the snapshot, and restore the planner's statistics."""
@@ -55,6 +61,7 @@ class Storage:
         """Add tables (quoted names) of so many rows, of which ``rewritten`` are rewritten for every run."""
         self._tables.update(tables)
         self._rewritten += rewritten
+        self._used.forget()
         known = self._cursor.execute(_STATISTICS, [list(tables)]).fetchall()
         self._statistics += known
         self._forget_statistics(known)
@@ -79,20 +86,56 @@ class Storage:
         self._session.snapshot_holder.execute("ROLLBACK")
 
     def usage_query(self) -> str:
-        """Return the query for how full the tables are; empty if none is small enough."""
+        """Return the query for how full the tables are; empty if none is small enough, or none can be full by now."""
+        if self._runs < self._used.due:
+            return ""
         asked = [_USED.format(name) for name, rows in self._tables.items() if rows <= _FEW_ROWS]
         return f"{' UNION ALL '.join(asked)}; " if asked else ""
 
-    def needs_vacuum(self, answers: Iterable[tuple[Any, ...]]) -> bool:
+    def needs_vacuum(self, answers: Sequence[tuple[Any, ...]]) -> bool:
         """Count a run, and return whether to vacuum the tables after it; ``answers`` are the rows of `usage_query`."""
         self._runs += 1
         most = min(_MOST_RUNS, _MOST_DEAD_ROWS / (1 + self._rewritten))
-        return self._runs >= most or any(used for (used,) in answers)
+        full = bool(answers) and self._used.note(max(float(used) for (used,) in answers), runs=self._runs)
+        return full or self._runs >= most
 
     def vacuum(self) -> None:
         """Remove dead rows; the snapshot is released for it, because VACUUM keeps the rows that it sees."""
         self._runs = 0
+        self._used.note_vacuum()
         self._release_snapshot()
         self._cursor.execute(f"VACUUM {', '.join(self._tables)}")
         self._forget_statistics(self._statistics)
         self._hold_snapshot()
+
+
+class Usage:
+    """How much of their first page the fullest table's rows fill, and how soon that has to be asked again."""
+
+    def __init__(self) -> None:
+        self.growth: float | None = None
+        """Bytes that a run has added at most, as far as is known."""
+        self._bytes: float | None = None
+        """How many there were after so many runs; None if earlier explorations may have left dead rows."""
+        self._runs = 0
+        self.due = 0
+        """After how many runs to ask again."""
+
+    def forget(self) -> None:
+        """Note that tables were added, which may have dead rows."""
+        self._bytes, self.due = None, 0
+
+    def note_vacuum(self) -> None:
+        """Note that there are no dead rows, and that runs are counted from here."""
+        self._bytes, self._runs, self.due = 0.0, 0, 0
+
+    def note(self, used: float, *, runs: int) -> bool:
+        """Note the bytes after so many runs, and return whether the next run may not find enough room."""
+        if self._bytes is not None:
+            self.growth = max(self.growth or 0.0, (used - self._bytes) / (runs - self._runs))
+        self._bytes, self._runs = used, runs
+        growth = _RESERVE if self.growth is None else self.growth
+        # It is asked before each run, about what those before it have left.
+        reserve, room = max(2 * growth, _RESERVE), _PAGE - used
+        self.due = runs + max(0, int((room - reserve) // (2 * growth or _PAGE)))
+        return room < reserve

@@ -81,6 +81,11 @@ class Transaction:
         statement = self.statement(operation)
         return self._own(statement, operation) | Footprint(locks=statement.key_conflicts)
 
+    @property
+    def holds_locks(self) -> bool:
+        """Whether the open transaction seems to hold a lock."""
+        return bool(self._locks)
+
     def holds_against(self, wanted: frozenset[LockedKey]) -> bool:
         """Whether the open transaction seems to hold a lock that conflicts with these."""
         return bool(wanted) and collide(self._locks, wanted)
@@ -148,6 +153,8 @@ class Transaction:
         """Return what deferred constraints read and lock at COMMIT, which the statement lists as well."""
         # Django declares foreign keys DEFERRABLE INITIALLY DEFERRED: the server checks them, and waits for the parents'
         # rows, at COMMIT.
+        if not (statement.locks or statement.deferred):
+            return LOCAL
         keys = {lock for lock in statement.locks if lock[1] is Mode.KEY_SHARE}
         # Whether rows are left that refer to a removed one is also a matter of what is visible.
         looked_for = {key for key, _ in keys} & statement.reads if statement.kind in {"UPDATE", "DELETE"} else set()

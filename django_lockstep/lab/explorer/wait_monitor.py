@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -34,8 +35,14 @@ class RunState:
     """Actors of which an event is to come."""
     waiting: dict[int, frozenset[int]] = field(default_factory=dict)
     """Actors that wait for others according to the server, with these others."""
+    held: set[int] = field(default_factory=set)
+    """Those of them whose statements have returned, and which hold before they go on."""
     current: dict[int, StepRecord] = field(default_factory=dict)
     """The last step of each actor."""
+    begun: int = 0
+    """How many steps were begun."""
+    pause: float = QUICK
+    """Seconds from the beginning of the last step until the server is asked whether it waits."""
     released: bool = False
     """Whether a lock may have been released since the server was last asked which actors wait."""
     contended: bool = False
@@ -46,6 +53,7 @@ class WaitMonitor:
     """Receives the actors' events, and asks the server which of them wait.
 
     ``statement`` returns the statement of an actor's operation; ``on_wait`` is called when an actor begins to wait.
+    ``turn`` is held by who calls it, and let go while a single actor moves, which may then go on by itself.
     """
 
     def __init__(
@@ -56,26 +64,35 @@ class WaitMonitor:
         server: Callable[[str], Server],
         statement: Callable[[int, Operation], Statement],
         on_wait: Callable[[int], None],
+        turn: threading.Lock,
     ) -> None:
         self._actors = actors
         self._events = events
         self._server = server
         self._statement = statement
         self._on_wait = on_wait
+        self._turn = turn
         self.step_timeout = 0.0
         self.state = RunState()
 
-    def wait_until_settled(self, pause: float = QUICK) -> None:
-        """Return when every actor stands at a gate, is done, or waits for another one according to the server.
+    def settle(self, index: int, operation: Operation) -> bool:
+        """Note that an actor stands at a gate; False if the controller must, as others may have gone on meanwhile."""
+        state = self.state
+        others_stand = state.running == {index} and not state.held and self._events.empty()
+        if not others_stand or (state.waiting and (state.released or self._may_release(index, operation))):
+            return False
+        self._handle_event((index, "gate", operation))
+        return True
 
-        ``pause`` is how many seconds pass before the server is first asked.
-        """
+    def wait_until_settled(self) -> None:
+        """Return when every actor stands at a gate, is done, or waits for another one according to the server."""
         while True:
-            held = self._await_running(pause)
-            if not held:
+            self._await_running()
+            if not self.state.held:
                 return
             # Woken actors go on one after the other, so that what they do next has an order.
-            for index in sorted(held):
+            for index in sorted(self.state.held):
+                self.state.held.discard(index)
                 self.state.waiting.pop(index, None)
                 self.state.running.add(index)
                 self._actors[index].go()
@@ -85,37 +102,44 @@ class WaitMonitor:
         """Let one actor reach its next gate; no SQL is sent on the way."""
         deadline = time.monotonic() + self.step_timeout
         while index in self.state.running:
-            self._handle_event(self._next_event(deadline), held=set())
+            self._handle_event(self._next_event(deadline))
 
-    def _await_running(self, pause: float) -> set[int]:
-        """Wait for actors that are running, and return the waiting ones that were woken and now hold.
-
-        ``pause`` is how many seconds pass before the server is asked whether they wait.
-        """
-        held: set[int] = set()
-        deadline = time.monotonic() + self.step_timeout
+    def _await_running(self) -> None:
+        """Wait for actors that are running; waiting ones that were woken hold then."""
+        state, begun = self.state, -1
         # A running actor reports by itself, mostly within the pause. About waiting ones only the server knows.
-        patient = bool(self.state.running)
+        patient = bool(state.running)
         while True:
-            if self._receive(held, timeout=pause if patient else None):
-                patient = bool(self.state.running)
+            if begun != state.begun:  # steps were begun by the actors themselves
+                begun, pause, deadline = state.begun, state.pause, time.monotonic() + self.step_timeout
+            if self._receive(timeout=pause if patient else None):
+                patient = bool(state.running)
                 continue
-            unsettled = self.state.running | (self.state.waiting.keys() - held)
+            if begun != state.begun:
+                continue
+            unsettled = state.running | (state.waiting.keys() - state.held)
             # The queue is looked at after the server's answer: what is in it then may be newer than the answer.
             if not unsettled or (self._still_blocked(unsettled) and self._events.empty()):
-                return held
+                return
             if time.monotonic() > deadline:
                 raise Stuck(self._stuck_report(unsettled))
             pause, patient = min(2 * pause, _PAUSE_MAX), True
 
-    def _receive(self, held: set[int], *, timeout: float | None) -> bool:
+    def _receive(self, *, timeout: float | None) -> bool:
         """Handle one event, and return whether there was one within the timeout; None does not wait."""
         try:
-            event = self._events.get(block=timeout is not None, timeout=timeout)
+            event = self._events.get(block=False) if timeout is None else self._next_within(timeout)
         except Empty:
             return False
-        self._handle_event(event, held=held)
+        self._handle_event(event)
         return True
+
+    def _next_within(self, timeout: float) -> Event:
+        self._turn.release()
+        try:
+            return self._events.get(timeout=timeout)
+        finally:
+            self._turn.acquire()
 
     def _next_event(self, deadline: float) -> Event:
         try:
@@ -123,17 +147,19 @@ class WaitMonitor:
         except Empty:
             raise Stuck(self._stuck_report(self.state.running)) from None
 
-    def _handle_event(self, event: Event, *, held: set[int]) -> None:
+    def _handle_event(self, event: Event) -> None:
         index, kind, operation = event
+        if kind == "look":
+            return
         if kind == "woken":
             self.state.running.discard(index)
             # Its statement has returned, but the code after it may not run yet: two woken actors would go on at once,
             # and in an order that no schedule describes.
-            held.add(index)
+            self.state.held.add(index)
             return
         self.state.running.discard(index)
         self.state.waiting.pop(index, None)
-        held.discard(index)
+        self.state.held.discard(index)
         self.state.released = self.state.released or self._may_release(index, operation)
         if kind == "gate" and operation is not None:
             self.state.ready[index] = operation

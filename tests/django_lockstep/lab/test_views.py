@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from django_lockstep.lab import conf, isolated, page_runs
 from django_lockstep.lab.explorer import Scenario
+from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, query
 from tests.testapps.shop.models import Seat
@@ -157,6 +158,16 @@ def test_each_step_can_be_gone_to_by_a_plain_link(staff: Client) -> None:
     assert "explorer/stories.py:" in text
 
 
+def test_steps_whose_order_may_matter_link_to_the_other_order(staff: Client) -> None:
+    text = staff.post(f"{page('NAIVE')}?schedule=AABBAB", {"schedule": "AABBAB"}).content.decode()
+
+    # A's UPDATE and B's; B's UPDATE, which waits, and A's COMMIT.
+    swaps = re.findall(r'<a href="([^"]+)">Run it before step (\d)</a>', text)
+    assert swaps == [(f"{page('NAIVE')}?schedule=ABB", "2"), (f"{page('NAIVE')}?schedule=AABA", "4")]
+    other = staff.post(swaps[0][0], {"schedule": "ABB"}).content.decode()
+    assert "Schedule ABBBAA" in other
+
+
 def test_outcomes_are_cards_and_a_right_race_shows_how_the_actors_meet(staff: Client) -> None:
     wrong = staff.post(page("NAIVE")).content.decode()
     assert '<dd lang="en" dir="ltr">lost update</dd>' in wrong
@@ -216,6 +227,7 @@ def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
     [
         ("svg", "image/svg+xml", "<svg"),
         ("html", "text/html", "<!DOCTYPE html>"),
+        ("py", "text/x-python", "race.replay("),
         ("spec", "text/plain", "permutation"),
     ],
 )
@@ -226,12 +238,23 @@ def test_a_schedule_that_was_shown_can_be_downloaded(staff: Client, form: str, c
 
     file = staff.post(url, {"schedule": "AABBAB", "download": form})
     name = f"tests-django_lockstep-lab-test_views-naive-AABBAB.{form}"
+    if form == "py":  # a name by which pytest finds it
+        name = "test_tests_django_lockstep_lab_test_views_naive_AABBAB.py"
     assert (file["Content-Type"], file["Content-Disposition"]) == (
         f"{content_type}; charset=utf-8",
         f'attachment; filename="{name}"',
     )
     assert content in file.content.decode()
-    assert "Schedule AABBAB" in file.content.decode() or form == "spec"
+    assert "Schedule AABBAB" in file.content.decode() or form in {"py", "spec"}
+
+
+def test_a_downloaded_test_fails_with_the_race(staff: Client, race: RaceFixture) -> None:
+    file = staff.post(f"{page('NAIVE')}?schedule=AABBAB", {"schedule": "AABBAB", "download": "py"})
+    module: dict[str, Any] = {}
+    exec(file.content.decode(), module)  # noqa: S102 - as pytest would import it
+
+    with pytest.raises(pytest.fail.Exception, match="schedule AABBAB, WRONG"):
+        module["test_AABBAB"](race)
 
 
 @pytest.mark.parametrize(("form", "schedule"), [("exe", "AABBAB"), ("svg", "")])

@@ -10,7 +10,7 @@ import pytest
 from django_lockstep.lab.explorer.branches import Branch, Move
 from django_lockstep.lab.explorer.errors import Nondeterminism
 from django_lockstep.lab.explorer.footprints import Footprint, Mode
-from django_lockstep.lab.explorer.search import Search
+from django_lockstep.lab.explorer.search import Search, swapped_orders
 
 Programs = list[list[str]]
 """The steps of each actor; a step is the rows that it writes."""
@@ -190,3 +190,18 @@ def test_what_is_left_counts_branches_that_are_running() -> None:
     run(first, programs)
     search.add(first)
     assert search.left == 1
+
+
+def test_two_steps_that_race_can_be_swapped_and_what_does_not_depend_on_the_first_stays() -> None:
+    # A writes x, C something else, B reads nothing and writes x.
+    moves = [Move(actor=actor, footprint=writing(row)) for actor, row in [(0, "x"), (2, "y"), (1, "x"), (0, "x")]]
+
+    assert list(swapped_orders(moves)) == [(0, 2, [2, 1]), (2, 3, [0, 2, 0])]
+
+
+def test_steps_of_one_actor_and_what_a_step_woke_are_not_swapped() -> None:
+    first = Move(actor=0, footprint=writing("x"), woken=frozenset({1}))
+    later = [Move(actor=actor, footprint=writing("x")) for actor in (0, 1)]
+
+    assert list(swapped_orders([first, later[0]])) == []
+    assert list(swapped_orders([first, later[1]])) == []

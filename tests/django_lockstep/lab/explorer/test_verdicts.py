@@ -293,6 +293,25 @@ def test_sleep_is_no_wait_where_the_clock_is_virtual() -> None:
     assert time.sleep is real
 
 
+def test_a_virtual_clock_is_no_clock_of_the_explorer() -> None:
+    def sleep_before_each_lock(first: int, second: int) -> None:
+        with transaction.atomic():
+            for pk in (first, second):
+                time.sleep(3600)
+                Seat.objects.filter(pk=pk).update(guest="done")
+
+    scenario = Scenario(
+        set_up=stories.two_seats,
+        actors=[lambda pks: sleep_before_each_lock(*pks), lambda pks: sleep_before_each_lock(*reversed(pks))],
+        invariant=bool,
+    )
+    # An hour for each lock would be more than the time limit, and more than any step may take.
+    found = explore(scenario, virtual_sleep=True, timeout=60)
+
+    assert found.verdict == "holds"
+    assert found.deadlocks
+
+
 def test_a_query_that_is_repeated_is_no_loop_that_polls() -> None:
     def look_around(pk: int) -> None:
         for _ in range(5):
