@@ -1,6 +1,6 @@
 """One race explored by several processes: the same result as by one, and nothing left behind."""
 
-import multiprocessing
+import multiprocessing.forkserver
 import os
 import pickle
 import signal
