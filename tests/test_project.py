@@ -1,5 +1,6 @@
 """The repository's files agree with each other."""
 
+import importlib
 import re
 import shlex
 import tomllib
@@ -10,6 +11,7 @@ from typing import Any
 import dj_database_url
 import pytest
 import yaml
+from django.core.management import load_command_class
 
 from bank.settings import INSTALLED_APPS
 
@@ -104,6 +106,25 @@ def test_what_the_dockerfile_copies_is_sent_to_the_builder() -> None:
     copied = re.findall(r"^COPY (\w[\w.]*)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     # What the builds of the two distributions read.
     assert sent == {*copied, "accounts", "django_lockstep", "pyproject.toml", "LICENSE", "README.md"}
+
+
+def test_the_cluster_is_a_scheduler_workers_and_the_command(compose: dict[str, Any]) -> None:
+    services = {name: each for name, each in compose["services"].items() if each.get("profiles") == ["cluster"]}
+    assert services.keys() == {"scheduler", "worker", "explore"}
+    assert {service["build"] for service in services.values()} == {"."}
+    assert "distributed" in pinned("bank/requirements.txt")
+    # Both explore: the database and the settings have to be the same.
+    assert services["worker"]["environment"] == services["explore"]["environment"]
+
+
+def test_the_commands_of_the_cluster_are_those_of_their_programs(compose: dict[str, Any]) -> None:
+    names = ("scheduler", "worker", "explore")
+    scheduler, worker, explore = (compose["services"][name]["command"].split() for name in names)
+    for _, _, module, *options in (scheduler, worker):
+        assert not importlib.import_module(module).main.make_context(module, options).params["dashboard"]
+    address = f"tcp://scheduler:{scheduler[scheduler.index('--port') + 1]}"
+    parser = load_command_class("django_lockstep.lab", "explore").create_parser("manage.py", "explore")
+    assert parser.parse_args(explore[3:]).cluster == worker[3] == address
 
 
 def test_no_password_is_written_into_the_compose_file(compose: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ PLACES = {
         "tests/django_lockstep/editing/graphql/test_missing.py",
         "tests/django_lockstep/editing/test_mariadb.py",
         "tests/django_lockstep/editing/test_processes.py",
+        "tests/django_lockstep/lab/explorer/test_cluster.py",
         "tests/django_lockstep/lab/explorer/test_interrupt.py",
         "tests/django_lockstep/lab/explorer/test_processes.py",
         "tests/django_lockstep/lab/explorer/test_pytest_plugin.py::test_asked_for_without_pytest_django",

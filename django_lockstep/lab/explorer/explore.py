@@ -55,6 +55,7 @@ def explore(
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
     processes: int = 1,
+    cluster: str | None = None,
     load: Callable[[], Scenario] | None = None,
 ) -> Exploration:
     """Run the actors through every meaningfully different interleaving of their SQL statements.
@@ -81,7 +82,8 @@ def explore(
     ``processes`` is how many worker processes explore, each on a scratch database of its own, so that this process must
     use one, too; not for a directed search. Each of them unpickles the scenario, or calls ``load``, a picklable
     function that returns the same scenario. Raises `NotExplorable` where it can do neither, and `WorkerDied` if workers
-    end by themselves again and again.
+    end by themselves again and again. ``cluster`` is the address of a Dask scheduler whose workers explore instead;
+    `NotExplorable` if it does not answer, or if a worker has other code or another Django, Python or PostgreSQL.
 
     The scenario runs on committed data, and tables that it wrote are put back: what other sessions commit into them in
     the meantime is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` confirms
@@ -93,7 +95,7 @@ def explore(
         raise ValueError(f"victim must be 'last' or 'first', not {victim!r}")
     search: dict[str, Any] = {"directed": directed, "reduction": reduction, "preemptions": preemptions}
     # Refuses options that exclude each other, before anything is run.
-    make_strategy(list(scenario.actors.values()), **search, processes=processes)
+    make_strategy(list(scenario.actors.values()), **search, processes=processes, cluster=cluster)
     limits = {"limit": max_schedules, "timeout": timeout, "stop_on_first": stop_on_first, "begun": time.monotonic()}
     terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
     terms |= {"database": database, "database_is_mine": database_is_mine, "step_timeout": step_timeout}
@@ -105,7 +107,7 @@ def explore(
         warm_up=warm_up,
         raises=raises,
     )
-    workers = _workers(config, size=processes)
+    workers = _workers(config, size=processes, cluster=cluster)
     with exploration_session(scenario, **terms) as session:
         return session.run_until_stable(
             lambda: _attempt(session, config, workers=workers, search=search, limits=limits)
@@ -151,14 +153,14 @@ def replay(
         return session.run_until_stable(attempt)
 
 
-def _workers(config: WorkerConfig, *, size: int) -> Workers | None:
-    """Return what explores with so many workers; None for one, which this process is itself."""
-    if size == 1:
+def _workers(config: WorkerConfig, *, size: int, cluster: str | None) -> Workers | None:
+    """Return what explores with so many workers, or on a cluster; None for one, which this process is itself."""
+    if size == 1 and cluster is None:
         return None
     # Here, because few explorations need what starts processes, and every one would import it.
     from django_lockstep.lab.explorer.processes import make_workers
 
-    return make_workers(config, size=size)
+    return make_workers(config, size=size, cluster=cluster)
 
 
 def _attempt(

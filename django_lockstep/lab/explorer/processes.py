@@ -1,16 +1,17 @@
 """Several processes that explore one race, each on a scratch database of its own.
 
 The process that asks for them has the tree of branches and counts the results; the workers only play branches. They
-are the standard library's executor, so that another one with its interface could take its place.
+are an executor: the standard library's on this machine, or `explorers_on_cluster` on the machines of a cluster.
 """
 
 from __future__ import annotations
 
+import functools
 import pickle
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from django.db import connections
@@ -18,12 +19,11 @@ from django.db import connections
 from django_lockstep.lab.explorer.branches import Branch
 from django_lockstep.lab.explorer.databases import is_scratch
 from django_lockstep.lab.explorer.errors import NotExplorable, RestartSearch, WorkerDied
-from django_lockstep.lab.explorer.scratch import further_copies
+from django_lockstep.lab.explorer.executors import explorers_here, explorers_on_cluster
 from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.session import ExplorationSession, Learned
 from django_lockstep.lab.explorer.tally import ExplorationTally
-from django_lockstep.lab.explorer.worker import Answer, WorkerConfig, play_branch, start_worker
-from django_lockstep.lab.simulator.processes import process_context
+from django_lockstep.lab.explorer.worker import Answer, WorkerConfig, play_branch
 
 __all__ = ["Workers", "make_workers"]
 
@@ -34,8 +34,8 @@ _GRACE = 2.0
 """Seconds that workers have for the runs in hand when the search has ended; then they are killed."""
 
 
-def make_workers(config: WorkerConfig, *, size: int) -> Workers:
-    """Return what explores with so many workers.
+def make_workers(config: WorkerConfig, *, size: int, cluster: str | None = None) -> Workers:
+    """Return what explores with so many workers, or with those of the cluster.
 
     Raises `NotExplorable` if workers cannot have databases of their own, or not this scenario.
     """
@@ -53,15 +53,18 @@ def make_workers(config: WorkerConfig, *, size: int) -> Workers:
             "--processes N`, or make the scenario of functions of modules, which can be pickled. This one cannot: "
             f"{error}"
         ) from error
-    return Workers(config=config, size=size)
+    if cluster is None:
+        return Workers(config=config, start=functools.partial(explorers_here, config, size))
+    return Workers(config=config, start=functools.partial(explorers_on_cluster, cluster, config))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """How many workers explore, and what."""
+    """Which workers explore, and what."""
 
     config: WorkerConfig
-    size: int
+    start: Callable[[Learned], AbstractContextManager[tuple[Executor, int]]]
+    """Returns the executor, and how many tasks it does at a time."""
 
     @property
     def seconds_alone(self) -> float:
@@ -75,37 +78,20 @@ class Workers:
         end by themselves again and again, and as `explore` does.
         """
         lost: list[Branch] = []
+        cause: BrokenExecutor | None = None
         for _ in range(_MOST_DEATHS):
-            with self._started(session.learned) as executor:
+            with self.start(session.learned) as (executor, size):
                 players = _Players(
-                    executor=executor, size=self.size, session=session, search=search, tally=tally, waiting=lost
+                    executor=executor, size=size, session=session, search=search, tally=tally, waiting=lost
                 )
                 lost = players.play()
             if not lost:
                 return
+            cause = players.lost_by
         raise WorkerDied(
             f"{_MOST_DEATHS} times a process that explored has ended by itself, the last time with {len(lost)} "
             "schedules in hand. The logs of the server and of the system may say why: memory may have been short."
-        )
-
-    @contextmanager
-    def _started(self, learned: Learned) -> Iterator[Executor]:
-        with further_copies(self.size) as databases:
-            context = process_context()
-            queue = context.SimpleQueue()
-            for names in databases:
-                queue.put(names)
-            executor = ProcessPoolExecutor(
-                self.size, mp_context=context, initializer=start_worker, initargs=(self.config, learned, queue)
-            )
-            try:
-                yield executor
-            finally:
-                # Killed, because a worker may be in a statement that does not end; its database is dropped anyway.
-                for process in list((executor._processes or {}).values()):
-                    process.kill()
-                executor.shutdown(cancel_futures=True)
-                queue.close()
+        ) from cause
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,6 +106,8 @@ class _Players:
     waiting: list[Branch]
     """Branches that were taken and have to be played again."""
     running: dict[Future[Answer], Branch] = field(default_factory=dict)
+    lost_by: BrokenExecutor | None = None
+    """Why branches were lost."""
 
     def play(self) -> list[Branch]:
         """Play until no branch is left or a limit is reached; return branches that were lost with a worker."""
@@ -128,7 +116,8 @@ class _Players:
                 self._submit()
                 if not self.running or not all(map(self._add, self._finished())):
                     break
-        except BrokenExecutor:
+        except BrokenExecutor as error:
+            self.lost_by = error
             return [*self.running.values(), *self.waiting]
         finally:
             wait(self.running, timeout=_GRACE)
@@ -150,7 +139,10 @@ class _Players:
         return None if self.tally.deadline is None else self.tally.deadline - time.monotonic()
 
     def _finished(self) -> Iterator[Answer]:
-        for future in wait(self.running, return_when=FIRST_COMPLETED).done:
+        # Not for ever: the workers of a cluster may all be gone.
+        left = self._seconds_left()
+        timeout = None if left is None else max(0.0, left) + _GRACE
+        for future in wait(self.running, timeout=timeout, return_when=FIRST_COMPLETED).done:
             answer = future.result()
             # Only now: a branch whose worker died has to be played again.
             del self.running[future]

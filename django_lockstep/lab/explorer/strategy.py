@@ -47,6 +47,7 @@ def make_strategy(
     reduction: Reduction = "dpor",
     preemptions: int | None = None,
     processes: int = 1,
+    cluster: str | None = None,
 ) -> SearchStrategy:
     """Return the search with these options of `explore` over actors with these functions.
 
@@ -54,6 +55,8 @@ def make_strategy(
     """
     if processes < 1:
         raise ValueError(f"processes must be a positive integer, not {processes}")
+    if processes > 1 and cluster is not None:
+        raise ValueError(f"processes={processes} explore on this machine, and cluster={cluster!r} elsewhere: name one")
     if reduction not in ("dpor", "none"):
         raise ValueError(f"reduction must be 'dpor' or 'none', not {reduction!r}")
     if not directed:
@@ -65,4 +68,6 @@ def make_strategy(
         )
     if processes > 1:
         raise ValueError(f"A directed search has few schedules and runs in one process, not in {processes}")
+    if cluster is not None:
+        raise ValueError(f"A directed search has few schedules and runs in one process, not on a cluster ({cluster!r})")
     return DirectedSearch(actors, tables=() if directed is True else directed)

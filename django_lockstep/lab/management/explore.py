@@ -25,7 +25,7 @@ from django_lockstep.lab.races import Race, find_race, load_scenario, registered
 
 _DRAWN = {"svg": 1, "html": 4}
 """How many runs of a race a format shows."""
-_LIMITS = ("directed", "reduction", "preemptions", "max_schedules", "timeout", "processes")
+_LIMITS = ("directed", "reduction", "preemptions", "max_schedules", "timeout", "processes", "cluster")
 
 
 class Command(BaseCommand):
@@ -57,6 +57,11 @@ class Command(BaseCommand):
         add("--reduction", choices=["dpor", "none"], default="dpor")
         add("--preemptions", type=int, help="interrupt actors that could go on at most so many times")
         add("--processes", type=int, default=1, metavar="N", help="explore each race with N processes (default: 1)")
+        add(
+            "--cluster",
+            metavar="ADDRESS",
+            help="explore on the workers of this Dask scheduler, such as tcp://host:8786",
+        )
         add("--max-schedules", type=int)
         add("--timeout", type=float, help="seconds after which no further schedule is started")
         add(
@@ -195,7 +200,9 @@ def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
 def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
     """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
-    make_strategy([], **{name: options[name] for name in ("directed", "reduction", "preemptions", "processes")})
+    make_strategy(
+        [], **{name: options[name] for name in ("directed", "reduction", "preemptions", "processes", "cluster")}
+    )
     _require_one_process(options)
     folder = path is not None and path.is_dir() and options["format"] == "svg"
     if options["schedule"] is not None and len(races) != 1:
@@ -218,13 +225,14 @@ def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
 
 
 def _require_one_process(options: dict[str, Any]) -> None:
-    """Raise ``ValueError`` for several processes with options that need one."""
-    if options["processes"] == 1:
+    """Raise ``ValueError`` for several processes, here or on a cluster, with options that need one."""
+    if options["processes"] == 1 and options["cluster"] is None:
         return
+    option = "--processes" if options["cluster"] is None else "--cluster"
     if options["schedule"] is not None:
-        raise ValueError("--processes explores, and --schedule runs one schedule: leave one of them out")
+        raise ValueError(f"{option} explores, and --schedule runs one schedule: leave one of them out")
     if options["database"] is not None:
-        raise ValueError("--processes needs a scratch database for each process: leave out --database")
+        raise ValueError(f"{option} needs a scratch database for each process: leave out --database")
 
 
 def _reason(report: RaceReport) -> str:

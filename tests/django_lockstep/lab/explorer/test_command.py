@@ -74,6 +74,7 @@ def test_a_race_that_has_to_break_and_does_not_is_not_fine() -> None:
         (["--processes", "2", "--directed"], "A directed search has few schedules and runs in one process, not in 2"),
         (["--processes", "2", "--schedule", "AB"], "--processes explores, and --schedule runs one schedule"),
         (["--processes", "2", "--database", "default"], "--processes needs a scratch database for each process"),
+        (["--cluster", "tcp://x:1", "--schedule", "AB"], "--cluster explores, and --schedule runs one schedule"),
     ],
 )
 def test_several_processes_are_refused_where_one_is_needed(options: list[str], why: str) -> None:

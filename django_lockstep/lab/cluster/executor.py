@@ -1,0 +1,100 @@
+"""A Dask cluster behind the interface of the standard library's executors."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
+
+from django_lockstep.lab.cluster import relay
+from django_lockstep.lab.cluster.errors import ClusterUnavailable
+
+__all__ = ["cluster_executor"]
+
+_Result = TypeVar("_Result")
+_PATIENCE = 30
+"""Seconds for which a scheduler, or its first worker, is waited for."""
+
+
+@contextmanager
+def cluster_executor(
+    address: str, prepare: Callable[[], AbstractContextManager[tuple[Executor, int]]]
+) -> Iterator[tuple[Executor, int]]:
+    """Yield an executor, and how many tasks it does at a time: as many as the cluster's workers have threads.
+
+    Tasks are done by the executors of ``prepare``, which is picklable: for each thread a process enters that context,
+    and leaves it when the block ends, when a task has broken the executor, or when the cluster or this process is gone.
+    Raises `ClusterUnavailable` without Dask, if no scheduler answers at the address, and if it has no workers.
+    """
+    client = _connect(address)
+    executor = _ClusterExecutor(client, pickle.dumps(prepare))
+    try:
+        yield executor, _number_of_threads(client, address)
+    finally:
+        # A scheduler that is gone cannot pass it on: then the processes end because they have nothing to do.
+        with contextlib.suppress(Exception):
+            executor.close()
+        client.close(timeout=_PATIENCE)
+
+
+def _connect(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ClusterUnavailable('A cluster needs Dask: pip install "django-lockstep[cluster]"') from error
+    try:
+        return Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise ClusterUnavailable(f"No scheduler of Dask answers at {address!r}: {error}") from error
+
+
+def _number_of_threads(client: Any, address: str) -> int:
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except TimeoutError as error:
+        raise ClusterUnavailable(f"The scheduler at {address!r} has had no worker for {_PATIENCE} s") from error
+    return sum(client.nthreads().values())
+
+
+class _ClusterExecutor(Executor):
+    """Sends what is pickled already: a worker of Dask has not set Django up, and could not load it."""
+
+    def __init__(self, client: Any, start: bytes) -> None:
+        self._client = client
+        self._start = start
+        self._job = secrets.token_hex(8)
+        # Dask forgets the task of a future that nobody holds.
+        self._sent: set[Any] = set()
+
+    def submit(self, function: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
+        """Have a worker call the function; the future raises ``BrokenExecutor`` if its process, or Dask, lost it."""
+        task = pickle.dumps((function, args, kwargs))
+        future: Future[_Result] = Future()
+        try:
+            # Not pure: Dask would give one answer to tasks that are alike.
+            sent = self._client.submit(relay.pass_on, self._job, self._start, task, pure=False)
+        except Exception as error:
+            raise BrokenExecutor(f"the scheduler cannot be reached: {error}") from error
+        self._sent.add(sent)
+        sent.add_done_callback(lambda done: self._settle(future, done))
+        return future
+
+    def close(self) -> None:
+        """Cancel all tasks, and end the processes that did them."""
+        self._client.cancel(list(self._sent))
+        self._client.run(relay.close, self._job, on_error="ignore")
+
+    def _settle(self, future: Future[Any], done: Any) -> None:
+        self._sent.discard(done)
+        try:
+            worked, answer = pickle.loads(done.result())  # noqa: S301 - from a process that was asked for it
+        except Exception as error:  # noqa: BLE001 - lost with a worker or the scheduler, or cancelled
+            worked, answer = False, BrokenExecutor(f"{type(error).__name__}: {error}")
+        if worked:
+            future.set_result(answer)
+        else:
+            future.set_exception(answer)

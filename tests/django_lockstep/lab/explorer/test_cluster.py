@@ -1,0 +1,245 @@
+"""One race explored on a Dask cluster: the same result as by one process, and nothing left behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from django_lockstep.lab.cluster import executor
+from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, WorkerDied, processes
+from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
+from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.explorer.test_processes import explored, facts, raised_twice
+from tests.support.sessions import PATIENCE, until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_tests")]
+
+_FILE = "LOCKSTEP_TEST_CLUSTER_FILE"
+_PORT = re.compile(r"tcp://127\.0\.0\.1:(\d+)")
+
+
+class Cluster:
+    """A scheduler and workers, each a process group of its own on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.file = folder / "in-a-worker"
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.address = self.start_scheduler("0")
+
+    def start_scheduler(self, port: str) -> str:
+        log = self._folder / "scheduler.log"
+        self.scheduler = self._start("scheduler", log, "--port", port)
+        until(lambda: _PORT.search(log.read_text()) is not None, "the scheduler", patience=5 * PATIENCE)
+        (found,) = set(_PORT.findall(log.read_text()))
+        return f"tcp://127.0.0.1:{found}"
+
+    def start_worker(self, **environment: str) -> None:
+        log = self._folder / f"worker{len(self.workers)}.log"
+        options = [self.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder)]
+        self.workers.append(self._start("worker", log, *options, **environment))
+
+    def _start(self, program: str, log: Path, *options: str, **environment: str) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{program}", *options]
+        local = ["--host", "127.0.0.1", "--no-dashboard"]
+        env = {**os.environ, _FILE: str(self.file), "DJANGO_SETTINGS_MODULE": "tests.settings", **environment}
+        with log.open("wb") as output:
+            return subprocess.Popen([*command, *local], env=env, stdout=output, stderr=output, start_new_session=True)
+
+    def close(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    cluster.start_worker()
+    cluster.start_worker()
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(autouse=True)
+def workers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_ALONE", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    yield
+    until(lambda: copies() == [], "the workers' databases to be dropped", patience=PATIENCE)
+
+
+def copies() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", [f"{SCRATCH_PREFIX}%_run_%"])
+        return [name for (name,) in cursor.fetchall()]
+
+
+def the_file() -> Path | None:
+    """Return the file that tells tests and actors apart from those in workers."""
+    return Path(os.environ[_FILE]) if _FILE in os.environ else None
+
+
+def dies_once(pk: int) -> None:
+    if (file := the_file()) is not None and file.exists():
+        if file.read_text() == "once":
+            file.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    stories.naive(pk)
+
+
+def waits_while_the_file_is_there(pk: int) -> None:
+    stories.naive(pk)
+    if (file := the_file()) is not None and file.exists():
+        file.with_suffix(".waits").touch()
+        until(lambda: not file.exists(), "the file to be removed")
+
+
+def on(cluster: Cluster, scenario: Scenario, **options: Any) -> Exploration:
+    return explored(scenario, cluster=cluster.address, **options)
+
+
+NAIVE = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=raised_twice)
+DYING = Scenario(set_up=stories.one_seat, actors=[dies_once] * 2)
+WAITING = Scenario(set_up=stories.one_seat, actors=[waits_while_the_file_is_there] * 2, invariant=raised_twice)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [NAIVE, Scenario(set_up=stories.one_seat, actors=[stories.naive, stories.computed, stories.locked])],
+    ids=["two", "three"],
+)
+def test_a_cluster_finds_what_one_process_finds(cluster: Cluster, scenario: Scenario) -> None:
+    assert facts(on(cluster, scenario)) == facts(explored(scenario))
+
+
+def test_the_command_explores_there(cluster: Cluster) -> None:
+    out = StringIO()
+    call_command("explore", "queue:skip-locked", "--actors", "3", "--cluster", cluster.address, stdout=out)
+    assert out.getvalue().startswith("queue:skip-locked: holds")
+
+
+def test_a_process_that_dies_is_replaced_and_its_schedule_is_run(cluster: Cluster) -> None:
+    expected = facts(explored(DYING))
+    cluster.file.write_text("once")
+    assert facts(on(cluster, DYING)) == expected
+    assert not cluster.file.exists()
+
+
+def test_processes_that_die_again_and_again_are_an_error(cluster: Cluster) -> None:
+    cluster.file.write_text("always")
+    try:
+        with pytest.raises(WorkerDied, match="3 times a process that explored has ended by itself"):
+            on(cluster, DYING)
+    finally:
+        cluster.file.unlink()
+
+
+# Whole workers, and the scheduler
+
+
+def kill_a_worker(cluster: Cluster) -> None:
+    cluster.workers[0].kill()
+    cluster.start_worker()
+
+
+def restart_the_scheduler(cluster: Cluster) -> None:
+    cluster.scheduler.kill()
+    cluster.scheduler.wait()
+    cluster.start_scheduler(cluster.address.rpartition(":")[2])
+    cluster.start_worker()
+
+
+@pytest.mark.parametrize("trouble", [kill_a_worker, restart_the_scheduler])
+def test_the_search_goes_on(empty: Cluster, trouble: Callable[[Cluster], None]) -> None:
+    expected = facts(explored(WAITING))
+    empty.start_worker()
+    empty.file.touch()
+    waits = empty.file.with_suffix(".waits")
+
+    def interfere() -> None:
+        until(waits.exists, "a worker to be in a schedule", patience=5 * PATIENCE)
+        trouble(empty)
+        empty.file.unlink()
+
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(interfere)
+        found = facts(on(empty, WAITING, step_timeout=60.0, warm_up=False))
+        done.result()
+    assert found == expected
+
+
+def test_a_worker_with_other_code_is_refused(empty: Cluster) -> None:
+    empty.start_worker(DJANGO_SETTINGS_MODULE="bank.settings")
+    with pytest.raises(NotExplorable, match="cannot do this work: the code of the app concurrency is 'missing' here"):
+        on(empty, NAIVE)
+
+
+def test_a_cluster_that_does_not_answer_is_refused(empty: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "_PATIENCE", 1)
+    with pytest.raises(NotExplorable, match="has had no worker for 1 s"):
+        on(empty, NAIVE)
+    empty.scheduler.kill()
+    with pytest.raises(NotExplorable, match="No scheduler of Dask answers at 'tcp://127"):
+        on(empty, NAIVE)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"processes": 2}, "processes=2 explore on this machine, and cluster='tcp://x:1' elsewhere"),
+        ({"directed": True}, "A directed search .* not on a cluster"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        explored(NAIVE, cluster="tcp://x:1", **options)
+
+
+# Ctrl-C
+
+PROGRAM = """
+import django
+django.setup()
+from tests.django_lockstep.lab.explorer.test_cluster import *
+processes._ALONE = 0.0
+explored(WAITING, cluster={address!r}, step_timeout=60.0, warm_up=False)
+"""
+
+
+def test_ctrl_c_ends_the_processes_of_the_workers(empty: Cluster) -> None:
+    empty.start_worker()
+    empty.file.touch()
+    command = [sys.executable, "-c", PROGRAM.format(address=empty.address)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        waits = empty.file.with_suffix(".waits")
+        until(waits.exists, "a worker to be in a schedule", patience=5 * PATIENCE)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=5 * PATIENCE)
+    finally:
+        process.kill()
+        process.communicate()
+    assert b"KeyboardInterrupt" in said
+    until(lambda: copies() == [], "the databases to be dropped while the worker lives", patience=PATIENCE)
+    assert empty.workers[0].poll() is None
