@@ -147,6 +147,7 @@ def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None
             "django>=5.2": "",
             "psycopg>=3.2": "",
             "django-ninja>=1.7": extra("api"),
+            "distributed>=2025.2": extra("cluster"),
             "djangorestframework>=3.16": extra("drf"),
             "boto3>=1.34": extra("dynamodb"),
             "strawberry-graphql-django>=0.93": extra("graphql"),
