@@ -144,8 +144,7 @@ def _alone(race: Race) -> float:
     # As after each schedule: whatever calls these functions has to look at what came of it.
     if scenario.observe is not None:
         scenario.observe(made)
-    if scenario.invariant is not None:
-        scenario.objection(made, results, errors)
+    scenario.objection(made, results, errors)
     # Emptied outside of the time, because the explorer puts rows back in another way.
     taken = time.perf_counter() - begun
     _empty()

@@ -111,7 +111,7 @@ def _to_address(request: HttpRequest, schedule: str) -> HttpResponse:
 
 
 def _download(name: str, schedule: str, *, form: str) -> HttpResponse:
-    """Return the schedule as a file; it is run again for that, as nothing is kept of the run that the page showed."""
+    """Return the schedule as a file. What shows a run runs it again, as nothing is kept of the one on the page."""
     if form not in DOWNLOADS or not schedule:
         raise RunRefused(f"A download needs a schedule and one of {', '.join(DOWNLOADS)}, not {form!r}", status=400)
     if form == "spec":

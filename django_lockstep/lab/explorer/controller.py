@@ -203,7 +203,6 @@ class Controller:
 
         Yields None where only the controller's thread may ask for the next one.
         """
-        repeats = expected is not None
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while self._state.ready:
             enabled, over = self._fairness.enabled(self._state.ready), self.limits.is_over(self._trace, self._names)
@@ -212,8 +211,8 @@ class Controller:
                 self._trace.complete = False
                 return
             self._note_state(enabled)
-            if expected is not None and repeats:
-                repeats = self._repeats(expected, chosen)
+            if expected is not None and not self._repeats(expected, chosen):
+                expected = None  # from here on it is another schedule
             operation = self._state.ready[chosen]
             if not self._is_saved(chosen, operation):
                 yield None

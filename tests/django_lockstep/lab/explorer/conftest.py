@@ -6,6 +6,8 @@ import pytest
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_lockstep.lab.explorer import processes
+
 
 @pytest.fixture
 def beside(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
@@ -28,3 +30,9 @@ def allowed(beside: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
     monkeypatch.setattr(BaseDatabaseWrapper, "ensure_connection", ensure_connection)
     return beside
+
+
+@pytest.fixture
+def workers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the workers after the first schedule."""
+    monkeypatch.setattr(processes, "_ALONE", 0.0)

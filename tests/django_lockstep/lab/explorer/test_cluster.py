@@ -16,13 +16,13 @@ from django.core.management import call_command
 from django.db import connection
 
 from django_lockstep.lab.cluster import executor
-from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, WorkerDied, processes
+from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, WorkerDied
 from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.test_processes import explored, facts, raised_twice
 from tests.support.sessions import PATIENCE, until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_tests")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_tests", "workers_at_once")]
 
 _FILE = "LOCKSTEP_TEST_CLUSTER_FILE"
 _PORT = re.compile(r"tcp://127\.0\.0\.1:(\d+)")
@@ -76,11 +76,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster.start_worker()
     yield cluster
     cluster.close()
-
-
-@pytest.fixture(autouse=True)
-def workers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_ALONE", 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -222,6 +217,7 @@ PROGRAM = """
 import django
 django.setup()
 from tests.django_lockstep.lab.explorer.test_cluster import *
+from django_lockstep.lab.explorer import processes
 processes._ALONE = 0.0
 explored(WAITING, cluster={address!r}, step_timeout=60.0, warm_up=False)
 """

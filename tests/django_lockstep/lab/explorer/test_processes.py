@@ -15,7 +15,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, WorkerDied, explore, processes
+from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, WorkerDied, explore
 from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
 from django_lockstep.lab.explorer.scratch import _project, scratch_databases
 from tests.django_lockstep.lab.explorer import stories
@@ -23,16 +23,10 @@ from tests.django_lockstep.lab.explorer.test_verdicts import finish, poll
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_tests")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_tests", "workers_at_once")]
 
 _FILE = "LOCKSTEP_TEST_FILE"
 """The environment variable that names a file to the workers."""
-
-
-@pytest.fixture(autouse=True)
-def workers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start the workers after the first schedule."""
-    monkeypatch.setattr(processes, "_ALONE", 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -215,6 +209,7 @@ django.setup()
 from django.db import connection
 connection.settings_dict["NAME"] = {database!r}
 from tests.django_lockstep.lab.explorer.test_processes import *
+from django_lockstep.lab.explorer import processes
 processes._ALONE = 0.0
 explored(Scenario(set_up=stories.one_seat, actors=[stuck_in_a_worker] * 2), processes=2, step_timeout=60, warm_up=False)
 """
