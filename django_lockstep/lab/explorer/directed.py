@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.branches import Move, related
+from django_lockstep.lab.explorer.branches import Move, State, related
 from django_lockstep.lab.explorer.footprints import Footprint, Mode, dependent
 from django_lockstep.lab.explorer.schedules import SinglePreemption
 
@@ -39,6 +39,7 @@ class DirectedSearch:
     """
 
     exhaustive = False
+    states: Sequence[State] = ()
 
     def __init__(self, actors: Sequence[object], *, tables: Collection[str] = ()) -> None:
         self._tables = frozenset(tables)

@@ -23,6 +23,7 @@ from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSessio
 from django_lockstep.lab.explorer.strategy import Reduction, SearchStrategy, make_strategy
 from django_lockstep.lab.explorer.tally import ExplorationTally, TracedResult
 from django_lockstep.lab.explorer.trace import Trace
+from django_lockstep.lab.explorer.tree import TreeBuilder
 from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
 from django_lockstep.lab.explorer.worker import WorkerConfig
 from django_lockstep.lab.scenario import Scenario
@@ -57,6 +58,7 @@ def explore(
     processes: int = 1,
     cluster: str | None = None,
     load: Callable[[], Scenario] | None = None,
+    tree: bool = False,
 ) -> Exploration:
     """Run the actors through every meaningfully different interleaving of their SQL statements.
 
@@ -85,6 +87,9 @@ def explore(
     end by themselves again and again. ``cluster`` is the address of a Dask scheduler whose workers explore instead;
     `NotExplorable` if it does not answer, or if a worker has other code or another Django, Python or PostgreSQL.
 
+    With ``tree`` the result has all schedules as a tree, with why others were not run; not of a directed search. It
+    takes some hundred bytes for each move that was run.
+
     The scenario runs on committed data, and tables that it wrote are put back: what other sessions commit into them in
     the meantime is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` confirms
     that the rows are not needed. Raises `NotExplorable` on another database, inside a transaction, on servers other
@@ -110,7 +115,7 @@ def explore(
     workers = _workers(config, size=processes, cluster=cluster)
     with exploration_session(scenario, **terms) as session:
         return session.run_until_stable(
-            lambda: _attempt(session, config, workers=workers, search=search, limits=limits)
+            lambda: _attempt(session, config, workers=workers, search=search, limits=limits, tree=tree)
         )
 
 
@@ -170,10 +175,11 @@ def _attempt(
     workers: Workers | None,
     search: dict[str, Any],
     limits: dict[str, Any],
+    tree: bool,
 ) -> Exploration:
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
     strategy = make_strategy(list(session.scenario.actors.values()), **search)
-    tally = ExplorationTally(**limits, vacuity=Vacuity(session.names))
+    tally = ExplorationTally(**limits, vacuity=Vacuity(session.names), tree=TreeBuilder() if tree else None)
     session.controller.limits = Limits(max_steps=config.max_steps, deadline=tally.deadline)
     trouble = _run_schedules(session, strategy, tally=tally, config=config, workers=workers)
     failure, trouble = _confirm_broken(session, tally, trouble)
@@ -233,6 +239,8 @@ def _search(
         if session.rekeyed > before.rekeyed:
             strategy.start_over()
             first = before = None
+            if tally.tree is not None:
+                tally.tree.clear()
             continue
         traced = (session.result(fixture, before), before) if before.complete else None
         if first is None and traced is not None:
@@ -241,7 +249,7 @@ def _search(
                 session.oracle.learn(warm[0], first[0])
         if traced is not None and not strategy.exhaustive:
             _note_serial_run(session, traced)
-        tally.add(judge_run(session, before, traced and traced[0], raises=raises), traced)
+        tally.add(judge_run(session, before, traced and traced[0], raises=raises), strategy.states, traced=traced)
         strategy.finish()
     return first
 

@@ -155,6 +155,6 @@ class _Players:
             raise RestartSearch
         if answer.judged is None:
             return False  # the time is over
-        self.tally.add(answer.judged)
+        self.tally.add(answer.judged, answer.branch.states)
         self.search.add(answer.branch)
         return self.tally.wants_more()

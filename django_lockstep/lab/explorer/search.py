@@ -90,6 +90,11 @@ class Search:
         self._cut = 0
 
     @property
+    def bounded(self) -> bool:
+        """Whether preemptions are limited."""
+        return self._bound is not None
+
+    @property
     def left(self) -> int:
         """Branches known and not yet run, those that the bound leaves out included; each may lead to more."""
         known = sum(len(self._open(node)) for node in self._nodes()) if self._begun else 1
@@ -119,6 +124,11 @@ class Search:
         """End the run, and derive from it which branches have to be taken."""
         self.add(self._branch)
         self._current = None
+
+    @property
+    def states(self) -> Sequence[State]:
+        """The states that the current run has reached."""
+        return self._branch.states
 
     @property
     def _branch(self) -> Branch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Literal, Protocol
 
-from django_lockstep.lab.explorer.branches import Move
+from django_lockstep.lab.explorer.branches import Move, State
 from django_lockstep.lab.explorer.directed import DirectedSearch
 from django_lockstep.lab.explorer.search import Search
 
@@ -23,6 +23,10 @@ class SearchStrategy(Protocol):
     @property
     def left(self) -> int:
         """Schedules known and not yet run; each may lead to more."""
+
+    @property
+    def states(self) -> Sequence[State]:
+        """The states that the current schedule has reached; none of a search without a tree."""
 
     def begin(self) -> bool:
         """Start the next schedule, or the current one again if it was not finished; False if there is none."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+from django_lockstep.lab.explorer.branches import State
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
 from django_lockstep.lab.explorer.judged import JudgedRun
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
+from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.strategy import SearchStrategy
 from django_lockstep.lab.explorer.trace import Trace
+from django_lockstep.lab.explorer.tree import Tree, TreeBuilder
 from django_lockstep.lab.explorer.vacuity import Vacuity
 from django_lockstep.lab.wording import counted
 
@@ -32,6 +35,8 @@ class ExplorationTally:
     stop_on_first: bool | Callable[[Run], bool]
     begun: float
     vacuity: Vacuity
+    tree: TreeBuilder | None
+    """Where the schedules are to be kept as a tree."""
     runs: int = 0
     redundant: int = 0
     deadlocks: int = 0
@@ -60,13 +65,15 @@ class ExplorationTally:
         """When the time is over, by `time.monotonic`; None without a limit."""
         return None if self.timeout is None else self.begun + self.timeout
 
-    def add(self, judged: JudgedRun, traced: TracedResult | None = None) -> None:
-        """Count a run; ``traced`` is how it ended, where that is known."""
+    def add(self, judged: JudgedRun, states: Sequence[State], *, traced: TracedResult | None = None) -> None:
+        """Count a run that reached these states; ``traced`` is how it ended, where that is known."""
         self.yields += judged.yields
         self.opaque |= judged.opaque
         self.waits.update(judged.waits)
         self.errors.update(judged.errors)
         self.vacuity.note(judged.activity, ended=judged.run is not None)
+        if self.tree is not None:
+            self.tree.add(states, judged.run and _end(judged, judged.run))
         if judged.run is None:
             # Abandoned by a sleep set: the same up to the order of independent steps as a run that is complete.
             self.redundant += 1
@@ -77,7 +84,7 @@ class ExplorationTally:
         self.runs += 1
         self.deadlocks += bool(run.deadlocks)
         self.unsteerable += run.unsteerable
-        end = (judged.key, run.holds)
+        end = _end(judged, run)
         self.counts[end] += 1
         self.ends[end] = [min([run, *self.ends.get(end, [])], key=_simplicity)]
         if callable(self.stop_on_first):
@@ -97,6 +104,7 @@ class ExplorationTally:
     ) -> Exploration:
         """Return the verdict; ``failure`` is the simplest wrong run, ``trouble`` what ended the search early."""
         verdict, reason = self._verdict(strategy, failure, trouble)
+        outcomes = self._outcomes()
         return Exploration(
             verdict=verdict,
             reason=reason,
@@ -108,14 +116,21 @@ class ExplorationTally:
             yields=self.yields,
             opaque=tuple(sorted(self.opaque)),
             left=strategy.left,
-            outcomes=tuple(self._outcomes()),
+            outcomes=tuple(outcomes.values()),
             deadlocks=self.deadlocks,
             errors=dict(sorted(self.errors.items())),
             waits=dict(sorted(self.waits.items())),
             seconds=time.monotonic() - self.begun,
             failure=failure,
             not_compared=session.oracle.not_compared,
+            tree=self._build_tree(strategy, list(outcomes)),
         )
+
+    def _build_tree(self, strategy: SearchStrategy, ends: Sequence[tuple[object, ...]]) -> Tree | None:
+        if self.tree is None or not isinstance(strategy, Search):
+            return None
+        positions: dict[Hashable, int] = {end: position for position, end in enumerate(ends)}
+        return self.tree.build(positions, finished=not strategy.left, bounded=strategy.bounded)
 
     def _verdict(
         self, strategy: SearchStrategy, failure: Run | None, trouble: Nondeterminism | Stuck | None
@@ -136,9 +151,9 @@ class ExplorationTally:
         fair = "fair " if self.yields else ""
         return "holds", f"Every {fair}interleaving was explored, in {schedules}"
 
-    def _outcomes(self) -> list[Outcome]:
-        outcomes = [
-            Outcome(
+    def _outcomes(self) -> dict[tuple[object, ...], Outcome]:
+        outcomes = {
+            end: Outcome(
                 errors=runs[0].errors,
                 results=runs[0].results,
                 state=runs[0].state,
@@ -149,8 +164,13 @@ class ExplorationTally:
                 differences=runs[0].differences,
             )
             for end, runs in self.ends.items()
-        ]
-        return sorted(outcomes, key=lambda outcome: (outcome.holds, -outcome.count, outcome.schedule))
+        }
+        return dict(sorted(outcomes.items(), key=lambda each: (each[1].holds, -each[1].count, each[1].schedule)))
+
+
+def _end(judged: JudgedRun, run: Run) -> tuple[object, ...]:
+    """Return what is equal for runs with the same outcome."""
+    return judged.key, run.holds
 
 
 def _simplicity(run: Run) -> tuple[int, int, str]:

@@ -1,0 +1,115 @@
+"""The schedules of an exploration as a tree."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.explorer import Exploration, explore
+from django_lockstep.lab.explorer.branches import State
+from django_lockstep.lab.explorer.tree import Cut, Tree, TreeBuilder
+from tests.django_lockstep.lab.explorer import stories
+
+
+def run(schedule: str, *, enabled: str = "AB", asleep: str = "") -> list[State]:
+    """States in which these actors can move, and of which some sleep in the first one."""
+    ready, sleeping = tuple(map("AB".index, enabled)), {"AB".index(actor): Any for actor in asleep}
+    moves = list(map("AB".index, schedule))
+    return [State(enabled=ready, chosen=move, sleep={} if number else sleeping) for number, move in enumerate(moves)]  # type: ignore[arg-type]
+
+
+def built(*runs: tuple[list[State], str | None], finished: bool = True, bounded: bool = False) -> Tree:
+    builder = TreeBuilder()
+    for states, end in runs:
+        builder.add(states, end)
+    return builder.build({"right": 0, "wrong": 1}, finished=finished, bounded=bounded)
+
+
+def everything(tree: Tree) -> Iterator[Tree]:
+    yield tree
+    for way in tree.ways:
+        yield from everything(way)
+
+
+# What it is
+
+
+def test_moves_without_a_fork_are_one_line() -> None:
+    tree = built((run("AAB"), "right"), (run("ABA"), "wrong"))
+    assert (tree.moves, [way.moves for way in tree.ways]) == ("A", ["AB", "BA"])
+    assert [way.schedule for way in tree.ways] == ["AAB", "ABA"]
+
+
+def test_ends_are_counted_upwards() -> None:
+    tree = built((run("AA"), "right"), (run("AB"), None), (run("B"), "wrong"))
+    assert (tree.ends, tree.uniform) == ({0: 1, 1: 1, None: 1}, False)
+    assert (tree.ways[0].ends, tree.ways[0].uniform) == ({0: 1, None: 1}, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"), [({}, "independent"), ({"finished": False}, "left"), ({"bounded": True}, "bound")]
+)
+def test_what_was_not_run_says_why(options: dict[str, bool], reason: Any) -> None:
+    tree = built((run("AA"), "right"), (run("AB"), "right"), **options)
+    assert tree.cuts == (Cut(schedule="B", reason=reason),)
+
+
+def test_a_sleeping_move_says_so_whatever_ended_the_search() -> None:
+    assert built((run("A", asleep="B"), "right"), finished=False).cuts == (Cut(schedule="B", reason="asleep"),)
+
+
+def test_a_branch_does_not_change_what_its_beginning_says() -> None:
+    # The sibling that was run before sleeps in the later branch; here it was run.
+    tree = built((run("A"), "right"), (run("B", asleep="A"), "right"))
+    assert (tree.cuts, [way.moves for way in tree.ways]) == ((), ["A", "B"])
+
+
+def test_what_was_cleared_is_gone() -> None:
+    builder = TreeBuilder()
+    builder.add(run("A"), "right")
+    builder.clear()
+    builder.add(run("B"), "wrong")
+    assert builder.build({"wrong": 1}, finished=True, bounded=False).ends == {1: 1}
+
+
+# What an exploration keeps
+
+
+def explored(actor: stories.Actor, **options: Any) -> Exploration:
+    return explore(stories.raising(actor), tree=True, **options)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestExplorations:
+    def test_every_schedule_is_in_it_with_its_outcome(self) -> None:
+        found = explored(stories.naive)
+        assert found.tree is not None
+        counts: dict[int | None, int] = {number: outcome.count for number, outcome in enumerate(found.outcomes)}
+        abandoned: dict[int | None, int] = {None: found.redundant} if found.redundant else {}
+        assert found.tree.ends == counts | abandoned
+        ends = {each.schedule for each in everything(found.tree) if not each.ways}
+        assert {outcome.schedule for outcome in found.outcomes} <= ends
+        assert len(ends) == found.schedules + found.redundant
+
+    def test_every_way_to_go_on_was_run_or_says_why_not(self) -> None:
+        full, reduced = explored(stories.naive, reduction="none"), explored(stories.naive)
+        assert full.tree is not None
+        assert reduced.tree is not None
+        assert [each.cuts for each in everything(full.tree) if each.cuts] == []
+        # Each schedule that the reduction left out goes through a cut branch.
+        run = {each.schedule for each in everything(reduced.tree) if not each.ways}
+        cut = [cut.schedule for each in everything(reduced.tree) for cut in each.cuts]
+        left_out = {each.schedule for each in everything(full.tree) if not each.ways} - run
+        assert left_out
+        assert [schedule for schedule in left_out if not schedule.startswith(tuple(cut))] == []
+
+    def test_what_a_search_that_was_ended_left_is_not_called_needless(self) -> None:
+        found = explored(stories.naive, max_schedules=1)
+        assert found.tree is not None
+        reasons = {cut.reason for each in everything(found.tree) for cut in each.cuts}
+        assert "left" in reasons
+        assert "independent" not in reasons
+
+    def test_nothing_is_kept_unless_asked_for(self) -> None:
+        assert explore(stories.raising(stories.naive)).tree is None
+        assert explored(stories.naive, directed=True).tree is None
