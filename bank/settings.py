@@ -131,5 +131,7 @@ LOCKSTEP_LAB_RACES = ["bank.races.RACES", "accounts.races.ready_made.RACES"]
 # pytest --find-races --race-record bank/found_races.jsonl tests/accounts/test_strategies.py
 #   -k "naive-plain and (test_a_change_writes or test_a_transfer_moves)"
 LOCKSTEP_LAB_FOUND_RACES = BASE_DIR / "bank" / "found_races.jsonl"
+# Where the pages' runs say how far they are, beside the data of the embedded server.
+LOCKSTEP_LAB_LIVE_FOLDER = Path(EMBEDDED["PGDATA"]).parent / "live"
 # `manage.py demo` alone lets everyone who reaches the server run races.
 LOCKSTEP_LAB_PUBLIC = os.environ.get("BANK_DEMO", "0") == "1"

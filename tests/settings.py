@@ -8,7 +8,7 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ.setdefault("BANK_PGDATA", str(Path(__file__).resolve().parent.parent / ".bank" / worker))
 
 from bank.settings import *  # noqa: F403
-from bank.settings import DATABASES
+from bank.settings import BASE_DIR, DATABASES
 from bank.settings import INSTALLED_APPS as BANK_APPS
 
 INSTALLED_APPS = [
@@ -24,6 +24,7 @@ INSTALLED_APPS = [
 # Tests put the database back as they found it, append-only tables as well, and make roles.
 if DATABASES["default"]["ENGINE"] == "bank.embedded":
     DATABASES["default"]["USER"] = "postgres"
+LOCKSTEP_LAB_LIVE_FOLDER = BASE_DIR / ".bank" / f"live-{worker or 'main'}"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 SECURE_SSL_REDIRECT = False
 SESSION_COOKIE_SECURE = False

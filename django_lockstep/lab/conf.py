@@ -32,6 +32,15 @@ def found_races() -> Path | None:
     return None if path is None else Path(path)
 
 
+def live_folder() -> Path | None:
+    """``LOCKSTEP_LAB_LIVE_FOLDER`` (default: a temporary one of the user): where the pages' runs say how far they are.
+
+    Every process of the server on a host needs the same one, and nobody else may write there.
+    """
+    path = getattr(settings, "LOCKSTEP_LAB_LIVE_FOLDER", None)
+    return None if path is None else Path(path)
+
+
 def runs_in_pages() -> bool:
     """``LOCKSTEP_LAB_RUNS_IN_PAGES`` (default ``DEBUG``): whether the lab's pages may run races."""
     return bool(getattr(settings, "LOCKSTEP_LAB_RUNS_IN_PAGES", settings.DEBUG))

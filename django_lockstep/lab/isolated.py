@@ -11,9 +11,9 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from django.db import connections
 
@@ -24,13 +24,23 @@ from django_lockstep.lab.explorer.schedules import write_schedule
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.races import Race, load_races
 
-__all__ = ["IsolatedRequest", "RaceRequest", "SpecRequest", "run_isolated"]
+__all__ = [
+    "START",
+    "IsolatedRequest",
+    "RaceRequest",
+    "SpecRequest",
+    "database_names",
+    "explore_race",
+    "redirect_databases",
+    "run_isolated",
+    "start_python",
+]
 
 Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
 
 _MAIN = f"import django; django.setup(); from {__name__} import main; main()"
-_START = 45.0
+START = 45.0
 """Seconds that the process may take besides exploring: the first one migrates the scratch database."""
 
 
@@ -92,31 +102,43 @@ def run_isolated(request: IsolatedRequest[Result]) -> Result:
     Raises `ExplorerError` as ``request.run`` does, and if the process does not end in time; ``RuntimeError`` with the
     traceback for any other error.
     """
-    # A new interpreter, not a fork: a web process has threads and open connections, which must not be shared.
-    command = [sys.executable, "-c", _MAIN]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)}
-    given = pickle.dumps((request, _database_names()))
-    seconds = request.seconds + _START
-    try:
-        done = subprocess.run(  # noqa: S603 - this module, in the interpreter at hand
-            command, input=given, env=environment, capture_output=True, check=False, timeout=seconds
-        )
-    except subprocess.TimeoutExpired as error:
-        raise NotExplorable(
-            f"The race did not end within {seconds:.0f} s and was stopped. If creating the scratch database takes so "
-            "long, `manage.py explore` does it without a limit."
-        ) from error
-    if done.returncode:
-        raise RuntimeError(done.stderr.decode(errors="replace"))
-    answer: Result | ExplorerError = pickle.loads(done.stdout)  # noqa: S301 - written by the process started above
+    given = pickle.dumps((request, database_names()))
+    seconds = request.seconds + START
+    with start_python(_MAIN, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            answered, said = process.communicate(given, timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            raise NotExplorable(
+                f"The race did not end within {seconds:.0f} s and was stopped. If creating the scratch database takes "
+                "so long, `manage.py explore` does it without a limit."
+            ) from error
+        finally:
+            process.kill()
+    if process.returncode:
+        raise RuntimeError(said.decode(errors="replace"))
+    answer: Result | ExplorerError = pickle.loads(answered)  # noqa: S301 - written by the process started above
     if isinstance(answer, ExplorerError):
         raise answer
     return answer
 
 
-def _database_names() -> Mapping[str, str]:
+def start_python(code: str, **options: Any) -> subprocess.Popen[bytes]:
+    """Start this interpreter with the code, a pipe to its standard input, and ``options`` of ``Popen``."""
+    # A new interpreter, not a fork: a web process has threads and open connections, which must not be shared.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)}
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **options)  # noqa: S603 - code of the lab
+
+
+def database_names() -> Mapping[str, str]:
     """Return the databases' names by alias, which under a test runner are not those of the settings."""
     return {alias: str(connections[alias].settings_dict["NAME"]) for alias in connections}
+
+
+def redirect_databases(names: Mapping[str, str]) -> None:
+    """Use the databases of the process that started this one: what `database_names` returned there."""
+    for alias, name in names.items():
+        connections[alias].settings_dict["NAME"] = name
 
 
 def main() -> None:
@@ -124,9 +146,7 @@ def main() -> None:
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # output of the race must not mix with the answer
         request, names = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by the process that started this one
-        # Under a test runner the names differ from those of the settings, which the new process has read.
-        for alias, name in names.items():
-            connections[alias].settings_dict["NAME"] = name
+        redirect_databases(names)
         pickle.dump(_answer(request), answers)
 
 
@@ -139,7 +159,9 @@ def _answer(request: IsolatedRequest[Result]) -> Result | ExplorerError:
 
 
 def _run(race: Race, request: RaceRequest) -> RaceReport:
-    return _replay(race, request.schedule) if request.schedule else _explore(race, request)
+    if request.schedule:
+        return _replay(race, request.schedule)
+    return explore_race(race, max_schedules=request.max_schedules, timeout=request.timeout)
 
 
 def _replay(race: Race, schedule: str) -> RaceReport:
@@ -147,8 +169,11 @@ def _replay(race: Race, schedule: str) -> RaceReport:
     return RaceReport(name=race.name, runs=(run,), as_expected=run.holds or not race.holds)
 
 
-def _explore(race: Race, request: RaceRequest) -> RaceReport:
-    found = explore(race.scenario, max_schedules=request.max_schedules, timeout=request.timeout)
+def explore_race(
+    race: Race, *, max_schedules: int, timeout: float, stop: Callable[[Run], bool] | None = None
+) -> RaceReport:
+    """Explore a race, and return what a page shows of it; ``stop`` is `explore`'s ``stop_on_first``."""
+    found = explore(race.scenario, max_schedules=max_schedules, timeout=timeout, stop_on_first=stop or False, tree=True)
     runs = tuple(runs_to_draw(race.scenario, found))
     serial: tuple[Run, ...] = ()
     actors = range(len(race.scenario.actors))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import connection
 
@@ -16,7 +16,16 @@ from django_lockstep.lab.explorer import ExplorerError
 from django_lockstep.lab.explorer.reports import RaceReport
 from django_lockstep.lab.isolated import IsolatedRequest, RaceRequest, SpecRequest, run_isolated
 
-__all__ = ["MAX_SCHEDULES", "TIMEOUT", "RunRefused", "run_anomaly", "run_races", "run_spec"]
+__all__ = [
+    "MAX_SCHEDULES",
+    "TIMEOUT",
+    "RunRefused",
+    "exclusive_run",
+    "require_runs",
+    "run_anomaly",
+    "run_races",
+    "run_spec",
+]
 
 Result = TypeVar("Result")
 
@@ -34,6 +43,11 @@ class RunRefused(Exception):
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+    @classmethod
+    def busy(cls) -> RunRefused:
+        """Return the refusal while a page runs races."""
+        return cls("Another page is running a race. Try again when it has finished.", status=409)
 
 
 def run_races(names: Iterable[str], *, schedule: str = "") -> list[RaceReport]:
@@ -72,21 +86,26 @@ def run_anomaly(case: AnomalyCase) -> AnomalyReport:
 
 
 def _run_alone(request: IsolatedRequest[Result]) -> Result:
-    if not conf.runs_in_pages():
-        raise RunRefused("Races do not run from this page: LOCKSTEP_LAB_RUNS_IN_PAGES is off.", status=403)
-    with _exclusive_run():
+    require_runs()
+    with exclusive_run(connection):
         try:
             return run_isolated(request)
         except ExplorerError as error:
             raise RunRefused(str(error), status=409) from error
 
 
+def require_runs() -> None:
+    """Raise `RunRefused` where pages may not run races."""
+    if not conf.runs_in_pages():
+        raise RunRefused("Races do not run from this page: LOCKSTEP_LAB_RUNS_IN_PAGES is off.", status=403)
+
+
 @contextmanager
-def _exclusive_run() -> Iterator[None]:
+def exclusive_run(connection: Any) -> Iterator[None]:
     """Keep other pages from running a race at the same time, because one keeps a processor busy.
 
-    An exclusive advisory lock of this session, taken without waiting. Raises `RunRefused` if it is taken, and on
-    databases other than PostgreSQL.
+    An exclusive advisory lock of the connection's session, taken without waiting. Raises `RunRefused` if it is taken,
+    and on databases other than PostgreSQL.
     """
     if connection.vendor != "postgresql":
         raise RunRefused(f"Races need PostgreSQL; this database is {connection.vendor}.", status=409)
@@ -95,7 +114,7 @@ def _exclusive_run() -> Iterator[None]:
         cursor.execute(_LOCK)
         (taken,) = cursor.fetchone()
         if not taken:
-            raise RunRefused("Another page is running a race. Try again when it has finished.", status=409)
+            raise RunRefused.busy()
         try:
             yield
         finally:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from django_lockstep.lab import anomaly_views, found_views, views
+from django_lockstep.lab import anomaly_views, found_views, live_views, views
 
 app_name = "lockstep_lab"
 
@@ -12,5 +12,8 @@ urlpatterns = [
     path("anomalies/", anomaly_views.anomalies, name="anomalies"),
     path("anomalies/<str:anomaly>/<str:kind>/<str:column>/", anomaly_views.anomaly, name="anomaly"),
     path("found/", found_views.found_races, name="found"),
+    path("runs/", live_views.start, name="start"),
+    path("runs/progress/", live_views.progress, name="progress"),
+    path("runs/stop/", live_views.stop, name="stop"),
     path("<path:name>/", views.race, name="race"),
 ]

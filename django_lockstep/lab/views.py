@@ -2,8 +2,8 @@
 
 Races run in a separate process on a scratch database: no row of the project is read, shown or changed. Each run takes a
 processor for some seconds and a new database on the server, so pages run races only if ``LOCKSTEP_LAB_RUNS_IN_PAGES``
-is on, and one at a time. A run begins with a POST only: a link may contain a schedule, but the user has to press the
-button.
+is on, and one at a time. A whole exploration goes on while pages show how far it is; one schedule is run at once. A run
+begins with a POST only: a link may contain a schedule, but the user has to press the button.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from django.apps import apps
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
+from django.core.handlers.asgi import ASGIRequest
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
@@ -28,16 +31,19 @@ from django_lockstep.lab.explorer.moves import moves_of
 from django_lockstep.lab.explorer.outcome_cards import outcome_cards
 from django_lockstep.lab.explorer.reports import RaceReport, as_html
 from django_lockstep.lab.explorer.schedules import parse_schedule
+from django_lockstep.lab.live.runs import start_run
+from django_lockstep.lab.live.store import Store, open_store
 from django_lockstep.lab.page_runs import RunRefused, run_races, run_spec
 from django_lockstep.lab.races import Race, registered_races, replay_test
+from django_lockstep.lab.tree_rows import tree_rows
 
-__all__ = ["may_use_lab", "race", "races", "stepped_drawings"]
+__all__ = ["for_lab_users", "for_runs", "may_use_lab", "race", "races", "races_context", "stepped_drawings"]
 
 LONGEST = 500
 """Moves that a schedule on a page may have."""
 DOWNLOADS = {"svg": "image/svg+xml", "html": "text/html", "py": "text/x-python", "spec": "text/plain"}
 """What a schedule can be downloaded as, with the content's type."""
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 
 def may_use_lab(request: HttpRequest) -> bool:
@@ -49,7 +55,7 @@ def for_lab_users(view: View) -> View:
     """Allow staff, redirect anonymous users to the login, and refuse others; allow everyone if the lab is public."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+    def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         if may_use_lab(request):
             return view(request, *args, **kwargs)
         if not request.user.is_authenticated:
@@ -67,38 +73,56 @@ def for_runs(view: View) -> View:
 
 
 @require_safe
+@never_cache
 @for_lab_users
 def races(request: HttpRequest) -> HttpResponse:
-    return render(
-        request, "lockstep_lab/races.html", {"races": registered_races().values(), "runs": conf.runs_in_pages()}
-    )
+    return render(request, "lockstep_lab/races.html", races_context(request))
+
+
+def races_context(request: HttpRequest) -> dict[str, Any]:
+    """Return what the list of races shows: what each one's last run came to, and how far the one that goes on is."""
+    store = open_store()
+    results = store.results()
+    listed = [(race, results.get(name)) for name, race in registered_races().items()]
+    return {"races": listed, **_live_context(request, store)}
+
+
+def _live_context(request: HttpRequest, store: Store) -> dict[str, Any]:
+    run = store.run()
+    if run is not None and run.active:
+        store.watch()
+    htmx, streams = apps.is_installed("django_htmx"), isinstance(request, ASGIRequest)
+    return {"run": run, "runs": conf.runs_in_pages(), "htmx": htmx, "streams": streams}
 
 
 @for_runs
 def race(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one race; POST explores it, or replays the ``schedule`` that comes with it, to show or ``download`` it."""
+    """Show one race and what its last run came to; POST starts another one, which goes on when this is answered.
+
+    With a ``schedule`` POST replays that one, to show or ``download`` it.
+    """
     chosen = registered_races().get(name)
     if chosen is None:
         raise Http404(f"There is no race {name!r}")
     given = request.POST if request.method == "POST" else request.GET
-    context: dict[str, Any] = {
-        "race": chosen,
-        "schedule": given.get("schedule", "")[:LONGEST],
-        "runs": conf.runs_in_pages(),
-    }
-    status = 200
+    context: dict[str, Any] = {"race": chosen, "schedule": given.get("schedule", "")[:LONGEST]}
+    store, status = open_store(), 200
     try:
         schedule = _clean_schedule(given.get("schedule", ""), chosen)
         if request.method == "POST" and request.GET.get("schedule", "") != schedule:
             return _to_address(request, schedule)
         if request.POST.get("download"):
             return _download(name, schedule, form=request.POST["download"])
+        if request.method == "POST" and not schedule:
+            start_run(store, [name])
+            return HttpResponseRedirect(request.path)
         if request.method == "POST":
-            (report,) = run_races([name], schedule=schedule)
-            context |= {"report": report, "cards": outcome_cards(report), "drawings": stepped_drawings(report)}
+            context |= _shown(run_races([name], schedule=schedule)[0])
+        elif not schedule and (report := store.report(name)) is not None:
+            context |= {**_shown(report), "last": store.results().get(name)}
     except RunRefused as refused:
         context["refusal"], status = str(refused), refused.status
-    return render(request, "lockstep_lab/race.html", context, status=status)
+    return render(request, "lockstep_lab/race.html", {**context, **_live_context(request, store)}, status=status)
 
 
 def _to_address(request: HttpRequest, schedule: str) -> HttpResponse:
@@ -127,6 +151,13 @@ def _download(name: str, schedule: str, *, form: str) -> HttpResponse:
     disposition = f'attachment; filename="{filename}"'
     content_type = f"{DOWNLOADS[form]}; charset=utf-8"
     return HttpResponse(text, content_type=content_type, headers={"Content-Disposition": disposition})
+
+
+def _shown(report: RaceReport) -> dict[str, Any]:
+    """Return what the page of a race shows of a report."""
+    rows = list(tree_rows(report.exploration)) if report.exploration else []
+    drawings = stepped_drawings(report)
+    return {"report": report, "cards": outcome_cards(report), "rows": rows, "drawings": drawings}
 
 
 def stepped_drawings(report: RaceReport, *, prefix: str = "run") -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """axe-core finds nothing serious on the demo's pages: light and dark, wide and narrow."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,8 +39,9 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(params=LOOKS)
-def page(request: pytest.FixtureRequest, staff_page: Callable[..., Page], settings: Any) -> Page:
+def page(request: pytest.FixtureRequest, staff_page: Callable[..., Page], settings: Any, tmp_path: Path) -> Page:
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
+    settings.LOCKSTEP_LAB_LIVE_FOLDER = tmp_path / "live"
     page = staff_page("ada", **LOOKS[request.param])
     page.set_default_timeout(60_000)  # a race begins with a process and a database of its own
     return page
@@ -58,6 +60,16 @@ def test_a_race_that_was_run(page: Page) -> None:
     page.goto("/lab/lost-update:naive/")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_role("heading", name="Every interleaving")).to_be_visible()
+    assert serious_faults(page) == []
+
+
+def test_races_that_run(page: Page) -> None:
+    page.goto("/lab/")
+    page.get_by_role("button", name="Run all").click()
+    expect(page.get_by_role("status")).to_contain_text(" of ")
+    assert serious_faults(page) == []
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("The last run was stopped")).to_be_visible()
     assert serious_faults(page) == []
 
 

@@ -1,43 +1,14 @@
 """The front page and the race page in a real browser, wide and narrow, with and without script."""
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.support.browser import chromium
-from tests.support.sessions import all_others_are_idle, until
+from tests.support.browser import OpenPage, chromium, open_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
-__all__ = ["chromium"]
-
-OpenPage = Callable[..., Page]
-RUN = 60_000
-"""Milliseconds that a race in a page may take, which begins with a process and a database of its own."""
-
-
-@pytest.fixture
-def open_page(live_server: Any, chromium: Browser, settings: Any) -> Iterator[OpenPage]:
-    """Open a window of a visitor without a login; at its end nothing may have complained."""
-    settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
-    contexts, said = [], []
-
-    def open_page(**options: Any) -> Page:
-        context = chromium.new_context(base_url=live_server.url, **options)
-        context.set_default_timeout(RUN)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: said.append(str(error)))
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    until(all_others_are_idle, "the server to have answered")
-    assert said == []
+__all__ = ["chromium", "open_page"]
 
 
 def overflows(page: Page) -> bool:

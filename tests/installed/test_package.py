@@ -153,7 +153,7 @@ def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None
             "strawberry-graphql-django>=0.93": extra("graphql"),
             "rich>=13": extra("lab"),
             "sqlglot>=28": extra("lab"),
-            "django-htmx>=1.27": extra("pages"),
+            "django-htmx>=1.29": extra("pages"),
             "matplotlib>=3.9": extra("plot"),
         },
         SHOWCASE: {

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,11 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+OpenPage = Callable[..., Page]
 _PATIENCE_MS = 15_000
 """How long a page may take to become as it should be, on a busy machine."""
+RUN = 60_000
+"""Milliseconds that a race in a page may take, which begins with a process and a database of its own."""
 
 
 _RULES = {
@@ -97,3 +101,26 @@ def staff_page(logged_in: Callable[..., Page]) -> Callable[..., Page]:
         return logged_in(user, **options)
 
     return open_page
+
+
+@pytest.fixture
+def open_page(live_server: Any, chromium: Browser, settings: Any, tmp_path: Path) -> Iterator[OpenPage]:
+    """Open a window of a visitor without a login, who may run races; at its end nothing may have complained."""
+    settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
+    settings.LOCKSTEP_LAB_LIVE_FOLDER = tmp_path / "live"
+    contexts, said = [], []
+
+    def open_page(**options: Any) -> Page:
+        context = chromium.new_context(base_url=live_server.url, **options)
+        context.set_default_timeout(RUN)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    until(all_others_are_idle, "the server to have answered")
+    assert said == []

@@ -1,6 +1,7 @@
 """The pages of the lab."""
 
 import re
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -12,9 +13,10 @@ from django.urls import reverse
 
 from django_lockstep.lab import conf, isolated, page_runs
 from django_lockstep.lab.explorer import Scenario
+from django_lockstep.lab.live import runs
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
-from tests.support.sessions import Session, query
+from tests.support.sessions import PATIENCE, Session, query, until
 from tests.testapps.shop.models import Seat
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_no_scratch_left")]
@@ -38,7 +40,8 @@ HERE = "tests.django_lockstep.lab.test_views"
 
 
 @pytest.fixture(autouse=True)
-def running(settings: Any) -> Any:
+def running(settings: Any, tmp_path: Path) -> Any:
+    settings.LOCKSTEP_LAB_LIVE_FOLDER = tmp_path
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = True
     settings.LOCKSTEP_LAB_RACES = [
         f"{HERE}.NAIVE",
@@ -58,6 +61,14 @@ def staff(client: Client) -> Client:
 
 def page(name: str) -> str:
     return reverse("lockstep_lab:race", args=[f"{HERE}.{name}"])
+
+
+def explored(client: Client, url: str) -> str:
+    """Start a run from the race's page, and return what the page shows when it has ended."""
+    answer = client.post(url)
+    assert (answer.status_code, answer["Location"]) == (302, url)
+    until(lambda: "Running now" not in client.get(url).content.decode(), "the run to end", patience=4 * PATIENCE)
+    return client.get(url).content.decode()
 
 
 # Who is let in
@@ -125,7 +136,7 @@ def test_looking_runs_nothing(staff: Client) -> None:
 
 
 def test_a_race_is_explored_and_drawn(staff: Client) -> None:
-    text = staff.post(page("NAIVE")).content.decode()
+    text = explored(staff, page("NAIVE"))
 
     assert '<span class="verdict broken">broken</span>' in text
     assert "<svg" in text
@@ -169,17 +180,17 @@ def test_steps_whose_order_may_matter_link_to_the_other_order(staff: Client) -> 
 
 
 def test_outcomes_are_cards_and_a_right_race_shows_how_the_actors_meet(staff: Client) -> None:
-    wrong = staff.post(page("NAIVE")).content.decode()
+    wrong = explored(staff, page("NAIVE"))
     assert '<dd lang="en" dir="ltr">lost update</dd>' in wrong
     assert (wrong.count("never ends so"), wrong.count("would end the same")) == (1, 1)
-    right = staff.post(page("LOCKED")).content.decode()
+    right = explored(staff, page("LOCKED"))
     assert "Schedule ABAABB: right" in right
     assert "waits for A on shop_seat" in right
 
 
 def test_rows_of_the_project_are_neither_shown_nor_changed(staff: Client) -> None:
     seat = Seat.objects.create(price=4711)
-    text = staff.post(page("NAIVE")).content.decode()
+    text = explored(staff, page("NAIVE"))
 
     assert "broken" in text
     assert "4711" not in text
@@ -189,34 +200,34 @@ def test_rows_of_the_project_are_neither_shown_nor_changed(staff: Client) -> Non
 def test_any_user_model_will_do(staff: Client, running: Any) -> None:
     User.objects.create_user("ada")
     running.LOCKSTEP_LAB_RACES = ["accounts.races.ready_made.RACES"]
-    text = staff.post(reverse("lockstep_lab:race", args=["get-or-create:unique"])).content.decode()
+    text = explored(staff, reverse("lockstep_lab:race", args=["get-or-create:unique"]))
     assert "<dt>Schedules run</dt><dd>6</dd>" in text
 
 
 def test_it_works_with_a_transaction_for_each_request(staff: Client) -> None:
     with patch.dict(connection.settings_dict, {"ATOMIC_REQUESTS": True}):
-        assert "verdict holds" in staff.post(page("LOCKED")).content.decode()
+        assert "verdict holds" in explored(staff, page("LOCKED"))
 
 
 def test_requests_are_bounded(staff: Client) -> None:
-    with patch.object(page_runs, "MAX_SCHEDULES", 1):
-        text = staff.post(page("LOCKED")).content.decode()
+    with patch.object(runs, "MAX_SCHEDULES", 1):
+        text = explored(staff, page("LOCKED"))
     assert '<span class="verdict incomplete">incomplete</span>' in text
 
 
 def test_a_race_that_does_not_end_is_stopped(staff: Client) -> None:
-    with patch.object(isolated, "_START", 0.1), patch.object(page_runs, "TIMEOUT", 0):
-        answer = staff.post(page("LOCKED"))
+    with patch.object(isolated, "START", 0.1), patch.object(page_runs, "TIMEOUT", 0):
+        answer = staff.post(f"{page('LOCKED')}?schedule=AB", {"schedule": "AB"})
     assert (answer.status_code, "did not end within 0 s" in answer.content.decode()) == (409, True)
 
 
 def test_errors_of_a_race_are_raised_with_their_traceback(staff: Client) -> None:
     with pytest.raises(RuntimeError, match="in fall(?s:.*)ZeroDivisionError"):
-        staff.post(page("FALLING"))
+        staff.post(f"{page('FALLING')}?schedule=A", {"schedule": "A"})
 
 
 def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
-    assert "verdict holds" in staff.post(page("PRINTING")).content.decode()
+    assert "verdict holds" in explored(staff, page("PRINTING"))
 
 
 # What can be downloaded
@@ -294,7 +305,7 @@ def test_a_link_with_a_wrong_schedule_is_refused_too(staff: Client) -> None:
 
 def test_nothing_runs_where_the_setting_is_off(staff: Client, running: Any) -> None:
     running.LOCKSTEP_LAB_RUNS_IN_PAGES = False
-    with patch.object(page_runs, "run_isolated") as run:
+    with patch.object(runs, "start_python") as run:
         answer = staff.post(page("NAIVE"))
 
     assert answer.status_code == 403
@@ -331,12 +342,11 @@ def test_a_post_needs_its_token() -> None:
 
 
 def test_what_a_race_shows_is_escaped(staff: Client) -> None:
-    text = staff.post(page("NESTED")).content.decode()
-    assert "<script" not in text
+    text = explored(staff, page("NESTED"))
+    assert "<script>" not in text
     assert "&lt;script&gt;" in text
 
 
 def test_no_script_and_no_inline_style(staff: Client) -> None:
-    for answer in (staff.get(reverse("lockstep_lab:races")), staff.post(page("NAIVE"))):
-        text = answer.content.decode()
-        assert not [word for word in ("<script", "<style", " style=", "onclick", "javascript:") if word in text]
+    for text in (staff.get(reverse("lockstep_lab:races")).content.decode(), explored(staff, page("NAIVE"))):
+        assert not [word for word in ("<script>", "<style", " style=", "onclick", "javascript:") if word in text]

@@ -1,0 +1,158 @@
+"""What a run and the pages that show it tell each other: files in one folder, by Django's cache of files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from django.core.cache.backends.filebased import FileBasedCache
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from django_lockstep.lab import conf
+from django_lockstep.lab.explorer.reports import RaceReport
+from django_lockstep.lab.explorer.results import Verdict
+
+__all__ = ["LastResult", "LiveRun", "Store", "open_store"]
+
+UNWATCHED = 3.0
+"""Seconds after which a run that no page has shown ends."""
+_LOST = 10.0
+"""Seconds after which a run that says nothing has died."""
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRun:
+    """One run of one race or several."""
+
+    token: str
+    names: tuple[str, ...]
+    """The races, in the order in which they run."""
+    state: Literal["starting", "running", "stopping", "ended", "stopped"]
+    number: int = 0
+    """Which of them is running, from 1."""
+    schedules: int = 0
+    """How many schedules of it have been run so far."""
+    outcomes: int = 0
+    """In how many ways they ended."""
+    wrong: bool = False
+    """Whether one of them ended wrong."""
+    problems: tuple[str, ...] = ()
+    """Why it was refused, and which races failed."""
+
+    @property
+    def active(self) -> bool:
+        return self.state not in ("ended", "stopped")
+
+    @property
+    def name(self) -> str:
+        """The race that is running."""
+        return self.names[max(0, self.number - 1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastResult:
+    """What the last run of a race came to."""
+
+    verdict: Verdict
+    as_expected: bool
+    schedules: int
+    seconds: float
+    when: datetime
+
+
+class Store:
+    """Reads and writes the files; whatever is missing, or was written by other code, is None."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # No limit that ordinary projects reach: what is too much would be thrown out at random.
+        self._cache = FileBasedCache(str(folder), {"TIMEOUT": None, "OPTIONS": {"MAX_ENTRIES": 100_000}})
+
+    # The run
+
+    def run(self) -> LiveRun | None:
+        """Return the run that goes on, or the last one."""
+        found: LiveRun | None = self._get("run")
+        return found
+
+    def publish(self, run: LiveRun, *, for_seconds: float = _LOST) -> None:
+        """Say how far a run is; it has died if nothing is published for so long."""
+        self._cache.set("run", run, for_seconds if run.active else None)
+
+    def watch(self) -> None:
+        """Say that a page shows the run."""
+        self._cache.set("watched", True, UNWATCHED)
+
+    @property
+    def watched(self) -> bool:
+        return bool(self._get("watched"))
+
+    def stop(self, token: str) -> None:
+        """Ask the run of this token to end."""
+        self._cache.set(_key("stop", token), True, _DAY)
+
+    def is_stopped(self, token: str) -> bool:
+        return bool(self._get(_key("stop", token)))
+
+    # What runs came to
+
+    def keep(self, report: RaceReport, result: LastResult) -> None:
+        """Keep the last report of a race; only one process at a time may do that."""
+        self._cache.set(_key("report", report.name), report)
+        self._cache.set("results", {**self.results(), report.name: result})
+
+    def results(self) -> Mapping[str, LastResult]:
+        """Return the last result of each race, by name."""
+        return self._get("results") or {}
+
+    def report(self, name: str) -> RaceReport | None:
+        """Return the last report of a race."""
+        found: RaceReport | None = self._get(_key("report", name))
+        return found
+
+    def _get(self, key: str) -> Any:
+        try:
+            return self._cache.get(key)
+        except Exception:  # noqa: BLE001 - pickled by another version, whose classes may raise anything when loaded
+            return None
+
+
+def open_store() -> Store:
+    """Return the store of this project, whose folder belongs to this user alone.
+
+    Raises ``ImproperlyConfigured`` if it does not: what is unpickled from it could be anyone's code.
+    """
+    folder = conf.live_folder() or _default_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if os.name == "posix" and (found.st_uid != os.getuid() or found.st_mode & 0o022):
+        raise ImproperlyConfigured(
+            f"{folder} must belong to the user of this process, and only that user may write there: chmod 700, or "
+            "name another one in LOCKSTEP_LAB_LIVE_FOLDER"
+        )
+    return Store(folder)
+
+
+def _default_folder() -> Path:
+    """Return a folder for this user, these settings and this database."""
+    user = os.getuid() if os.name == "posix" else ""
+    database = connections[DEFAULT_DB_ALIAS].settings_dict
+    parts = [os.environ.get("DJANGO_SETTINGS_MODULE", ""), *(str(database[key]) for key in ("HOST", "PORT", "NAME"))]
+    return Path(tempfile.gettempdir()) / f"django-lockstep-{user}-{_digest('|'.join(parts))}"
+
+
+def _key(kind: str, name: str) -> str:
+    # Names may be longer, and have other characters, than keys of caches.
+    return f"{kind}:{_digest(name)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

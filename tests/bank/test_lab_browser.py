@@ -1,0 +1,84 @@
+"""Runs that one watches in a real browser, with and without script."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from django_lockstep.lab.live.store import open_store
+from tests.support.browser import OpenPage, chromium, open_page
+from tests.support.sessions import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+__all__ = ["chromium", "open_page"]
+
+
+def start_all(page: Page) -> None:
+    page.goto("/lab/")
+    page.get_by_role("button", name="Run all").click()
+
+
+def is_told(page: Page) -> None:
+    """It is on its way, and further than it was."""
+    expect(page.get_by_role("status")).to_have_text(re.compile(r"\(\d+ of \d\d\): schedule \d"))
+    said = page.get_by_role("status").inner_text()
+    expect(page.get_by_role("status")).not_to_have_text(said)
+    expect(page.get_by_role("status")).to_have_text(re.compile(r"\(\d+ of \d\d\)"))
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
+def test_a_visitor_starts_all_watches_and_stops(open_page: OpenPage, script: bool) -> None:
+    page = open_page(java_script_enabled=script)
+    start_all(page)
+    is_told(page)
+    expect(page.get_by_role("row", name=re.compile("^front:pessimistic .* schedules,"))).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("The last run was stopped")).to_be_visible()
+    expect(page.get_by_role("button", name="Run all")).to_be_visible()
+
+
+def test_a_second_visitor_is_told_and_watches_the_same(open_page: OpenPage) -> None:
+    ada, bob = open_page(), open_page()
+    start_all(ada)
+    bob.goto("/lab/lost-update:naive/")
+    is_told(bob)
+    bob.goto("/lab/")
+    expect(bob.get_by_role("button", name="Run all")).to_be_hidden()
+    bob.get_by_role("button", name="Stop").click()
+    expect(ada.get_by_text("The last run was stopped")).to_be_visible()
+
+
+def test_the_keyboard_alone_is_enough(open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto("/lab/queue:skip-locked/")
+    page.get_by_role("button", name="Run", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Every schedule, as a tree")).to_be_visible()
+    fork = page.locator(".tree summary").first
+    expect(fork).to_have_text(re.compile("12 schedules: right"))
+    fork.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".tree li li").first).to_be_visible()
+
+
+def test_the_tree_leads_to_each_schedule(open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto("/lab/lost-update:naive/")
+    page.get_by_role("button", name="Run", exact=True).click()
+    tree = page.locator(".tree")
+    expect(tree).to_contain_text("wrong (Outcome 1)")
+    expect(tree.locator(".cut").first).to_contain_text("not run: an equivalent schedule has this move earlier")
+    closed = tree.locator("details:not([open]) > summary")
+    while closed.count():
+        closed.first.click()
+    tree.get_by_role("link", name="Schedule ABBBAA").click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_role("heading", name="Schedule ABBBAA: WRONG")).to_be_visible()
+
+
+def test_a_run_ends_when_its_pages_are_closed(open_page: OpenPage) -> None:
+    page = open_page()
+    start_all(page)
+    is_told(page)
+    page.close()
+    until(lambda: (run := open_store().run()) is not None and run.state == "stopped", "the run to end")

@@ -1,0 +1,122 @@
+"""Runs of the lab's pages behind the servers that Django projects have, of one process and of several."""
+
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlencode
+from urllib.request import HTTPCookieProcessor, build_opener
+
+import pytest
+
+from django_lockstep.lab.live.store import Store
+from tests.bank.processes import ROOT, environment
+from tests.support.sessions import PATIENCE, until
+
+SERVERS = {
+    "runserver": ["manage.py", "runserver", "--noreload", "127.0.0.1:{port}"],
+    "gunicorn": ["-m", "gunicorn", "bank.wsgi", "--workers=2", "--threads=2", "--bind=127.0.0.1:{port}"],
+    "uvicorn": ["-m", "uvicorn", "bank.asgi:application", "--workers=2", "--port={port}"],
+}
+
+
+class Server:
+    """One that can be started again on its port."""
+
+    def __init__(self, command: list[str], pgdata: Path) -> None:
+        with closing(socket.create_server(("127.0.0.1", 0))) as free:
+            self._port = free.getsockname()[1]
+        self._command = [sys.executable, *(part.format(port=self._port) for part in command)]
+        self._env = environment(BANK_PGDATA=str(pgdata), DJANGO_DEBUG="1", BANK_DEMO="1")
+        self._http = build_opener(HTTPCookieProcessor(CookieJar()))
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, cwd=ROOT, env=self._env, stderr=subprocess.DEVNULL)
+        until(self._answers, "the server to answer", patience=3 * PATIENCE)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+
+    def _answers(self) -> bool:
+        try:
+            self.get("/lab/")
+        except URLError:
+            return False
+        return True
+
+    def open(self, path: str, **data: str) -> Any:
+        body = urlencode(data).encode() if data else None
+        return self._http.open(f"http://127.0.0.1:{self._port}{path}", body, timeout=PATIENCE)
+
+    def get(self, path: str) -> str:
+        with self.open(path) as answer:
+            return str(answer.read().decode())
+
+    def post(self, path: str, **data: str) -> None:
+        (token, *_) = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', self.get("/lab/"))
+        self.open(path, csrfmiddlewaretoken=token, **data).close()
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest, pgdata: Path) -> Iterator[Server]:
+    server = Server(SERVERS[request.param], pgdata)
+    server.start()
+    yield server
+    server.stop()
+
+
+def processes_of_runs(pgdata: Path) -> list[str]:
+    """Return the processes of runs on this database that are alive."""
+    ours = f"BANK_PGDATA={pgdata}".encode()
+    return [folder.name for folder in Path("/proc").iterdir() if folder.name.isdigit() and _runs(folder, ours)]
+
+
+def _runs(process: Path, ours: bytes) -> bool:
+    try:
+        started = b"lab.live.process" in (process / "cmdline").read_bytes()
+        return started and ours in (process / "environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended meanwhile
+        return False
+
+
+def test_whichever_process_answers_it_is_seen_and_stopped(server: Server, pgdata: Path) -> None:
+    server.post("/lab/runs/", all="1")
+    until(lambda: bool(re.search(r"\(\d+ of \d+\): schedule \d", server.get("/lab/"))), "schedules", patience=60)
+    with server.open("/lab/runs/progress/") as answer:
+        if answer.headers["Content-Type"] == "text/event-stream":
+            said = [answer.readline().decode() for _ in range(4)]
+            assert said[0] == "event: progress\n"
+            assert re.match(r"data: <strong>\S+</strong> \(\d+ of \d+\): ", said[1])
+        else:
+            assert re.match(r"<strong>\S+</strong> \(\d+ of \d+\): ", answer.read().decode())
+    (token,) = re.findall(r'name="token" value="(\w+)"', server.get("/lab/"))
+    server.post("/lab/runs/stop/", token=token)
+    until(lambda: "The last run was stopped" in server.get("/lab/"), "the run to end")
+    until(lambda: processes_of_runs(pgdata) == [], "its process to end")
+
+
+def test_a_visitor_who_leaves_a_stream_ends_the_run(server: Server, pgdata: Path) -> None:
+    server.post("/lab/runs/", all="1")
+    with server.open("/lab/runs/progress/") as answer:
+        answer.readline()
+    store = Store(pgdata.parent / "live")
+    until(lambda: (run := store.run()) is not None and run.state == "stopped", "the run to end", patience=60)
+    until(lambda: processes_of_runs(pgdata) == [], "its process to end")
+
+
+def test_a_server_that_was_started_again_knows_what_goes_on_or_how_it_ended(server: Server, pgdata: Path) -> None:
+    server.post("/lab/runs/", all="1")
+    until(lambda: bool(re.search(r"\(\d+ of \d+\): schedule \d", server.get("/lab/"))), "schedules", patience=60)
+    server.stop()
+    assert processes_of_runs(pgdata) != []
+    server.start()
+    assert re.search(r"\(\d+ of \d+\)|The last run was stopped", server.get("/lab/"))
+    assert "verdict holds" in server.get("/lab/")
+    until(lambda: processes_of_runs(pgdata) == [], "the process to end, as nobody watches")
