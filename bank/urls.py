@@ -3,10 +3,11 @@
 from django.contrib import admin
 from django.shortcuts import redirect
 from django.templatetags.static import static
-from django.urls import include, path
+from django.urls import include, path, re_path
 from django.utils.translation import gettext_lazy as _
 
 from accounts.api import account_api
+from bank.arena import arena, download, lanes
 from bank.front import front
 from bank.overdrafts import overdrafts
 from django_lockstep.editing.api import api as editing_api
@@ -24,5 +25,8 @@ urlpatterns = [
     path("editing/", include("django_lockstep.editing.urls")),
     path("editing/api/", editing_api.urls),
     path("editing/graphql/", include("django_lockstep.editing.graphql.urls")),
+    path("arena/", arena, name="arena"),
+    path("arena/lanes/", lanes, name="arena-lanes"),
+    re_path(r"^arena/arena\.(?P<form>json|svg)$", download, name="arena-download"),
     path("overdrafts/", overdrafts, name="overdrafts"),
 ]

@@ -15,6 +15,8 @@ from typing import Any
 
 from django.apps import apps
 from django.db import transaction
+from django.db.models import OuterRef, Subquery, Sum
+from django.db.models.functions import Coalesce
 
 from accounts.engine import EngineName
 from accounts.errors import InsufficientFunds
@@ -24,7 +26,7 @@ from accounts.races.mix import Mix
 from accounts.races.mixtures import Mixture, strategies_of
 from accounts.strategies import Strategy
 from django_lockstep.errors import DeadlockDetected
-from django_lockstep.lab.simulator.audit import AuditedAccount, AuditedEntry
+from django_lockstep.lab.simulator.audit import AuditedAccount, AuditedEntry, Standing
 from django_lockstep.lab.simulator.tally import LoadOperation
 from django_lockstep.locking.retry import retrying
 
@@ -188,6 +190,20 @@ class LoadContender:
             seed=self.seed,
             round_number=round_number,
             engine=self.engine,
+        )
+
+    def standing(self) -> Standing:
+        """Return what these accounts hold together now, by one statement."""
+        entries: Any = self.fixture.model.entry_model()
+        booked = entries._base_manager.filter(account=OuterRef("pk")).order_by().values("account")
+        total = Coalesce(Subquery(booked.annotate(total=Sum("amount")).values("total")), Decimal(0))
+        rows = self.fixture.model._base_manager.using(self.fixture.using).filter(pk__in=list(self.versions))
+        held = rows.annotate(booked=total + OPENING).values_list("balance", "booked")
+        pairs = list(held)
+        return Standing(
+            balance=sum((balance for balance, _ in pairs), Decimal(0)),
+            booked=sum((booked for _, booked in pairs), Decimal(0)),
+            off=sum((abs(balance - booked) for balance, booked in pairs), Decimal(0)),
         )
 
     def audited_accounts(self) -> Iterator[AuditedAccount]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
 
@@ -31,6 +31,7 @@ from django_lockstep.lab.simulator.database import (
 )
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.lanes import Lane, LaneWatch
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.pool import STUCK_AFTER, WorkerPool
 from django_lockstep.lab.simulator.progress import show_progress
@@ -46,6 +47,7 @@ __all__ = [
     "SweepPoint",
     "Workload",
     "account_model",
+    "default_database",
     "run_load",
     "run_story",
     "run_sweep",
@@ -133,9 +135,17 @@ class SweepPoint:
 
 
 def run_load(
-    config: RunConfig, *, plan: LoadPlan, workload: Workload, interrupt: Interrupt, terminal: TextIO | None
+    config: RunConfig,
+    *,
+    plan: LoadPlan,
+    workload: Workload,
+    interrupt: Interrupt,
+    terminal: TextIO | None,
+    tell: Callable[[tuple[Lane, ...]], None] | None = None,
 ) -> LoadReport:
     """Measure the strategies under a load; progress goes to the terminal, if there is one.
+
+    ``tell`` is called with how far each strategy is, several times a second, and a last time with all of them done.
 
     Raises `SimulationError` where this database or this machine cannot do it. An interrupt ends the run early; the
     report then has the rows that were measured, and says so.
@@ -144,7 +154,7 @@ def run_load(
     ran_on = environment(config.using)
     notes: list[str] = []
     (measured,) = _measure(
-        config, [SweepPoint(plan=plan, workload=workload)], notes, interrupt=interrupt, terminal=terminal
+        config, [SweepPoint(plan=plan, workload=workload)], notes, interrupt=interrupt, terminal=terminal, tell=tell
     )
     rows, counterparts = _first_of_each(measured)
     return LoadReport(
@@ -207,7 +217,13 @@ def sweep_points(sweep: Sweep, *, plan: LoadPlan, workload: Workload) -> list[Sw
 
 
 def _measure(
-    config: RunConfig, points: Sequence[SweepPoint], notes: list[str], *, interrupt: Interrupt, terminal: TextIO | None
+    config: RunConfig,
+    points: Sequence[SweepPoint],
+    notes: list[str],
+    *,
+    interrupt: Interrupt,
+    terminal: TextIO | None,
+    tell: Callable[[tuple[Lane, ...]], None] | None = None,
 ) -> list[tuple[LoadRow, ...]]:
     """Measure all strategies at each point and return the rows by point, in the order of the strategies."""
     workers = max(point.plan.workers for point in points)
@@ -223,8 +239,12 @@ def _measure(
         flat = [trial for group in trials for trial in group]
         pool = WorkerPool(worker_config, size=workers, interrupt=interrupt, stuck_after=stuck_after)
         rounds = sum(trial.plan.rounds for trial in flat)
+        watch = LaneWatch(trials=flat, completed=lambda: pool.completed, tell=tell) if tell else None
         with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
-            rows = {id(trial): row for trial, row in run_trials(flat, pool=pool, alias=config.using, progress=progress)}
+            measured = run_trials(flat, pool=pool, alias=config.using, progress=watch or progress)
+            rows = {id(trial): row for trial, row in measured}
+            if watch:
+                watch.end()
     return [_sorted(config, [rows[id(trial)] for trial in group if id(trial) in rows]) for group in trials]
 
 

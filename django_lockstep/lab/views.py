@@ -31,13 +31,22 @@ from django_lockstep.lab.explorer.moves import moves_of
 from django_lockstep.lab.explorer.outcome_cards import outcome_cards
 from django_lockstep.lab.explorer.reports import RaceReport, as_html
 from django_lockstep.lab.explorer.schedules import parse_schedule
-from django_lockstep.lab.live.runs import start_run
+from django_lockstep.lab.live.runs import start_races
 from django_lockstep.lab.live.store import Store, open_store
 from django_lockstep.lab.page_runs import RunRefused, run_races, run_spec
 from django_lockstep.lab.races import Race, registered_races, replay_test
 from django_lockstep.lab.tree_rows import tree_rows
 
-__all__ = ["for_lab_users", "for_runs", "may_use_lab", "race", "races", "races_context", "stepped_drawings"]
+__all__ = [
+    "for_lab_users",
+    "for_runs",
+    "live_context",
+    "may_use_lab",
+    "race",
+    "races",
+    "races_context",
+    "stepped_drawings",
+]
 
 LONGEST = 500
 """Moves that a schedule on a page may have."""
@@ -84,15 +93,16 @@ def races_context(request: HttpRequest) -> dict[str, Any]:
     store = open_store()
     results = store.results()
     listed = [(race, results.get(name)) for name, race in registered_races().items()]
-    return {"races": listed, **_live_context(request, store)}
+    return {"races": listed, **live_context(request, store)}
 
 
-def _live_context(request: HttpRequest, store: Store) -> dict[str, Any]:
+def live_context(request: HttpRequest, store: Store) -> dict[str, Any]:
+    """Return what a page shows of the run that goes on; from now on the page watches it."""
     run = store.run()
     if run is not None and run.active:
         store.watch()
     htmx, streams = apps.is_installed("django_htmx"), isinstance(request, ASGIRequest)
-    return {"run": run, "runs": conf.runs_in_pages(), "htmx": htmx, "streams": streams}
+    return {"run": run, "runs": conf.runs_in_pages(), "htmx": htmx, "streams": streams, "page": request.path}
 
 
 @for_runs
@@ -114,7 +124,7 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
         if request.POST.get("download"):
             return _download(name, schedule, form=request.POST["download"])
         if request.method == "POST" and not schedule:
-            start_run(store, [name])
+            start_races(store, [name])
             return HttpResponseRedirect(request.path)
         if request.method == "POST":
             context |= _shown(run_races([name], schedule=schedule)[0])
@@ -122,7 +132,7 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
             context |= {**_shown(report), "last": store.results().get(name)}
     except RunRefused as refused:
         context["refusal"], status = str(refused), refused.status
-    return render(request, "lockstep_lab/race.html", {**context, **_live_context(request, store)}, status=status)
+    return render(request, "lockstep_lab/race.html", {**context, **live_context(request, store)}, status=status)
 
 
 def _to_address(request: HttpRequest, schedule: str) -> HttpResponse:

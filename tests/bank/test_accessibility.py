@@ -21,6 +21,7 @@ PAGES = [
     "/lab/anomalies/",
     "/lab/anomalies/P4/level/read-committed/",
     "/lab/found/",
+    "/arena/",
     "/overdrafts/",
     "/editing/",
     "/admin/",
@@ -70,6 +71,16 @@ def test_races_that_run(page: Page) -> None:
     assert serious_faults(page) == []
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_text("The last run was stopped")).to_be_visible()
+    assert serious_faults(page) == []
+
+
+def test_an_arena_that_runs_and_has_run(page: Page) -> None:
+    page.goto("/arena/")
+    page.get_by_label("Seconds for each strategy").fill("2")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".lanes polyline[points]").first).to_be_attached()
+    assert serious_faults(page) == []
+    expect(page.get_by_role("heading", name="What it came to")).to_be_visible()
     assert serious_faults(page) == []
 
 

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from django_lockstep.lab.live.store import open_store
+from tests.bank.test_front_browser import overflows
 from tests.support.browser import OpenPage, chromium, open_page
 from tests.support.sessions import until
 
@@ -74,6 +75,20 @@ def test_the_tree_leads_to_each_schedule(open_page: OpenPage) -> None:
     tree.get_by_role("link", name="Schedule ABBBAA").click()
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_role("heading", name="Schedule ABBBAA: WRONG")).to_be_visible()
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
+def test_the_arena_is_watched_and_its_results_read(open_page: OpenPage, script: bool) -> None:
+    page = open_page(java_script_enabled=script, viewport={"width": 390, "height": 844})
+    page.goto("/arena/")
+    page.get_by_label("Seconds for each strategy").fill("1")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("status")).to_have_text(re.compile(r"Arena: [1-9]\d* operation"))
+    expect(page.get_by_role("row", name=re.compile(r"^conditional_update .* 0\.00$"))).to_be_visible()
+    expect(page.get_by_role("heading", name="What it came to")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("^pessimistic correct 0 0.00"))).to_be_visible()
+    assert not overflows(page)
+    assert "workers=4" in page.url
 
 
 def test_a_run_ends_when_its_pages_are_closed(open_page: OpenPage) -> None:

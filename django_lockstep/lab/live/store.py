@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from django.core.cache.backends.filebased import FileBasedCache
 from django.core.exceptions import ImproperlyConfigured
@@ -19,7 +19,7 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.reports import RaceReport
 from django_lockstep.lab.explorer.results import Verdict
 
-__all__ = ["LastResult", "LiveRun", "Store", "open_store"]
+__all__ = ["LastResult", "LiveRun", "Progress", "Store", "open_store"]
 
 UNWATCHED = 3.0
 """Seconds after which a run that no page has shown ends."""
@@ -28,33 +28,27 @@ _LOST = 10.0
 _DAY = 86_400.0
 
 
+class Progress(Protocol):
+    """How far a run is; picklable."""
+
+    @property
+    def template(self) -> str:
+        """Makes a line of it, from ``run`` and ``progress``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRun:
-    """One run of one race or several."""
+    """A run that a page has started."""
 
     token: str
-    names: tuple[str, ...]
-    """The races, in the order in which they run."""
     state: Literal["starting", "running", "stopping", "ended", "stopped"]
-    number: int = 0
-    """Which of them is running, from 1."""
-    schedules: int = 0
-    """How many schedules of it have been run so far."""
-    outcomes: int = 0
-    """In how many ways they ended."""
-    wrong: bool = False
-    """Whether one of them ended wrong."""
+    progress: Progress
     problems: tuple[str, ...] = ()
-    """Why it was refused, and which races failed."""
+    """Why it was refused, or what failed in it."""
 
     @property
     def active(self) -> bool:
         return self.state not in ("ended", "stopped")
-
-    @property
-    def name(self) -> str:
-        """The race that is running."""
-        return self.names[max(0, self.number - 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +74,7 @@ class Store:
 
     def run(self) -> LiveRun | None:
         """Return the run that goes on, or the last one."""
-        found: LiveRun | None = self._get("run")
+        found: LiveRun | None = self.get("run")
         return found
 
     def publish(self, run: LiveRun, *, for_seconds: float = _LOST) -> None:
@@ -93,32 +87,37 @@ class Store:
 
     @property
     def watched(self) -> bool:
-        return bool(self._get("watched"))
+        return bool(self.get("watched"))
 
     def stop(self, token: str) -> None:
         """Ask the run of this token to end."""
         self._cache.set(_key("stop", token), True, _DAY)
 
     def is_stopped(self, token: str) -> bool:
-        return bool(self._get(_key("stop", token)))
+        return bool(self.get(_key("stop", token)))
 
     # What runs came to
 
     def keep(self, report: RaceReport, result: LastResult) -> None:
         """Keep the last report of a race; only one process at a time may do that."""
-        self._cache.set(_key("report", report.name), report)
-        self._cache.set("results", {**self.results(), report.name: result})
+        self.put(_key("report", report.name), report)
+        self.put("results", {**self.results(), report.name: result})
 
     def results(self) -> Mapping[str, LastResult]:
         """Return the last result of each race, by name."""
-        return self._get("results") or {}
+        return self.get("results") or {}
 
     def report(self, name: str) -> RaceReport | None:
         """Return the last report of a race."""
-        found: RaceReport | None = self._get(_key("report", name))
+        found: RaceReport | None = self.get(_key("report", name))
         return found
 
-    def _get(self, key: str) -> Any:
+    def put(self, key: str, value: object) -> None:
+        """Keep what a run came to."""
+        self._cache.set(key, value)
+
+    def get(self, key: str) -> Any:
+        """Return what was kept."""
         try:
             return self._cache.get(key)
         except Exception:  # noqa: BLE001 - pickled by another version, whose classes may raise anything when loaded

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from django_lockstep.lab.simulator.tally import Acknowledged
 
-__all__ = ["AuditStatus", "AuditVerdict", "AuditedAccount", "AuditedEntry", "audit"]
+__all__ = ["AuditStatus", "AuditVerdict", "AuditedAccount", "AuditedEntry", "Standing", "audit"]
 
 AuditStatus = Literal["correct", "lost", "overdrawn", "inconsistent", "untested"]
 
@@ -40,6 +40,18 @@ class AuditedEntry(NamedTuple):
     """The balance that its writer computed."""
     version_after: int
     """The version that its writer had seen, plus one."""
+
+
+class Standing(NamedTuple):
+    """What the accounts of a strategy hold at an instant."""
+
+    balance: Decimal
+    """Together."""
+    booked: Decimal
+    """What they should hold by their entries."""
+    off: Decimal
+    """How far each is from that, added up without signs. Where entries are not written together with balances, what is
+    being written counts, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from django_lockstep.lab.simulator.audit import AuditStatus, AuditVerdict
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["Latency", "LoadReport", "LoadRow", "jain_index", "speedup"]
+__all__ = ["Latency", "LoadReport", "LoadRow", "build_row", "jain_index", "merge_rounds", "speedup"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +155,7 @@ def build_row(
 
     Each round has the workers' tallies in the same order, None for a worker that did not finish it.
     """
-    # Workers of one round share their time, rounds follow each other: rates are divided by the sum of the rounds.
-    whole = _concatenate([_merge(each) for each in rounds])
+    whole = merge_rounds(rounds)
     tallies = [_concatenate(mine) for mine in zip(*rounds, strict=True) if any(mine)]
     seconds = (whole.ended - whole.started) / 1e9
     return LoadRow(
@@ -180,6 +179,12 @@ def build_row(
         worker_failures=worker_failures,
         cut_short=cut_short,
     )
+
+
+def merge_rounds(rounds: Sequence[Sequence[Tally | None]]) -> Tally:
+    """Return what all workers did in these rounds; None is a worker that did not finish one."""
+    # Workers of one round share their time, rounds follow each other: rates are divided by the sum of the rounds.
+    return _concatenate([_merge(each) for each in rounds])
 
 
 def _merge(tallies: Sequence[Tally | None]) -> Tally | None:

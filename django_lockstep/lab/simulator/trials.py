@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from django_lockstep.lab.simulator.audit import AuditedAccount, audit
+from django_lockstep.lab.simulator.audit import AuditedAccount, Standing, audit
 from django_lockstep.lab.simulator.channel import Task, idle
 from django_lockstep.lab.simulator.database import end_sessions
 from django_lockstep.lab.simulator.load_plan import LoadPlan
@@ -52,6 +52,10 @@ class MeasuredStrategy(Protocol):
 
     def load(self, round_number: int) -> Load:
         """Return what the workers do with these accounts in this round, counted from 0."""
+        ...
+
+    def standing(self) -> Standing:
+        """Return what these accounts hold together, while others change them."""
         ...
 
     def audited_accounts(self) -> Iterable[AuditedAccount]:

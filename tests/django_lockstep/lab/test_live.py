@@ -17,6 +17,7 @@ from django.urls import reverse
 from django_lockstep.lab import live_views, page_runs
 from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.live import runs
+from django_lockstep.lab.live.races import RaceProgress
 from django_lockstep.lab.live.store import LiveRun, Store, open_store
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, Session, query, until
@@ -152,12 +153,17 @@ def test_it_can_be_stopped(gate: Path, store: Store) -> None:
     wait_for("schedule 2, ")
     run = store.run()
     assert run is not None
-    answer = Client().post(STOP, {"token": run.token, "race": race("GATED")})
+    answer = Client().post(STOP, {"token": run.token, "page": f"/lab/{race('GATED')}/"})
     assert answer["Location"] == f"/lab/{race('GATED')}/"
     wait_for("the run is being stopped")
     gate.unlink()
     assert "The last run was stopped" in end()
     assert store.results()[race("GATED")].schedules < 6
+
+
+@pytest.mark.parametrize("page", ["", "https://elsewhere.example/", "//elsewhere.example/"])
+def test_stopping_leads_to_no_other_site(page: str) -> None:
+    assert Client().post(STOP, {"token": "x", "page": page})["Location"] == RACES
 
 
 def test_a_token_of_another_run_stops_nothing(gate: Path, store: Store) -> None:
@@ -221,7 +227,7 @@ def test_it_does_not_hide_the_run_that_goes_on(other: Session, store: Store) -> 
     other.run(query, page_runs._LOCK)
     with patch.object(runs, "exclusive_run", lambda connection: nullcontext()):
         start("LOCKED")
-    theirs = LiveRun(token="theirs", names=("a race",), state="running", number=1)
+    theirs = LiveRun(token="theirs", state="running", progress=RaceProgress(names=("a race",)))
     store.publish(theirs)
     until(lambda: not children(), "the process to end", patience=3 * PATIENCE)
     assert store.run() == theirs
@@ -235,10 +241,10 @@ def children() -> list[int]:
 
 
 def running(**changes: Any) -> LiveRun:
-    return LiveRun(token="x", names=("a race", "b"), state="running", number=1, **changes)
+    return LiveRun(token="x", state="running", progress=RaceProgress(names=("a race", "b"), number=1, **changes))
 
 
-OVER = LiveRun(token="x", names=("a race", "b"), state="ended")
+OVER = LiveRun(token="x", state="ended", progress=RaceProgress(names=("a race", "b")))
 
 
 def test_a_server_of_threads_answers_a_line_and_says_when_it_is_over(store: Store) -> None:

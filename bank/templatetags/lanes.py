@@ -1,0 +1,20 @@
+"""Draws the operations a second of a lane."""
+
+from __future__ import annotations
+
+from django import template
+
+from django_lockstep.lab.simulator.lanes import Lane
+
+__all__ = ["points"]
+
+register = template.Library()
+
+
+@register.filter
+def points(lane: Lane, lanes: tuple[Lane, ...]) -> str:
+    """Return the points of a line through the lane's rates, 160 wide and 30 high, on the scale of the fastest lane."""
+    highest = max((rate for each in lanes for rate in each.rates), default=0.0) or 1.0
+    longest = max(len(each.rates) for each in lanes)
+    step = 160 / max(1, longest - 1)
+    return " ".join(f"{number * step:.1f},{31 - rate / highest * 30:.1f}" for number, rate in enumerate(lane.rates))

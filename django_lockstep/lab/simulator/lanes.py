@@ -1,0 +1,139 @@
+"""A load while it runs, strategy by strategy: operations, latency, and what the accounts hold and should hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Literal
+
+from django_lockstep.lab.simulator.audit import Standing
+from django_lockstep.lab.simulator.report import merge_rounds
+from django_lockstep.lab.simulator.trials import Trial
+
+__all__ = ["Lane", "LaneWatch"]
+
+_EVERY = 0.25
+"""Seconds for which operations are counted; an operation less or more makes no difference then."""
+_BALANCE_EVERY = 0.5
+"""Seconds between two looks at the accounts, which take time from the workers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One strategy so far."""
+
+    name: str
+    safe: bool
+    """Whether it claims to lose no update."""
+    state: Literal["waiting", "running", "done"] = "waiting"
+    """``waiting`` before its next round, or its first one."""
+    operations: int = 0
+    """How many were completed."""
+    rates: tuple[float, ...] = ()
+    """Operations per second, each over a quarter of a second of its own time."""
+    p99: float | None = None
+    """Milliseconds, of the rounds that have ended."""
+    standing: Standing | None = None
+
+    measured: float | None = None
+    """Operations per second that were answered, in the rounds that have ended."""
+
+    @property
+    def rate(self) -> float:
+        """Operations per second so far: as measured, or in the first round the mean of ``rates``."""
+        if self.measured is not None:
+            return self.measured
+        return sum(self.rates) / len(self.rates) if self.rates else 0.0
+
+    @property
+    def off(self) -> Decimal:
+        """How far the accounts are from their entries."""
+        return self.standing.off if self.standing else Decimal(0)
+
+
+@dataclass(slots=True, kw_only=True)
+class LaneWatch:
+    """Follows trials: call it as a `ProgressHook`."""
+
+    trials: Sequence[Trial]
+    completed: Callable[[], int]
+    """How many operations all workers have completed, in all rounds."""
+    tell: Callable[[tuple[Lane, ...]], None]
+    """Called with all lanes whenever one is further."""
+    clock: Callable[[], float] = time.monotonic
+    lanes: dict[str, Lane] = field(init=False)
+    """By the trials' labels."""
+
+    def __post_init__(self) -> None:
+        self.lanes = {trial.label: Lane(name=trial.label, safe=trial.contender.safe) for trial in self.trials}
+
+    def __call__(self, label: str) -> Callable[[], None]:
+        """Begin a round of the trial with this label; return what is called every tenth of a second."""
+        self._end_round()
+        self._change(label, state="running")
+        return _Round(self, label).tick
+
+    def end(self) -> None:
+        """All rounds have ended."""
+        self._end_round()
+        for label in self.lanes:
+            self._change(label, state="done")
+
+    def _end_round(self) -> None:
+        for trial in self.trials:
+            if self.lanes[trial.label].state == "running":
+                whole = merge_rounds([result.results for result in trial.results])
+                p99, seconds = whole.latencies.percentile(99), (whole.ended - whole.started) / 1e9
+                self._change(
+                    trial.label,
+                    state="waiting",
+                    operations=whole.answered + whole.failed,
+                    measured=whole.answered / seconds if seconds else None,
+                    p99=None if p99 is None else p99 / 1e6,
+                    standing=self.look(trial.label),
+                )
+
+    def look(self, label: str) -> Standing:
+        """Return what the accounts of the trial with this label hold."""
+        (contender,) = [trial.contender for trial in self.trials if trial.label == label]
+        return contender.standing()
+
+    def _change(self, label: str, **changes: object) -> None:
+        self.lanes[label] = replace(self.lanes[label], **changes)  # type: ignore[arg-type]
+        self.tell(tuple(self.lanes.values()))
+
+    def note(self, label: str, *, operations: int, seconds: float, standing: Standing | None) -> None:
+        """Count operations of the round that runs."""
+        lane = self.lanes[label]
+        self._change(
+            label,
+            operations=lane.operations + operations,
+            rates=(*lane.rates, operations / seconds),
+            standing=standing or lane.standing,
+        )
+
+
+class _Round:
+    def __init__(self, watch: LaneWatch, label: str) -> None:
+        self._watch = watch
+        self._label = label
+        self._before = watch.completed()
+        self._since: float | None = None
+        """When the operations counted last were complete; None before the first one."""
+        self._next_look = 0.0
+
+    def tick(self) -> None:
+        now, completed = self._watch.clock(), self._watch.completed()
+        if self._since is None:
+            # Workers set up first, and wait for each other.
+            self._since = now if completed > self._before else None
+            self._before = completed
+        elif now - self._since >= _EVERY:
+            done, seconds = completed - self._before, now - self._since
+            self._before, self._since = completed, now
+            standing = None
+            if now >= self._next_look:
+                standing, self._next_look = self._watch.look(self._label), now + _BALANCE_EVERY
+            self._watch.note(self._label, operations=done, seconds=seconds, standing=standing)

@@ -1,0 +1,113 @@
+"""A load lane by lane while it runs."""
+
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.simulator.audit import Standing
+from django_lockstep.lab.simulator.lanes import Lane, LaneWatch
+from django_lockstep.lab.simulator.tally import Tally
+
+HELD = Standing(balance=Decimal(90), booked=Decimal(100), off=Decimal(10))
+
+
+class Pool:
+    """What a watch sees of a pool of workers, and of the clock."""
+
+    def __init__(self) -> None:
+        self.completed = 0
+        self.now = 0.0
+        self.looks = 0
+
+    def standing(self) -> Standing:
+        self.looks += 1
+        return HELD
+
+    def work(self, operations: int, *, seconds: float = 0.0) -> None:
+        self.completed += operations
+        self.now += seconds
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool()
+
+
+@pytest.fixture
+def told() -> list[tuple[Lane, ...]]:
+    return []
+
+
+@pytest.fixture
+def watch(pool: Pool, told: list[tuple[Lane, ...]]) -> LaneWatch:
+    contender = SimpleNamespace(safe=True, standing=pool.standing)
+    trials: Any = [SimpleNamespace(label=label, contender=contender, results=[]) for label in ("first", "second")]
+    return LaneWatch(trials=trials, completed=lambda: pool.completed, tell=told.append, clock=lambda: pool.now)
+
+
+def answered(operations: int, *, seconds: int) -> Any:
+    """A round in which one worker answered so many operations, each in a millisecond."""
+    tally = Tally(succeeded=operations, started=10**9, ended=(1 + seconds) * 10**9)
+    for _ in range(operations):
+        tally.latencies.record(10**6)
+    return SimpleNamespace(results=[tally, None])
+
+
+def test_a_lane_runs_while_the_others_wait(watch: LaneWatch, told: list[tuple[Lane, ...]]) -> None:
+    watch("second")
+    assert [lane.state for lane in told[-1]] == ["waiting", "running"]
+
+
+def test_the_time_before_the_first_operation_does_not_count(pool: Pool, watch: LaneWatch) -> None:
+    tick = watch("first")
+    pool.work(0, seconds=5.0)
+    tick()
+    pool.work(1)
+    tick()
+    pool.work(50, seconds=0.5)
+    tick()
+    assert watch.lanes["first"].rates == (100.0,)
+    assert watch.lanes["first"].rate == 100.0
+
+
+def test_rates_are_over_a_quarter_of_a_second_and_more(pool: Pool, watch: LaneWatch) -> None:
+    tick = watch("first")
+    pool.work(1)
+    tick()
+    for _ in range(6):
+        pool.work(10, seconds=0.125)
+        tick()
+    assert watch.lanes["first"].rates == (80.0, 80.0, 80.0)
+    assert watch.lanes["first"].operations == 60
+    assert pool.looks == 2  # at the accounts less often
+
+
+def test_a_round_that_has_ended_has_exact_figures(pool: Pool, watch: LaneWatch, told: list[tuple[Lane, ...]]) -> None:
+    tick = watch("first")
+    pool.work(1)
+    tick()
+    watch.trials[0].results.append(answered(300, seconds=2))
+    watch("second")
+    lane = told[-1][0]
+    assert (lane.state, lane.operations, lane.rate, lane.standing) == ("waiting", 300, 150.0, HELD)
+    assert lane.p99 == pytest.approx(1.0, rel=0.02)
+    assert lane.off == 10
+
+
+def test_what_other_lanes_completed_is_not_counted_twice(pool: Pool, watch: LaneWatch) -> None:
+    pool.work(1000)
+    tick = watch("first")
+    pool.work(1)
+    tick()
+    pool.work(25, seconds=0.25)
+    tick()
+    assert watch.lanes["first"].operations == 25
+
+
+def test_at_the_end_all_are_done(watch: LaneWatch, told: list[tuple[Lane, ...]]) -> None:
+    watch("first")
+    watch.trials[0].results.append(answered(3, seconds=1))
+    watch.end()
+    assert [(lane.state, lane.operations) for lane in told[-1]] == [("done", 3), ("done", 0)]
