@@ -100,6 +100,13 @@ def build(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def screenshots(session: nox.Session) -> None:
+    """Take the pictures of pages in the documentation again."""
+    install(session, "tests")
+    session.run("python", "docs/screenshots.py")
+
+
+@nox.session(default=False)
 def benchmarks(session: nox.Session) -> None:
     """Measure, with everything to compare with; behind ``--`` what ``python -m benchmarks`` takes."""
     install(session, "tests")
