@@ -30,6 +30,7 @@ from django_lockstep.lab.views import for_lab_users, for_runs, live_context
 __all__ = ["arena", "download", "lanes"]
 
 _FIRST = ["naive", "pessimistic", "conditional_update", "optimistic"]
+_LIVE = "bank/arena_live.html"
 _LONGEST = 60
 """Seconds that all strategies may take together."""
 _ROUNDS = 3
@@ -109,7 +110,8 @@ def _page(request: HttpRequest, form: ArenaForm, *, refusal: str = "", status: i
     store = open_store()
     context = {**live_context(request, store), "form": form, "refusal": refusal, "result": store.get(KEPT)}
     run = context["run"]
-    context["racing"] = run is not None and isinstance(run.progress, ArenaProgress)
+    if run is not None and isinstance(run.progress, ArenaProgress):
+        context |= {"progress_url": reverse("arena-lanes"), "progress_template": _LIVE}
     return render(request, "bank/arena.html", context, status=status)
 
 
@@ -118,7 +120,7 @@ def _page(request: HttpRequest, form: ArenaForm, *, refusal: str = "", status: i
 @for_lab_users
 def lanes(request: HttpRequest) -> HttpResponseBase:
     """Answer how far each strategy is, as `answer_progress` does."""
-    return answer_progress(request, "bank/lanes.html")
+    return answer_progress(request, _LIVE)
 
 
 @require_safe

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 from django.core.handlers.asgi import ASGIRequest
 from django.db import transaction
@@ -28,6 +30,8 @@ __all__ = ["answer_progress", "progress", "start", "stop"]
 
 _PERIOD = 0.5
 """Seconds between two events."""
+_ALIKE = 0.2
+"""Seconds in which all visitors are told the same."""
 
 
 @transaction.non_atomic_requests
@@ -73,7 +77,7 @@ def progress(request: HttpRequest) -> HttpResponseBase:
 
 def answer_progress(request: HttpRequest, template: str | None = None) -> HttpResponseBase:
     """Answer how far the run is, as this template shows it, or as the run's own line."""
-    line = functools.partial(_line, open_store(), translation.get_language(), template)
+    line = functools.partial(_line, open_store().folder, translation.get_language(), template)
     if isinstance(request, ASGIRequest):
         headers = {"X-Accel-Buffering": "no"}  # nginx would keep events back
         return StreamingHttpResponse(_follow(line), content_type="text/event-stream", headers=headers)
@@ -91,13 +95,19 @@ async def _follow(tell: Callable[[], str]) -> AsyncIterator[str]:
     yield "event: over\ndata: -\n\n"
 
 
-def _line(store: Store, language: str, template: str | None) -> str:
+def _line(folder: Path, language: str, template: str | None) -> str:
     """Return how far the run is, in one line; nothing if none goes on."""
+    return _made_once(folder, language, template, int(time.monotonic() / _ALIKE))
+
+
+# Many visitors watch the same run: what is read and rendered for one of them is so for all.
+@functools.lru_cache(maxsize=16)
+def _made_once(folder: Path, language: str, template: str | None, _: int) -> str:
+    store = Store(folder)
     store.watch()
     run = store.run()
     if run is None or not run.active:
         return ""
     with translation.override(language):
-        return " ".join(
-            render_to_string(template or run.progress.template, {"run": run, "progress": run.progress}).split()
-        )
+        text = render_to_string(template or run.progress.template, {"run": run, "progress": run.progress})
+    return " ".join(text.split())

@@ -59,7 +59,8 @@ def race(name: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def store(settings: Any, tmp_path: Path) -> Store:
+def store(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr(live_views, "_ALIKE", 1e-9)  # every answer is made anew
     settings.LOCKSTEP_LAB_LIVE_FOLDER = tmp_path / "live"
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
     settings.LOCKSTEP_LAB_RACES = [race("FALLING"), race("GATED"), race("LOCKED")]
@@ -279,6 +280,15 @@ def test_an_asynchronous_one_streams_events_until_it_is_over(store: Store, monke
         ":\n\n",
         "event: over\ndata: -\n\n",
     ]
+
+
+def test_it_is_read_once_for_all_who_ask_in_the_same_instant(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_views, "_ALIKE", 1e9)
+    store.publish(running())
+    first = Client().get(PROGRESS).content
+    with patch.object(Store, "run") as read:
+        assert Client().get(PROGRESS).content == first
+    assert not read.called
 
 
 def test_it_is_said_in_the_visitors_language(store: Store) -> None:
