@@ -234,8 +234,17 @@ def test_it_does_not_hide_the_run_that_goes_on(other: Session, store: Store) -> 
     assert store.run() == theirs
 
 
-def children() -> list[int]:
-    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+def children() -> list[str]:
+    """Return the commands of this process's children that are processes of runs."""
+    pids = [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    return [command for command in map(command_of, pids) if "lab.live.process" in command]
+
+
+def command_of(pid: str) -> str:
+    try:
+        return Path("/proc", pid, "cmdline").read_text()
+    except OSError:  # it has ended meanwhile
+        return ""
 
 
 # How far it is
