@@ -53,22 +53,27 @@ class ArenaRequest:
     """Its rows have to be removed."""
 
     @property
-    def begun(self) -> ArenaProgress:
+    def initial(self) -> ArenaProgress:
         return ArenaProgress()
 
     def run(self, process: LiveProcess) -> None:
         """Measure, and keep the report; a run that is stopped keeps what it had measured."""
         lanes: tuple[Lane, ...] = ()
 
-        def tell(now: tuple[Lane, ...]) -> None:
+        def report_lanes(now: tuple[Lane, ...]) -> None:
             nonlocal lanes
             lanes = now
-            process.tell(ArenaProgress(lanes=now))
+            process.report(ArenaProgress(lanes=now))
 
         with Interrupt() as interrupt:
             process.on_stop(lambda: interrupt.request(signal.SIGTERM))
             report = run_load(
-                self.config, plan=self.plan, workload=self.workload, interrupt=interrupt, terminal=None, tell=tell
+                self.config,
+                plan=self.plan,
+                workload=self.workload,
+                interrupt=interrupt,
+                terminal=None,
+                on_progress=report_lanes,
             )
         process.store.put(KEPT, ArenaResult(report=report, lanes=lanes, when=timezone.now()))
         for note in report.notes:

@@ -26,7 +26,7 @@ from accounts.races.mix import Mix
 from accounts.races.mixtures import Mixture, strategies_of
 from accounts.strategies import Strategy
 from django_lockstep.errors import DeadlockDetected
-from django_lockstep.lab.simulator.audit import AuditedAccount, AuditedEntry, Standing
+from django_lockstep.lab.simulator.audit import AuditedAccount, AuditedEntry, Balances
 from django_lockstep.lab.simulator.tally import LoadOperation
 from django_lockstep.locking.retry import retrying
 
@@ -192,7 +192,7 @@ class LoadContender:
             engine=self.engine,
         )
 
-    def standing(self) -> Standing:
+    def balances(self) -> Balances:
         """Return what these accounts hold together now, by one statement."""
         entries: Any = self.fixture.model.entry_model()
         booked = entries._base_manager.filter(account=OuterRef("pk")).order_by().values("account")
@@ -200,10 +200,10 @@ class LoadContender:
         rows = self.fixture.model._base_manager.using(self.fixture.using).filter(pk__in=list(self.versions))
         held = rows.annotate(booked=total + OPENING).values_list("balance", "booked")
         pairs = list(held)
-        return Standing(
-            balance=sum((balance for balance, _ in pairs), Decimal(0)),
+        return Balances(
+            stored=sum((balance for balance, _ in pairs), Decimal(0)),
             booked=sum((booked for _, booked in pairs), Decimal(0)),
-            off=sum((abs(balance - booked) for balance, booked in pairs), Decimal(0)),
+            difference=sum((abs(balance - booked) for balance, booked in pairs), Decimal(0)),
         )
 
     def audited_accounts(self) -> Iterator[AuditedAccount]:

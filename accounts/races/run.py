@@ -141,12 +141,11 @@ def run_load(
     workload: Workload,
     interrupt: Interrupt,
     terminal: TextIO | None,
-    tell: Callable[[tuple[Lane, ...]], None] | None = None,
+    on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
 ) -> LoadReport:
     """Measure the strategies under a load; progress goes to the terminal, if there is one.
 
-    ``tell`` is called with how far each strategy is, several times a second, and a last time with all of them done.
-
+    ``on_progress`` is called with how far each strategy is, several times a second, and again when all are done.
     Raises `SimulationError` where this database or this machine cannot do it. An interrupt ends the run early; the
     report then has the rows that were measured, and says so.
     """
@@ -154,7 +153,12 @@ def run_load(
     ran_on = environment(config.using)
     notes: list[str] = []
     (measured,) = _measure(
-        config, [SweepPoint(plan=plan, workload=workload)], notes, interrupt=interrupt, terminal=terminal, tell=tell
+        config,
+        [SweepPoint(plan=plan, workload=workload)],
+        notes,
+        interrupt=interrupt,
+        terminal=terminal,
+        on_progress=on_progress,
     )
     rows, counterparts = _first_of_each(measured)
     return LoadReport(
@@ -223,7 +227,7 @@ def _measure(
     *,
     interrupt: Interrupt,
     terminal: TextIO | None,
-    tell: Callable[[tuple[Lane, ...]], None] | None = None,
+    on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
 ) -> list[tuple[LoadRow, ...]]:
     """Measure all strategies at each point and return the rows by point, in the order of the strategies."""
     workers = max(point.plan.workers for point in points)
@@ -239,7 +243,7 @@ def _measure(
         flat = [trial for group in trials for trial in group]
         pool = WorkerPool(worker_config, size=workers, interrupt=interrupt, stuck_after=stuck_after)
         rounds = sum(trial.plan.rounds for trial in flat)
-        watch = LaneWatch(trials=flat, completed=lambda: pool.completed, tell=tell) if tell else None
+        watch = LaneWatch(trials=flat, completed=lambda: pool.completed, report=on_progress) if on_progress else None
         with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
             measured = run_trials(flat, pool=pool, alias=config.using, progress=watch or progress)
             rows = {id(trial): row for trial, row in measured}

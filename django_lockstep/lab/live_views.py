@@ -30,7 +30,7 @@ __all__ = ["answer_progress", "progress", "start", "stop"]
 
 _PERIOD = 0.5
 """Seconds between two events."""
-_ALIKE = 0.2
+_CACHE_SECONDS = 0.2
 """Seconds in which all visitors are told the same."""
 
 
@@ -85,9 +85,9 @@ def answer_progress(request: HttpRequest, template: str | None = None) -> HttpRe
     return HttpResponse(text, headers={} if text else {"HX-Trigger": "over"})
 
 
-async def _follow(tell: Callable[[], str]) -> AsyncIterator[str]:
+async def _follow(render: Callable[[], str]) -> AsyncIterator[str]:
     said = None
-    while line := tell():
+    while line := render():
         # A comment, so that a visitor who has left is noticed.
         yield f"event: progress\ndata: {line}\n\n" if line != said else ":\n\n"
         said = line
@@ -97,12 +97,12 @@ async def _follow(tell: Callable[[], str]) -> AsyncIterator[str]:
 
 def _line(folder: Path, language: str, template: str | None) -> str:
     """Return how far the run is, in one line; nothing if none goes on."""
-    return _made_once(folder, language, template, int(time.monotonic() / _ALIKE))
+    return _rendered(folder, language, template, int(time.monotonic() / _CACHE_SECONDS))
 
 
 # Many visitors watch the same run: what is read and rendered for one of them is so for all.
 @functools.lru_cache(maxsize=16)
-def _made_once(folder: Path, language: str, template: str | None, _: int) -> str:
+def _rendered(folder: Path, language: str, template: str | None, _: int) -> str:
     store = Store(folder)
     store.watch()
     run = store.run()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from django_lockstep.lab.explorer.results import Exploration, Outcome
-from django_lockstep.lab.explorer.tree import Tree
+from django_lockstep.lab.explorer.tree import TreeLine
 
 __all__ = ["TreeRow", "tree_rows"]
 
@@ -47,30 +48,36 @@ class TreeRow:
 
 def tree_rows(found: Exploration) -> Iterator[TreeRow]:
     """Yield the lines of an exploration's tree, each fork before what it leads to."""
-    if found.tree is not None:
-        yield from _rows(found.tree, found, fold=found.schedules > _MOST)
+    fold, folded, open_forks = found.schedules > _MOST, None, 0
+    lines = found.tree or ()
+    for number, line in enumerate(lines):
+        if folded is not None and line.depth > folded:
+            continue
+        folded = line.depth if fold and line.fork and line.uniform else None
+        while open_forks > line.depth:
+            open_forks -= 1
+            yield TreeRow(kind="end")
+        open_forks += line.fork and folded is None
+        yield _row(line, found, cuts=None if folded is None else _count_cuts(lines, number))
+        if folded is None:
+            for cut in line.cuts:
+                yield TreeRow(kind="cut", start=line.start, moves=cut.schedule[len(line.start) :], reason=cut.reason)
+    yield from [TreeRow(kind="end")] * open_forks
 
 
-def _rows(tree: Tree, found: Exploration, *, fold: bool) -> Iterator[TreeRow]:
-    folded = fold and tree.uniform and bool(tree.ways)
-    yield TreeRow(
-        kind="folded" if folded else "fork" if tree.ways else "run",
-        start=tree.start,
-        moves=tree.moves,
-        schedules=sum(count for end, count in tree.ends.items() if end is not None),
-        cuts=_count_cuts(tree) if folded else 0,
-        outcomes={end + 1: found.outcomes[end] for end in tree.ends if end is not None},
-        uniform=tree.uniform,
+def _row(line: TreeLine, found: Exploration, *, cuts: int | None) -> TreeRow:
+    return TreeRow(
+        kind="folded" if cuts is not None else "fork" if line.fork else "run",
+        start=line.start,
+        moves=line.moves,
+        schedules=sum(count for end, count in line.ends.items() if end is not None),
+        cuts=cuts or 0,
+        outcomes={end + 1: found.outcomes[end] for end in line.ends if end is not None},
+        uniform=line.uniform,
     )
-    if folded:
-        return
-    for cut in tree.cuts:
-        yield TreeRow(kind="cut", start=tree.start, moves=cut.schedule[len(tree.start) :], reason=cut.reason)
-    for way in tree.ways:
-        yield from _rows(way, found, fold=fold)
-    if tree.ways:
-        yield TreeRow(kind="end")
 
 
-def _count_cuts(tree: Tree) -> int:
-    return len(tree.cuts) + sum(map(_count_cuts, tree.ways))
+def _count_cuts(lines: Sequence[TreeLine], number: int) -> int:
+    """Return how many branches were cut in a line and below it."""
+    rest = itertools.takewhile(lambda line: line.depth > lines[number].depth, lines[number + 1 :])
+    return len(lines[number].cuts) + sum(len(line.cuts) for line in rest)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from django_lockstep.lab.explorer.final_state import FinalState, describe_state
-from django_lockstep.lab.explorer.tree import Tree
+from django_lockstep.lab.explorer.tree import TreeLine
 
 __all__ = ["SCHEMA_VERSION", "Deadlock", "Exploration", "Outcome", "Raised", "Run", "Step", "Swap", "Verdict"]
 
@@ -212,8 +212,8 @@ class Exploration:
     """Columns, such as ``auth_user.password``, that differ when the same schedule is run again, and those to ignore."""
     directed: bool = False
     """Whether only schedules around writes were run."""
-    tree: Tree | None = None
-    """The schedules as a tree, where that was asked for."""
+    tree: tuple[TreeLine, ...] | None = None
+    """The schedules as a tree, each line before those that it leads to, where that was asked for."""
 
     @property
     def ok(self) -> bool:

@@ -16,7 +16,7 @@ from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.strategy import SearchStrategy
 from django_lockstep.lab.explorer.trace import Trace
-from django_lockstep.lab.explorer.tree import Tree, TreeBuilder
+from django_lockstep.lab.explorer.tree import TreeBuilder, TreeLine
 from django_lockstep.lab.explorer.vacuity import Vacuity
 from django_lockstep.lab.wording import counted
 
@@ -126,7 +126,7 @@ class ExplorationTally:
             tree=self._build_tree(strategy, list(outcomes)),
         )
 
-    def _build_tree(self, strategy: SearchStrategy, ends: Sequence[tuple[object, ...]]) -> Tree | None:
+    def _build_tree(self, strategy: SearchStrategy, ends: Sequence[tuple[object, ...]]) -> tuple[TreeLine, ...] | None:
         if self.tree is None or not isinstance(strategy, Search):
             return None
         positions: dict[Hashable, int] = {end: position for position, end in enumerate(ends)}

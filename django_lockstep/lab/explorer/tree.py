@@ -5,14 +5,15 @@ Built from the states that branches reached; so the search itself keeps nothing 
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from django_lockstep.lab.explorer.branches import State
 from django_lockstep.lab.explorer.schedules import write_schedule
 
-__all__ = ["Cut", "Tree", "TreeBuilder"]
+__all__ = ["Cut", "TreeBuilder", "TreeLine"]
 
 Reason = Literal["asleep", "independent", "bound", "left"]
 
@@ -31,23 +32,26 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
-    """What was run from a state on: moves of which each had no sibling that was run, then several ways, or an end."""
+class TreeLine:
+    """What was run from a state on: moves without an alternative that was run, up to a fork or to an end."""
 
+    depth: int
+    """How many forks lead to it."""
     start: str
     """The moves before."""
     moves: str
-    """The moves in which only one way was gone; empty where several begin at once."""
+    """Empty where several lines begin at once."""
     cuts: tuple[Cut, ...]
     """What was not run along these moves, and at their end."""
-    ways: tuple[Tree, ...]
-    """What was run then; none at an end, and otherwise at least two."""
+    fork: bool
+    """Whether several lines follow, one deeper each; otherwise a run ended here."""
     ends: Mapping[int | None, int]
-    """How many schedules ended in each outcome, by its position in the exploration; None: abandoned as equivalent."""
+    """How many schedules from here on ended in each outcome, by its position in the exploration; None: abandoned as
+    equivalent to another one."""
 
     @property
     def schedule(self) -> str:
-        """All moves up to the first fork, or to the end."""
+        """All moves up to the fork, or to the end."""
         return self.start + self.moves
 
     @property
@@ -85,51 +89,49 @@ class TreeBuilder:
             node = node.children.setdefault(state.chosen, _Node())
         node.end = end
 
-    def build(self, outcomes: Mapping[Hashable, int], *, finished: bool, bounded: bool) -> Tree:
-        """Return the tree; ``outcomes`` are the positions by key.
+    def build(self, outcomes: Mapping[Hashable, int], *, finished: bool, bounded: bool) -> tuple[TreeLine, ...]:
+        """Return the tree, each line before those that it leads to; ``outcomes`` are the positions by key.
 
         ``finished``: no branch is left, so that what was not run is not needed. ``bounded``: or has more preemptions
         than were allowed.
         """
         otherwise: Reason = "bound" if bounded else "independent" if finished else "left"
-        return _Build(outcomes, otherwise).tree(self._root, "")
+        lines: list[TreeLine] = []
+        # A stack instead of recursion: runs may have more forks than the interpreter has frames.
+        waiting: list[tuple[_Node, str, str, int]] = [(self._root, "", "", 0)]
+        while waiting:
+            node, start, moves, depth = waiting.pop()
+            cuts = list(_cuts(node, start + moves, otherwise))
+            while len(node.children) == 1:
+                ((actor, node),) = node.children.items()
+                moves += write_schedule([actor])
+                cuts += _cuts(node, start + moves, otherwise)
+            ends = {} if node.children else {None if node.end is None else outcomes[node.end]: 1}
+            fork = bool(node.children)
+            lines.append(TreeLine(depth=depth, start=start, moves=moves, cuts=tuple(cuts), fork=fork, ends=ends))
+            waiting += [
+                (child, start + moves, write_schedule([actor]), depth + 1)
+                for actor, child in sorted(node.children.items(), reverse=True)
+            ]
+        return tuple(_summed(lines))
 
 
-@dataclass(frozen=True, slots=True)
-class _Build:
-    outcomes: Mapping[Hashable, int]
-    otherwise: Reason
-    """Why an actor that did not sleep was not run."""
-
-    def tree(self, node: _Node, start: str) -> Tree:
-        moves, cuts = "", list(self._cuts(node, start))
-        while len(node.children) == 1:
-            ((actor, node),) = node.children.items()
-            moves += write_schedule([actor])
-            cuts += self._cuts(node, start + moves)
-        ways = [
-            self._way(child, start + moves, letter=write_schedule([actor]))
-            for actor, child in sorted(node.children.items())
-        ]
-        own = {} if ways else {None if node.end is None else self.outcomes[node.end]: 1}
-        return Tree(start=start, moves=moves, cuts=tuple(cuts), ways=tuple(ways), ends=_sum([own, *_ends(ways)]))
-
-    def _way(self, node: _Node, start: str, *, letter: str) -> Tree:
-        below = self.tree(node, start + letter)
-        return Tree(start=start, moves=letter + below.moves, cuts=below.cuts, ways=below.ways, ends=below.ends)
-
-    def _cuts(self, node: _Node, schedule: str) -> Iterator[Cut]:
-        for actor in node.enabled:
-            if actor not in node.children:
-                reason: Reason = "asleep" if actor in node.asleep else self.otherwise
-                yield Cut(schedule=schedule + write_schedule([actor]), reason=reason)
+def _cuts(node: _Node, schedule: str, otherwise: Reason) -> Iterator[Cut]:
+    """Yield what was not run in a state; ``otherwise`` is why, for actors that did not sleep."""
+    for actor in node.enabled:
+        if actor not in node.children:
+            reason: Reason = "asleep" if actor in node.asleep else otherwise
+            yield Cut(schedule=schedule + write_schedule([actor]), reason=reason)
 
 
-def _ends(ways: Sequence[Tree]) -> Iterator[Mapping[int | None, int]]:
-    return (way.ends for way in ways)
-
-
-def _sum(counts: Sequence[Mapping[int | None, int]]) -> dict[int | None, int]:
-    keys = {key for each in counts for key in each}
-    ordered = sorted(keys, key=lambda key: (key is None, key or 0))
-    return {key: sum(each.get(key, 0) for each in counts) for key in ordered}
+def _summed(lines: Sequence[TreeLine]) -> list[TreeLine]:
+    """Return the lines with the ends of those that they lead to."""
+    summed: list[TreeLine] = []
+    below: dict[int, Counter[int | None]] = defaultdict(Counter)
+    """The ends of lines at each depth whose fork has not come yet."""
+    for line in reversed(lines):
+        ends = below.pop(line.depth + 1, Counter()) if line.fork else Counter(line.ends)
+        below[line.depth].update(ends)
+        ordered = dict(sorted(ends.items(), key=lambda each: (each[0] is None, each[0] or 0)))
+        summed.append(replace(line, ends=ordered))
+    return summed[::-1]

@@ -33,8 +33,8 @@ class LiveRequest(Protocol):
         """Seconds that it has to end when it is asked to; then its process is ended."""
 
     @property
-    def begun(self) -> Progress:
-        """How far it is before it has begun."""
+    def initial(self) -> Progress:
+        """How far it is before it has initial."""
 
     def run(self, process: LiveProcess) -> None:
         """Do it; what it raises is shown on the page."""
@@ -54,7 +54,7 @@ class LiveProcess:
     def __init__(self, token: str, store: Store, request: LiveRequest) -> None:
         self.store = store
         self._request = request
-        self._run = LiveRun(token=token, state="starting", progress=request.begun)
+        self._run = LiveRun(token=token, state="starting", progress=request.initial)
         self._asked_to_stop = 0.0
         """When, by `time.monotonic`."""
         self._on_stop: Callable[[], None] = lambda: None
@@ -74,7 +74,7 @@ class LiveProcess:
                 return
         function()
 
-    def tell(self, progress: Progress) -> None:
+    def report(self, progress: Progress) -> None:
         """Say how far it is; pages see it up to a quarter of a second later."""
         with self._lock:
             self._run = replace(self._run, state="stopping" if self.stopping else "running", progress=progress)
@@ -86,7 +86,7 @@ class LiveProcess:
 
     def main(self) -> None:
         """Do what was requested, alone among the pages' runs."""
-        threading.Thread(target=self._keep_telling, daemon=True).start()
+        threading.Thread(target=self._publish_until_done, daemon=True).start()
         try:
             # A connection of its own: races redirect those of the project.
             with exclusive_run(connections[DEFAULT_DB_ALIAS].copy()):
@@ -109,11 +109,11 @@ class LiveProcess:
 
     # In a thread of its own
 
-    def _keep_telling(self) -> None:
-        while self._tell():
+    def _publish_until_done(self) -> None:
+        while self._publish():
             time.sleep(_PERIOD)
 
-    def _tell(self) -> bool:
+    def _publish(self) -> bool:
         """Tell the pages, look whether the run is to end, and return whether it goes on."""
         asked = False
         with self._lock:

@@ -54,7 +54,7 @@ class RacesRequest:
     grace: float = 2.0
 
     @property
-    def begun(self) -> RaceProgress:
+    def initial(self) -> RaceProgress:
         return RaceProgress(names=self.names)
 
     def run(self, process: LiveProcess) -> None:
@@ -75,7 +75,7 @@ class _Exploration:
     ends: set[str] = field(default_factory=set)
 
     def run(self, race: Race) -> None:
-        self.process.tell(self.progress)
+        self.process.report(self.progress)
         try:
             self._explore(race)
         except ExplorerError as refused:
@@ -103,5 +103,5 @@ class _Exploration:
         wrong = self.progress.wrong or not run.holds
         schedules = self.progress.schedules + 1
         self.progress = replace(self.progress, schedules=schedules, outcomes=len(self.ends), wrong=wrong)
-        self.process.tell(self.progress)
+        self.process.report(self.progress)
         return self.process.stopping

@@ -39,7 +39,7 @@ def start_run(store: Store, request: LiveRequest) -> None:
         pass
     token = secrets.token_hex(8)
     store.watch()
-    store.publish(LiveRun(token=token, state="starting", progress=request.begun), for_seconds=START)
+    store.publish(LiveRun(token=token, state="starting", progress=request.initial), for_seconds=START)
     # Ctrl-C is for the server; then nobody watches.
     process = start_python(_MAIN, start_new_session=True)
     given = pickle.dumps((token, store, request, database_names()))

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from django_lockstep.lab.simulator.tally import Acknowledged
 
-__all__ = ["AuditStatus", "AuditVerdict", "AuditedAccount", "AuditedEntry", "Standing", "audit"]
+__all__ = ["AuditStatus", "AuditVerdict", "AuditedAccount", "AuditedEntry", "Balances", "audit"]
 
 AuditStatus = Literal["correct", "lost", "overdrawn", "inconsistent", "untested"]
 
@@ -42,14 +42,14 @@ class AuditedEntry(NamedTuple):
     """The version that its writer had seen, plus one."""
 
 
-class Standing(NamedTuple):
-    """What the accounts of a strategy hold at an instant."""
+class Balances(NamedTuple):
+    """What the accounts of a strategy hold together at an instant."""
 
-    balance: Decimal
-    """Together."""
+    stored: Decimal
+    """What the database says."""
     booked: Decimal
     """What they should hold by their entries."""
-    off: Decimal
+    difference: Decimal
     """How far each is from that, added up without signs. Where entries are not written together with balances, what is
     being written counts, too."""
 

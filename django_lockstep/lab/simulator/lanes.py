@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Literal
 
-from django_lockstep.lab.simulator.audit import Standing
+from django_lockstep.lab.simulator.audit import Balances
 from django_lockstep.lab.simulator.report import merge_rounds
 from django_lockstep.lab.simulator.trials import Trial
 
@@ -35,7 +35,7 @@ class Lane:
     """Operations per second, each over a quarter of a second of its own time."""
     p99: float | None = None
     """Milliseconds, of the rounds that have ended."""
-    standing: Standing | None = None
+    balances: Balances | None = None
 
     measured: float | None = None
     """Operations per second that were answered, in the rounds that have ended."""
@@ -48,9 +48,9 @@ class Lane:
         return sum(self.rates) / len(self.rates) if self.rates else 0.0
 
     @property
-    def off(self) -> Decimal:
+    def difference(self) -> Decimal:
         """How far the accounts are from their entries."""
-        return self.standing.off if self.standing else Decimal(0)
+        return self.balances.difference if self.balances else Decimal(0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class LaneWatch:
     trials: Sequence[Trial]
     completed: Callable[[], int]
     """How many operations all workers have completed, in all rounds."""
-    tell: Callable[[tuple[Lane, ...]], None]
+    report: Callable[[tuple[Lane, ...]], None]
     """Called with all lanes whenever one is further."""
     clock: Callable[[], float] = time.monotonic
     lanes: dict[str, Lane] = field(init=False)
@@ -92,26 +92,26 @@ class LaneWatch:
                     operations=whole.answered + whole.failed,
                     measured=whole.answered / seconds if seconds else None,
                     p99=None if p99 is None else p99 / 1e6,
-                    standing=self.look(trial.label),
+                    balances=self.balances_of(trial.label),
                 )
 
-    def look(self, label: str) -> Standing:
+    def balances_of(self, label: str) -> Balances:
         """Return what the accounts of the trial with this label hold."""
         (contender,) = [trial.contender for trial in self.trials if trial.label == label]
-        return contender.standing()
+        return contender.balances()
 
     def _change(self, label: str, **changes: object) -> None:
         self.lanes[label] = replace(self.lanes[label], **changes)  # type: ignore[arg-type]
-        self.tell(tuple(self.lanes.values()))
+        self.report(tuple(self.lanes.values()))
 
-    def note(self, label: str, *, operations: int, seconds: float, standing: Standing | None) -> None:
+    def record(self, label: str, *, operations: int, seconds: float, balances: Balances | None) -> None:
         """Count operations of the round that runs."""
         lane = self.lanes[label]
         self._change(
             label,
             operations=lane.operations + operations,
             rates=(*lane.rates, operations / seconds),
-            standing=standing or lane.standing,
+            balances=balances or lane.balances,
         )
 
 
@@ -133,7 +133,7 @@ class _Round:
         elif now - self._since >= _EVERY:
             done, seconds = completed - self._before, now - self._since
             self._before, self._since = completed, now
-            standing = None
+            balances = None
             if now >= self._next_look:
-                standing, self._next_look = self._watch.look(self._label), now + _BALANCE_EVERY
-            self._watch.note(self._label, operations=done, seconds=seconds, standing=standing)
+                balances, self._next_look = self._watch.balances_of(self._label), now + _BALANCE_EVERY
+            self._watch.record(self._label, operations=done, seconds=seconds, balances=balances)

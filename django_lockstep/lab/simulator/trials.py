@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from django_lockstep.lab.simulator.audit import AuditedAccount, Standing, audit
+from django_lockstep.lab.simulator.audit import AuditedAccount, Balances, audit
 from django_lockstep.lab.simulator.channel import Task, idle
 from django_lockstep.lab.simulator.database import end_sessions
 from django_lockstep.lab.simulator.load_plan import LoadPlan
@@ -54,7 +54,7 @@ class MeasuredStrategy(Protocol):
         """Return what the workers do with these accounts in this round, counted from 0."""
         ...
 
-    def standing(self) -> Standing:
+    def balances(self) -> Balances:
         """Return what these accounts hold together, while others change them."""
         ...
 

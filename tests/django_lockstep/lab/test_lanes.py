@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.simulator.audit import Standing
+from django_lockstep.lab.simulator.audit import Balances
 from django_lockstep.lab.simulator.lanes import Lane, LaneWatch
 from django_lockstep.lab.simulator.tally import Tally
 
-HELD = Standing(balance=Decimal(90), booked=Decimal(100), off=Decimal(10))
+HELD = Balances(stored=Decimal(90), booked=Decimal(100), difference=Decimal(10))
 
 
 class Pool:
@@ -21,7 +21,7 @@ class Pool:
         self.now = 0.0
         self.looks = 0
 
-    def standing(self) -> Standing:
+    def balances(self) -> Balances:
         self.looks += 1
         return HELD
 
@@ -36,15 +36,15 @@ def pool() -> Pool:
 
 
 @pytest.fixture
-def told() -> list[tuple[Lane, ...]]:
+def reported() -> list[tuple[Lane, ...]]:
     return []
 
 
 @pytest.fixture
-def watch(pool: Pool, told: list[tuple[Lane, ...]]) -> LaneWatch:
-    contender = SimpleNamespace(safe=True, standing=pool.standing)
+def watch(pool: Pool, reported: list[tuple[Lane, ...]]) -> LaneWatch:
+    contender = SimpleNamespace(safe=True, balances=pool.balances)
     trials: Any = [SimpleNamespace(label=label, contender=contender, results=[]) for label in ("first", "second")]
-    return LaneWatch(trials=trials, completed=lambda: pool.completed, tell=told.append, clock=lambda: pool.now)
+    return LaneWatch(trials=trials, completed=lambda: pool.completed, report=reported.append, clock=lambda: pool.now)
 
 
 def answered(operations: int, *, seconds: int) -> Any:
@@ -55,9 +55,9 @@ def answered(operations: int, *, seconds: int) -> Any:
     return SimpleNamespace(results=[tally, None])
 
 
-def test_a_lane_runs_while_the_others_wait(watch: LaneWatch, told: list[tuple[Lane, ...]]) -> None:
+def test_a_lane_runs_while_the_others_wait(watch: LaneWatch, reported: list[tuple[Lane, ...]]) -> None:
     watch("second")
-    assert [lane.state for lane in told[-1]] == ["waiting", "running"]
+    assert [lane.state for lane in reported[-1]] == ["waiting", "running"]
 
 
 def test_the_time_before_the_first_operation_does_not_count(pool: Pool, watch: LaneWatch) -> None:
@@ -84,16 +84,18 @@ def test_rates_are_over_a_quarter_of_a_second_and_more(pool: Pool, watch: LaneWa
     assert pool.looks == 2  # at the accounts less often
 
 
-def test_a_round_that_has_ended_has_exact_figures(pool: Pool, watch: LaneWatch, told: list[tuple[Lane, ...]]) -> None:
+def test_a_round_that_has_ended_has_exact_figures(
+    pool: Pool, watch: LaneWatch, reported: list[tuple[Lane, ...]]
+) -> None:
     tick = watch("first")
     pool.work(1)
     tick()
     watch.trials[0].results.append(answered(300, seconds=2))
     watch("second")
-    lane = told[-1][0]
-    assert (lane.state, lane.operations, lane.rate, lane.standing) == ("waiting", 300, 150.0, HELD)
+    lane = reported[-1][0]
+    assert (lane.state, lane.operations, lane.rate, lane.balances) == ("waiting", 300, 150.0, HELD)
     assert lane.p99 == pytest.approx(1.0, rel=0.02)
-    assert lane.off == 10
+    assert lane.difference == 10
 
 
 def test_what_other_lanes_completed_is_not_counted_twice(pool: Pool, watch: LaneWatch) -> None:
@@ -106,8 +108,8 @@ def test_what_other_lanes_completed_is_not_counted_twice(pool: Pool, watch: Lane
     assert watch.lanes["first"].operations == 25
 
 
-def test_at_the_end_all_are_done(watch: LaneWatch, told: list[tuple[Lane, ...]]) -> None:
+def test_at_the_end_all_are_done(watch: LaneWatch, reported: list[tuple[Lane, ...]]) -> None:
     watch("first")
     watch.trials[0].results.append(answered(3, seconds=1))
     watch.end()
-    assert [(lane.state, lane.operations) for lane in told[-1]] == [("done", 3), ("done", 0)]
+    assert [(lane.state, lane.operations) for lane in reported[-1]] == [("done", 3), ("done", 0)]

@@ -60,7 +60,7 @@ def race(name: str) -> str:
 
 @pytest.fixture(autouse=True)
 def store(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(live_views, "_ALIKE", 1e-9)  # every answer is made anew
+    monkeypatch.setattr(live_views, "_CACHE_SECONDS", 1e-9)  # every answer is made anew
     settings.LOCKSTEP_LAB_LIVE_FOLDER = tmp_path / "live"
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
     settings.LOCKSTEP_LAB_RACES = [race("FALLING"), race("GATED"), race("LOCKED")]
@@ -292,7 +292,7 @@ def test_an_asynchronous_one_streams_events_until_it_is_over(store: Store, monke
 
 
 def test_it_is_read_once_for_all_who_ask_in_the_same_instant(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_views, "_ALIKE", 1e9)
+    monkeypatch.setattr(live_views, "_CACHE_SECONDS", 1e9)
     store.publish(running())
     first = Client().get(PROGRESS).content
     with patch.object(Store, "run") as read:

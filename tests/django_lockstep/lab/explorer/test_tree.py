@@ -1,13 +1,13 @@
 """The schedules of an exploration as a tree."""
 
-from collections.abc import Iterator
+import pickle
 from typing import Any
 
 import pytest
 
 from django_lockstep.lab.explorer import Exploration, explore
 from django_lockstep.lab.explorer.branches import State
-from django_lockstep.lab.explorer.tree import Cut, Tree, TreeBuilder
+from django_lockstep.lab.explorer.tree import Cut, TreeBuilder, TreeLine
 from tests.django_lockstep.lab.explorer import stories
 
 
@@ -18,50 +18,49 @@ def run(schedule: str, *, enabled: str = "AB", asleep: str = "") -> list[State]:
     return [State(enabled=ready, chosen=move, sleep={} if number else sleeping) for number, move in enumerate(moves)]  # type: ignore[arg-type]
 
 
-def built(*runs: tuple[list[State], str | None], finished: bool = True, bounded: bool = False) -> Tree:
+def built(*runs: tuple[list[State], str | None], finished: bool = True, bounded: bool = False) -> tuple[TreeLine, ...]:
     builder = TreeBuilder()
     for states, end in runs:
         builder.add(states, end)
     return builder.build({"right": 0, "wrong": 1}, finished=finished, bounded=bounded)
 
 
-def everything(tree: Tree) -> Iterator[Tree]:
-    yield tree
-    for way in tree.ways:
-        yield from everything(way)
-
-
 # What it is
 
 
 def test_moves_without_a_fork_are_one_line() -> None:
-    tree = built((run("AAB"), "right"), (run("ABA"), "wrong"))
-    assert (tree.moves, [way.moves for way in tree.ways]) == ("A", ["AB", "BA"])
-    assert [way.schedule for way in tree.ways] == ["AAB", "ABA"]
+    lines = built((run("AAB"), "right"), (run("ABA"), "wrong"))
+    assert [(line.depth, line.moves, line.fork) for line in lines] == [
+        (0, "A", True),
+        (1, "AB", False),
+        (1, "BA", False),
+    ]
+    assert [line.schedule for line in lines] == ["A", "AAB", "ABA"]
 
 
 def test_ends_are_counted_upwards() -> None:
-    tree = built((run("AA"), "right"), (run("AB"), None), (run("B"), "wrong"))
-    assert (tree.ends, tree.uniform) == ({0: 1, 1: 1, None: 1}, False)
-    assert (tree.ways[0].ends, tree.ways[0].uniform) == ({0: 1, None: 1}, True)
+    whole, first, *_ = built((run("AA"), "right"), (run("AB"), None), (run("B"), "wrong"))
+    assert (whole.ends, whole.uniform) == ({0: 1, 1: 1, None: 1}, False)
+    assert (first.ends, first.uniform) == ({0: 1, None: 1}, True)
 
 
 @pytest.mark.parametrize(
     ("options", "reason"), [({}, "independent"), ({"finished": False}, "left"), ({"bounded": True}, "bound")]
 )
 def test_what_was_not_run_says_why(options: dict[str, bool], reason: Any) -> None:
-    tree = built((run("AA"), "right"), (run("AB"), "right"), **options)
-    assert tree.cuts == (Cut(schedule="B", reason=reason),)
+    whole, *_ = built((run("AA"), "right"), (run("AB"), "right"), **options)
+    assert whole.cuts == (Cut(schedule="B", reason=reason),)
 
 
 def test_a_sleeping_move_says_so_whatever_ended_the_search() -> None:
-    assert built((run("A", asleep="B"), "right"), finished=False).cuts == (Cut(schedule="B", reason="asleep"),)
+    (line,) = built((run("A", asleep="B"), "right"), finished=False)
+    assert line.cuts == (Cut(schedule="B", reason="asleep"),)
 
 
 def test_a_branch_does_not_change_what_its_beginning_says() -> None:
     # The sibling that was run before sleeps in the later branch; here it was run.
-    tree = built((run("A"), "right"), (run("B", asleep="A"), "right"))
-    assert (tree.cuts, [way.moves for way in tree.ways]) == ((), ["A", "B"])
+    lines = built((run("A"), "right"), (run("B", asleep="A"), "right"))
+    assert [(line.moves, line.cuts) for line in lines] == [("", ()), ("A", ()), ("B", ())]
 
 
 def test_what_was_cleared_is_gone() -> None:
@@ -69,7 +68,14 @@ def test_what_was_cleared_is_gone() -> None:
     builder.add(run("A"), "right")
     builder.clear()
     builder.add(run("B"), "wrong")
-    assert builder.build({"wrong": 1}, finished=True, bounded=False).ends == {1: 1}
+    assert builder.build({"wrong": 1}, finished=True, bounded=False)[0].ends == {1: 1}
+
+
+def test_it_is_as_deep_as_runs_are_long() -> None:
+    runs = [(run("A" * length + "B"), "right") for length in range(2000)]
+    lines = built(*runs, (run("A" * 2000), "right"))
+    assert (lines[0].ends, max(line.depth for line in lines)) == ({0: 2001}, 2000)
+    assert pickle.loads(pickle.dumps(lines)) == lines  # noqa: S301 - made right here
 
 
 # What an exploration keeps
@@ -86,8 +92,8 @@ class TestExplorations:
         assert found.tree is not None
         counts: dict[int | None, int] = {number: outcome.count for number, outcome in enumerate(found.outcomes)}
         abandoned: dict[int | None, int] = {None: found.redundant} if found.redundant else {}
-        assert found.tree.ends == counts | abandoned
-        ends = {each.schedule for each in everything(found.tree) if not each.ways}
+        assert found.tree[0].ends == counts | abandoned
+        ends = {each.schedule for each in found.tree if not each.fork}
         assert {outcome.schedule for outcome in found.outcomes} <= ends
         assert len(ends) == found.schedules + found.redundant
 
@@ -95,18 +101,18 @@ class TestExplorations:
         full, reduced = explored(stories.naive, reduction="none"), explored(stories.naive)
         assert full.tree is not None
         assert reduced.tree is not None
-        assert [each.cuts for each in everything(full.tree) if each.cuts] == []
+        assert [each.cuts for each in full.tree if each.cuts] == []
         # Each schedule that the reduction left out goes through a cut branch.
-        run = {each.schedule for each in everything(reduced.tree) if not each.ways}
-        cut = [cut.schedule for each in everything(reduced.tree) for cut in each.cuts]
-        left_out = {each.schedule for each in everything(full.tree) if not each.ways} - run
+        run = {each.schedule for each in reduced.tree if not each.fork}
+        cut = [cut.schedule for each in reduced.tree for cut in each.cuts]
+        left_out = {each.schedule for each in full.tree if not each.fork} - run
         assert left_out
         assert [schedule for schedule in left_out if not schedule.startswith(tuple(cut))] == []
 
     def test_what_a_search_that_was_ended_left_is_not_called_needless(self) -> None:
         found = explored(stories.naive, max_schedules=1)
         assert found.tree is not None
-        reasons = {cut.reason for each in everything(found.tree) for cut in each.cuts}
+        reasons = {cut.reason for each in found.tree for cut in each.cuts}
         assert "left" in reasons
         assert "independent" not in reasons
 

@@ -1,0 +1,66 @@
+"""The tree of schedules line by line, as a page nests it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from django_lockstep.lab import tree_rows as module
+from django_lockstep.lab.explorer.tree import Cut, TreeLine
+from django_lockstep.lab.tree_rows import TreeRow, tree_rows
+
+RIGHT, WRONG = SimpleNamespace(holds=True), SimpleNamespace(holds=False)
+CUT = Cut(schedule="AAB", reason="asleep")
+
+
+def line(depth: int, schedule: str, moves: str, *, fork: bool = False, cuts: tuple[Cut, ...] = (), **ends: int) -> Any:
+    counted: dict[int | None, int] = {{"wrong": 0, "right": 1, "abandoned": None}[name]: n for name, n in ends.items()}
+    start = schedule.removesuffix(moves)
+    return TreeLine(depth=depth, start=start, moves=moves, cuts=cuts, fork=fork, ends=counted)
+
+
+LINES = (
+    line(0, "A", "A", fork=True, wrong=1, right=2),
+    line(1, "AA", "A", fork=True, cuts=(CUT,), right=2),
+    line(2, "AAA", "A", right=1),
+    line(2, "AAC", "C", cuts=(CUT,), right=1),
+    line(1, "AB", "B", wrong=1),
+)
+
+
+def rows(*, schedules: int = 3) -> list[TreeRow]:
+    found: Any = SimpleNamespace(tree=LINES, schedules=schedules, outcomes=(WRONG, RIGHT))
+    return list(tree_rows(found))
+
+
+def test_each_fork_is_closed_behind_what_it_leads_to() -> None:
+    assert [(row.kind, row.schedule) for row in rows()] == [
+        ("fork", "A"),
+        ("fork", "AA"),
+        ("cut", "AAB"),
+        ("run", "AAA"),
+        ("run", "AAC"),
+        ("cut", "AAB"),
+        ("end", ""),
+        ("run", "AB"),
+        ("end", ""),
+    ]
+
+
+def test_a_line_says_how_what_follows_ended() -> None:
+    whole, right, *_, wrong, _ = rows()
+    assert (whole.wrong, whole.uniform, whole.schedules) == (True, False, 3)
+    assert (right.wrong, right.uniform, right.outcomes) == (False, True, {2: RIGHT})
+    assert (wrong.wrong, wrong.outcomes) == (True, {1: WRONG})
+
+
+def test_a_large_tree_shows_what_ends_alike_in_one_line() -> None:
+    assert [(row.kind, row.schedule, row.cuts) for row in rows(schedules=module._MOST + 1)] == [
+        ("fork", "A", 0),
+        ("folded", "AA", 2),
+        ("run", "AB", 0),
+        ("end", "", 0),
+    ]
+
+
+def test_without_a_tree_there_are_none() -> None:
+    found: Any = SimpleNamespace(tree=None, schedules=1, outcomes=())
+    assert list(tree_rows(found)) == []
