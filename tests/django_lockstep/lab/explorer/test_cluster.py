@@ -48,6 +48,8 @@ class Cluster:
         log = self._folder / f"worker{len(self.workers)}.log"
         options = [self.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder)]
         self.workers.append(self._start("worker", log, *options, **environment))
+        # On a busy machine its imports take longer than an exploration waits for the first worker.
+        until(lambda: "Registered to" in log.read_text(), "a worker to be registered", patience=5 * PATIENCE)
 
     def _start(self, program: str, log: Path, *options: str, **environment: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{program}", *options]
