@@ -104,10 +104,10 @@ def _line(folder: Path, language: str, template: str | None) -> str:
 @functools.lru_cache(maxsize=16)
 def _rendered(folder: Path, language: str, template: str | None, _: int) -> str:
     store = Store(folder)
-    store.watch()
     run = store.run()
     if run is None or not run.active:
         return ""
+    store.watch()
     with translation.override(language):
         text = render_to_string(template or run.progress.template, {"run": run, "progress": run.progress})
     return " ".join(text.split())

@@ -38,6 +38,7 @@ def start_run(store: Store, request: LiveRequest) -> None:
     with exclusive_run(connection):  # tried here, so that most refusals come at once; the process takes it for itself
         pass
     token = secrets.token_hex(8)
+    store.create()
     store.watch()
     store.publish(LiveRun(token=token, state="starting", progress=request.initial), for_seconds=START)
     # Ctrl-C is for the server; then nobody watches.

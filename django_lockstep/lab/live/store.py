@@ -67,8 +67,17 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # No limit that ordinary projects reach: what is too much would be thrown out at random.
-        self._cache = FileBasedCache(str(folder), {"TIMEOUT": None, "OPTIONS": {"MAX_ENTRIES": 100_000}})
+
+    @property
+    def _cache(self) -> FileBasedCache:
+        # Made when it is needed, because it makes the folder. No limit that ordinary projects reach: what is too much
+        # would be thrown out at random.
+        return FileBasedCache(str(self.folder), {"TIMEOUT": None, "OPTIONS": {"MAX_ENTRIES": 100_000}})
+
+    def create(self) -> None:
+        """Make the folder if it is missing. Raises ``ImproperlyConfigured`` as `open_store` does."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _require_own(self.folder)
 
     # The run
 
@@ -118,6 +127,8 @@ class Store:
 
     def get(self, key: str) -> Any:
         """Return what was kept."""
+        if not self.folder.exists():
+            return None
         try:
             return self._cache.get(key)
         except Exception:  # noqa: BLE001 - pickled by another version, whose classes may raise anything when loaded
@@ -125,19 +136,23 @@ class Store:
 
 
 def open_store() -> Store:
-    """Return the store of this project, whose folder belongs to this user alone.
+    """Return the store of this project; what is read from a missing folder is nothing.
 
-    Raises ``ImproperlyConfigured`` if it does not: what is unpickled from it could be anyone's code.
+    Raises ``ImproperlyConfigured`` if the folder is not this user's alone: what is unpickled could be anyone's code.
     """
     folder = conf.live_folder() or _default_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.exists():
+        _require_own(folder)
+    return Store(folder)
+
+
+def _require_own(folder: Path) -> None:
     found = folder.stat()
     if os.name == "posix" and (found.st_uid != os.getuid() or found.st_mode & 0o022):
         raise ImproperlyConfigured(
             f"{folder} must belong to the user of this process, and only that user may write there: chmod 700, or "
             "name another one in LOCKSTEP_LAB_LIVE_FOLDER"
         )
-    return Store(folder)
 
 
 def _default_folder() -> Path:

@@ -319,7 +319,10 @@ def test_a_folder_in_which_others_may_write_is_refused(settings: Any, tmp_path: 
 def test_without_a_setting_it_is_this_users_alone(settings: Any, tmp_path: Path, monkeypatch: Any) -> None:
     del settings.LOCKSTEP_LAB_LIVE_FOLDER
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = open_store().folder
+    store = open_store()
+    assert not store.folder.exists()
+    store.create()
+    folder = store.folder
     assert (folder.parent, folder.stat().st_mode & 0o777) == (tmp_path, 0o700)
 
 
