@@ -87,9 +87,10 @@ class LiveProcess:
     def main(self) -> None:
         """Do what was requested, alone among the pages' runs."""
         threading.Thread(target=self._publish_until_done, daemon=True).start()
+        # A connection of its own: races redirect those of the project.
+        connection = connections[DEFAULT_DB_ALIAS].copy()
         try:
-            # A connection of its own: races redirect those of the project.
-            with exclusive_run(connections[DEFAULT_DB_ALIAS].copy()):
+            with exclusive_run(connection):
                 self._alone = True
                 self._request.run(self)
         except (LockstepError, RunRefused) as refused:
@@ -97,6 +98,10 @@ class LiveProcess:
         except Exception as error:  # noqa: BLE001 - whatever it is, the page says so
             traceback.print_exc()
             self.note(f"{type(error).__name__}: {error}")
+        finally:
+            # Before it says that it has ended: whoever reads that finds no session of it.
+            connection.close()
+            connections.close_all()
         self._end("stopped" if self.stopping else "ended")
 
     def _end(self, state: Literal["ended", "stopped"]) -> None:
