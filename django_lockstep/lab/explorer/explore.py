@@ -87,8 +87,7 @@ def explore(
     end by themselves again and again. ``cluster`` is the address of a Dask scheduler whose workers explore instead;
     `NotExplorable` if it does not answer, or if a worker has other code or another Django, Python or PostgreSQL.
 
-    With ``tree`` the result has all schedules as a tree, with why others were not run; not of a directed search. It
-    takes some hundred bytes for each move that was run.
+    With ``tree`` the result has all schedules as a tree, with why others were not run; not of a directed search.
 
     The scenario runs on committed data, and tables that it wrote are put back: what other sessions commit into them in
     the meantime is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` confirms

@@ -80,7 +80,7 @@ class LiveProcess:
             self._run = replace(self._run, state="stopping" if self.stopping else "running", progress=progress)
 
     def note(self, problem: str) -> None:
-        """Say what failed."""
+        """Add a problem, which the page shows when the run has ended."""
         with self._lock:
             self._run = replace(self._run, problems=(*self._run.problems, problem))
 
@@ -99,7 +99,7 @@ class LiveProcess:
             traceback.print_exc()
             self.note(f"{type(error).__name__}: {error}")
         finally:
-            # Before it says that it has ended: whoever reads that finds no session of it.
+            # Before the end is published: then no session of it is left.
             connection.close()
             connections.close_all()
         self._end("stopped" if self.stopping else "ended")
