@@ -7,6 +7,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.lab.explorer import processes
+from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
 
 
 @pytest.fixture
@@ -14,6 +15,8 @@ def beside(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """A second alias for the same database, which this test may not use."""
     monkeypatch.setitem(connections.databases, "beside", connections[DEFAULT_DB_ALIAS].settings_dict.copy())
     yield "beside"
+    # Actors that are kept have a session of this alias each, which nobody would close without it.
+    close_idle_sessions()
     connections["beside"].close()
     del connections["beside"]
 
