@@ -198,8 +198,7 @@ class LoadContender:
         booked = entries._base_manager.filter(account=OuterRef("pk")).order_by().values("account")
         total = Coalesce(Subquery(booked.annotate(total=Sum("amount")).values("total")), Decimal(0))
         rows = self.fixture.model._base_manager.using(self.fixture.using).filter(pk__in=list(self.versions))
-        held = rows.annotate(booked=total + OPENING).values_list("balance", "booked")
-        pairs = list(held)
+        pairs = list(rows.annotate(booked=total + OPENING).values_list("balance", "booked"))
         return Balances(
             stored=sum((balance for balance, _ in pairs), Decimal(0)),
             booked=sum((booked for _, booked in pairs), Decimal(0)),

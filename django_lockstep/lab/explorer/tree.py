@@ -27,7 +27,7 @@ class Cut:
     reason: Reason
     """``asleep``: what begins so was run from an equivalent state, and nothing since depends on the move.
     ``independent``: in no run that passed here did the order of the actor's next move and the others' matter.
-    ``bound``: it would be one preemption too many. ``left``: the search ended before.
+    ``left``: the search ended before. ``bound``: it would be one preemption too many, or the search ended before.
     """
 
 
@@ -92,8 +92,7 @@ class TreeBuilder:
     def build(self, outcomes: Mapping[Hashable, int], *, finished: bool, bounded: bool) -> tuple[TreeLine, ...]:
         """Return the tree, each line before those that it leads to; ``outcomes`` are the positions by key.
 
-        ``finished``: no branch is left, so that what was not run is not needed. ``bounded``: or has more preemptions
-        than were allowed.
+        ``finished``: no branch is left, so that what was not run is not needed. ``bounded``: preemptions are limited.
         """
         otherwise: Reason = "bound" if bounded else "independent" if finished else "left"
         lines: list[TreeLine] = []

@@ -34,7 +34,7 @@ class LiveRequest(Protocol):
 
     @property
     def initial(self) -> Progress:
-        """How far it is before it has initial."""
+        """How far it is before it has begun."""
 
     def run(self, process: LiveProcess) -> None:
         """Do it; what it raises is shown on the page."""
@@ -120,17 +120,18 @@ class LiveProcess:
 
     def _publish(self) -> bool:
         """Tell the pages, look whether the run is to end, and return whether it goes on."""
-        asked = False
+        on_stop: Callable[[], None] | None = None
         with self._lock:
             if not self._run.active:
                 return False
             if not self.stopping and (self.store.is_stopped(self._run.token) or not self.store.watched):
-                asked, self._asked_to_stop = True, time.monotonic()
+                # Read together with the note: one that is set later is called by `on_stop`.
+                on_stop, self._asked_to_stop = self._on_stop, time.monotonic()
                 self._run = replace(self._run, state="stopping")
             if self._alone:
                 self.store.publish(self._run)
-        if asked:
-            self._on_stop()
+        if on_stop is not None:
+            on_stop()
         if self.stopping and time.monotonic() - self._asked_to_stop > self._request.grace:
             self._end("stopped")
             os._exit(1)  # the next run removes what it has left
