@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import connections
@@ -17,17 +17,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.errors import Abandoned
+from django_lockstep.lab.explorer.events import Event
 from django_lockstep.lab.explorer.hooks import Hooks
 from django_lockstep.lab.explorer.idle_pool import IdlePool
 from django_lockstep.lab.explorer.interrupts import Interrupt
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.locking.conf import without_retry_waits
 
-__all__ = ["Actor", "Event", "acquire_actor", "release_actor"]
-
-Event = tuple[int, Literal["gate", "woken", "done", "look"], Operation | None]
-"""What an actor reports: its index, and that it stands at a gate, holds after a wait, is done, or that the controller
-has to look where the run is."""
+__all__ = ["Actor", "acquire_actor", "release_actor"]
 
 
 class Actor:

@@ -15,11 +15,12 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from django_lockstep.errors import sqlstate_of
-from django_lockstep.lab.explorer.actors import Event, acquire_actor, release_actor
+from django_lockstep.lab.explorer.actors import acquire_actor, release_actor
 from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.deadlock_policy import DeadlockPolicy
 from django_lockstep.lab.explorer.differences import describe_other_statements
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
+from django_lockstep.lab.explorer.events import Event
 from django_lockstep.lab.explorer.fairness import FairScheduler
 from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
 from django_lockstep.lab.explorer.limits import Limits

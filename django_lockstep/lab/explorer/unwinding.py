@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from queue import Empty, SimpleQueue
 
-from django_lockstep.lab.explorer.actors import Actor, Event
+from django_lockstep.lab.explorer.actors import Actor
+from django_lockstep.lab.explorer.events import Event, next_event
 from django_lockstep.lab.explorer.server import Server
 
 __all__ = ["Unwinding"]
@@ -42,7 +43,7 @@ class Unwinding:
         deadline = time.monotonic() + _TIMEOUT
         while unfinished and time.monotonic() < deadline:
             try:
-                index, kind, _ = self._events.get(timeout=_FORCE_AFTER)
+                index, kind, _ = next_event(self._events, timeout=_FORCE_AFTER)
             except Empty:
                 self._force(unfinished)
                 continue

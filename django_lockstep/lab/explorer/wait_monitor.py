@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from django_lockstep.lab.explorer.actors import Actor, Event
+from django_lockstep.lab.explorer.actors import Actor
 from django_lockstep.lab.explorer.effects import Statement
 from django_lockstep.lab.explorer.errors import Stuck
+from django_lockstep.lab.explorer.events import Event, next_event
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.trace import StepRecord
@@ -137,13 +138,13 @@ class WaitMonitor:
     def _next_within(self, timeout: float) -> Event:
         self._turn.release()
         try:
-            return self._events.get(timeout=timeout)
+            return next_event(self._events, timeout=timeout)
         finally:
             self._turn.acquire()
 
     def _next_event(self, deadline: float) -> Event:
         try:
-            return self._events.get(timeout=max(0.0, deadline - time.monotonic()))
+            return next_event(self._events, timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
             raise Stuck(self._stuck_report(self.state.running)) from None
 
