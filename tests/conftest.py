@@ -20,6 +20,7 @@ collect_ignore = ["testapps/seeded_shop"]
 
 pytest_plugins = [
     "django_lockstep.lab.pytest_plugin",
+    "tests.support.cluster",
     "tests.support.scratch",
     "tests.support.selection",
     "tests.support.stores",

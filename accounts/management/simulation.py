@@ -57,6 +57,7 @@ _LOAD_ONLY = (
     "rounds",
     "sweep",
     "mix_strategies",
+    "cluster",
 )
 _START, _WORKER, _ROUND = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each round."""
@@ -119,6 +120,12 @@ def _add_load_arguments(parser: CommandParser) -> None:
         metavar="N",
         help="rounds that the strategies alternate in, so that a slow phase of the machine affects all of them "
         f"(default: {_ROUNDS}; with --operations 1)",
+    )
+    load.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="of a Dask scheduler, such as tcp://scheduler:8786: the processes run on the machines of its workers, all "
+        "on this database (needs the extra 'cluster' of django-lockstep)",
     )
     load.add_argument("--seed", type=int, metavar="N", help="of the random draws (default: another one every time)")
 
@@ -258,7 +265,15 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     if chosen == "both" != engine:
         raise ValueError("--engine both is for a load without --mix-strategies; all else runs plain or compiled")
     engines = _ENGINES[chosen]
-    return RunConfig(strategies=names, model=model, using=using, keep=options["keep"], engines=engines, mixed=mixed)
+    return RunConfig(
+        strategies=names,
+        model=model,
+        using=using,
+        keep=options["keep"],
+        engines=engines,
+        cluster=options["cluster"],
+        mixed=mixed,
+    )
 
 
 def _strategies(options: dict[str, Any], known: Sequence[str], by_default: Sequence[str] = ()) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A Dask cluster behind the interface of the standard library's executors."""
+"""A Dask cluster behind the interface of the standard library's executors: as one, or each of its workers as one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from django_lockstep.lab.cluster import relay
 from django_lockstep.lab.cluster.errors import ClusterUnavailable
 
-__all__ = ["cluster_executor"]
+__all__ = ["ClusterWorkers", "cluster_executor", "cluster_workers"]
 
 _Result = TypeVar("_Result")
 _PATIENCE = 30
@@ -30,15 +30,66 @@ def cluster_executor(
     and leaves it when the block ends, when a task has broken the executor, or when the cluster or this process is gone.
     Raises `ClusterUnavailable` without Dask, if no scheduler answers at the address, and if it has no workers.
     """
-    client = _connect(address)
-    executor = _ClusterExecutor(client, pickle.dumps(prepare))
-    try:
-        yield executor, _number_of_threads(client, address)
-    finally:
-        # A scheduler that is gone cannot pass it on: then the processes end because they have nothing to do.
-        with contextlib.suppress(Exception):
+    with _connected(address) as client:
+        executor = _ClusterExecutor(client, pickle.dumps(prepare))
+        try:
+            yield executor, sum(client.nthreads().values())
+        finally:
             executor.close()
+
+
+@contextmanager
+def cluster_workers(address: str) -> Iterator[ClusterWorkers]:
+    """Yield the cluster's workers, of which each can be an executor of its own. Raises as `cluster_executor` does."""
+    with _connected(address) as client:
+        workers = ClusterWorkers(client)
+        try:
+            yield workers
+        finally:
+            workers.close()
+
+
+class ClusterWorkers:
+    """The workers of a cluster, by their addresses."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._executors: list[_ClusterExecutor] = []
+
+    @property
+    def addresses(self) -> list[str]:
+        """Those that the scheduler has now."""
+        return sorted(self._client.nthreads())
+
+    def executor(self, worker: str, prepare: Callable[[], AbstractContextManager[tuple[Executor, int]]]) -> Executor:
+        """Return an executor whose tasks are done by one process beside this worker, if each waits for the last one.
+
+        For ``prepare`` see `cluster_executor`. A worker that goes away answers no task.
+        """
+        self._executors.append(_ClusterExecutor(self._client, pickle.dumps(prepare), worker=worker))
+        return self._executors[-1]
+
+    def close(self) -> None:
+        """Cancel all tasks, and end the processes that did them."""
+        for executor in self._executors:
+            executor.close()
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    client = _connect(address)
+    try:
+        _await_worker(client, address)
+        yield client
+    finally:
         client.close(timeout=_PATIENCE)
+
+
+def _await_worker(client: Any, address: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except TimeoutError as error:
+        raise ClusterUnavailable(f"The scheduler at {address!r} has had no worker for {_PATIENCE} s") from error
 
 
 def _connect(address: str) -> Any:
@@ -52,20 +103,13 @@ def _connect(address: str) -> Any:
         raise ClusterUnavailable(f"No scheduler of Dask answers at {address!r}: {error}") from error
 
 
-def _number_of_threads(client: Any, address: str) -> int:
-    try:
-        client.wait_for_workers(1, timeout=_PATIENCE)
-    except TimeoutError as error:
-        raise ClusterUnavailable(f"The scheduler at {address!r} has had no worker for {_PATIENCE} s") from error
-    return sum(client.nthreads().values())
-
-
 class _ClusterExecutor(Executor):
     """Sends what is pickled already: a worker of Dask has not set Django up, and could not load it."""
 
-    def __init__(self, client: Any, start: bytes) -> None:
+    def __init__(self, client: Any, start: bytes, *, worker: str | None = None) -> None:
         self._client = client
         self._start = start
+        self._workers = None if worker is None else [worker]
         self._job = secrets.token_hex(8)
         # Dask forgets the task of a future that nobody holds.
         self._sent: set[Any] = set()
@@ -76,7 +120,7 @@ class _ClusterExecutor(Executor):
         future: Future[_Result] = Future()
         try:
             # Not pure: Dask would give one answer to tasks that are alike.
-            sent = self._client.submit(relay.pass_on, self._job, self._start, task, pure=False)
+            sent = self._client.submit(relay.pass_on, self._job, self._start, task, pure=False, workers=self._workers)
         except Exception as error:
             raise BrokenExecutor(f"the scheduler cannot be reached: {error}") from error
         self._sent.add(sent)
@@ -85,8 +129,12 @@ class _ClusterExecutor(Executor):
 
     def close(self) -> None:
         """Cancel all tasks, and end the processes that did them."""
-        self._client.cancel(list(self._sent))
-        self._client.run(relay.close, self._job, on_error="ignore")
+        # A scheduler that is gone cannot pass it on: then the processes end because they have nothing to do.
+        with contextlib.suppress(Exception):
+            self._client.cancel(list(self._sent))
+            # One that went away would be waited for; the processes beside it have ended with it.
+            if self._workers is None or self._workers[0] in self._client.nthreads():
+                self._client.run(relay.close, self._job, on_error="ignore", workers=self._workers)
 
     def _settle(self, future: Future[Any], done: Any) -> None:
         self._sent.discard(done)

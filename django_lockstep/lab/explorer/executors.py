@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from django_lockstep.lab.cluster.errors import ClusterUnavailable
 from django_lockstep.lab.cluster.executor import cluster_executor
+from django_lockstep.lab.cluster.same_code import describe_code, modules_of, require_same
 from django_lockstep.lab.explorer.errors import NotExplorable
-from django_lockstep.lab.explorer.same_code import describe_code, modules_of, require_same
 from django_lockstep.lab.explorer.scratch import further_copies
 from django_lockstep.lab.explorer.session import Learned
 from django_lockstep.lab.explorer.worker import WorkerConfig, start_worker
@@ -62,7 +62,7 @@ def explorers_on_cluster(address: str, config: WorkerConfig, learned: Learned) -
 def _checked(
     job: bytes, expected: Mapping[str, str], alias: str, modules: Sequence[str]
 ) -> Iterator[tuple[Executor, int]]:
-    require_same(expected, alias, modules)
+    require_same(expected, describe_code(alias, modules))
     config, learned = pickle.loads(job)  # noqa: S301 - from the process that explores
     # On the server that the worker's own settings name: it need not be the one of that process.
     with explorers_here(config, 1, learned) as given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -64,7 +64,7 @@ class Tally:
     latencies: Histogram = field(default_factory=Histogram)
     """Nanoseconds from call to answer, of all operations."""
     started: int = 0
-    """``time.perf_counter_ns`` at the start, which all processes share."""
+    """Nanoseconds at the start, by a clock that all workers share."""
     ended: int = 0
     """The same after the last operation."""
     acknowledged: dict[Hashable, Acknowledged] = field(default_factory=dict)
@@ -79,6 +79,10 @@ class Tally:
     def failed(self) -> int:
         """Operations that raised another error."""
         return self.errors.total()
+
+    def shifted(self, nanoseconds: int) -> Tally:
+        """Return the same counts by a clock that is ahead by so much."""
+        return replace(self, started=self.started + nanoseconds, ended=self.ended + nanoseconds)
 
     def succeed(self, operation: LoadOperation) -> None:
         """Count a success, and its changes as acknowledged."""

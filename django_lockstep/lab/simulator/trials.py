@@ -9,18 +9,37 @@ from typing import Protocol, TypeVar
 from django_lockstep.lab.simulator.audit import AuditedAccount, Balances, audit
 from django_lockstep.lab.simulator.channel import Task, idle
 from django_lockstep.lab.simulator.database import end_sessions
+from django_lockstep.lab.simulator.interrupt import Interrupt
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.load_task import Load, LoadTask
-from django_lockstep.lab.simulator.pool import PoolResult, WorkerPool
+from django_lockstep.lab.simulator.pool import PoolResult
 from django_lockstep.lab.simulator.report import LoadRow, build_row
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["MeasuredStrategy", "ProgressHook", "Trial", "rotate", "run_trials"]
+__all__ = ["MeasuredStrategy", "Pool", "ProgressHook", "Trial", "rotate", "run_trials"]
 
 Item = TypeVar("Item")
 
 ProgressHook = Callable[[str], Callable[[], None] | None]
 """Called with the name of what runs next; returns what is to be called every tenth of a second while it runs."""
+
+
+class Pool(Protocol):
+    """Workers, here or elsewhere."""
+
+    interrupt: Interrupt
+    """What ends a run early."""
+    size: int
+    """How many there are."""
+
+    @property
+    def completed(self) -> int:
+        """How many operations they have completed."""
+        ...
+
+    def run(self, tasks: Sequence[Task], *, on_tick: Callable[[], None] | None = None) -> PoolResult:
+        """Have each of them do one task, and return what came of all."""
+        ...
 
 
 class MeasuredStrategy(Protocol):
@@ -78,7 +97,7 @@ class Trial:
     cut_short: bool = False
     """Whether it was interrupted."""
 
-    def run(self, round_number: int, *, pool: WorkerPool, alias: str, progress: ProgressHook | None) -> None:
+    def run(self, round_number: int, *, pool: Pool, alias: str, progress: ProgressHook | None) -> None:
         load_tasks = self._tasks(self.contender.load(round_number), round_number=round_number, alias=alias)
         tasks: list[Task] = [*load_tasks, *[idle] * (pool.size - len(load_tasks))]
         result = pool.run(tasks, on_tick=progress(self.label) if progress else None)
@@ -123,7 +142,7 @@ class Trial:
 
 
 def run_trials(
-    trials: Sequence[Trial], *, pool: WorkerPool, alias: str, progress: ProgressHook | None = None
+    trials: Sequence[Trial], *, pool: Pool, alias: str, progress: ProgressHook | None = None
 ) -> Iterator[tuple[Trial, LoadRow]]:
     """Run all rounds, one of each trial in turn; then yield the trials' rows, as far as they got.
 

@@ -7,10 +7,12 @@ import random
 import signal
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from django.db import connection
 
 from django_lockstep.lab.simulator.channel import WorkerChannel
+from django_lockstep.lab.simulator.tally import Tally
 
 
 def backend(channel: WorkerChannel) -> tuple[str, str]:
@@ -33,12 +35,32 @@ def start(channel: WorkerChannel) -> tuple[int, int]:
     return came, time.perf_counter_ns()
 
 
+def measure(channel: WorkerChannel) -> Tally:
+    """Return counts that say when the worker left the barrier."""
+    channel.wait_at_barrier()
+    return Tally(started=time.perf_counter_ns(), ended=time.perf_counter_ns())
+
+
 def work_until_stopped(channel: WorkerChannel) -> str:
     """Work until the parent says stop."""
     channel.wait_at_barrier()
     while not channel.stopping:
         channel.count_completed()
     return "stopped"
+
+
+@dataclass(frozen=True)
+class WorkUntil:
+    """Work until there is a file of this name."""
+
+    file: str
+
+    def __call__(self, channel: WorkerChannel) -> str:
+        channel.wait_at_barrier()
+        while not Path(self.file).exists():
+            channel.count_completed()
+            channel.pause(0.01)
+        return "over"
 
 
 def fail(channel: WorkerChannel) -> None:

@@ -1,7 +1,6 @@
 """One race explored on a Dask cluster: the same result as by one process, and nothing left behind."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -20,64 +19,10 @@ from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, W
 from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.test_processes import explored, facts, raised_twice
+from tests.support.cluster import FILE, Cluster
 from tests.support.sessions import PATIENCE, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_tests", "workers_at_once")]
-
-_FILE = "LOCKSTEP_TEST_CLUSTER_FILE"
-_PORT = re.compile(r"tcp://127\.0\.0\.1:(\d+)")
-
-
-class Cluster:
-    """A scheduler and workers, each a process group of its own on this machine."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.file = folder / "in-a-worker"
-        self.workers: list[subprocess.Popen[bytes]] = []
-        self.address = self.start_scheduler("0")
-
-    def start_scheduler(self, port: str) -> str:
-        log = self._folder / "scheduler.log"
-        self.scheduler = self._start("scheduler", log, "--port", port)
-        until(lambda: _PORT.search(log.read_text()) is not None, "the scheduler", patience=5 * PATIENCE)
-        (found,) = set(_PORT.findall(log.read_text()))
-        return f"tcp://127.0.0.1:{found}"
-
-    def start_worker(self, **environment: str) -> None:
-        log = self._folder / f"worker{len(self.workers)}.log"
-        options = [self.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder)]
-        self.workers.append(self._start("worker", log, *options, **environment))
-        # On a busy machine its imports take longer than an exploration waits for the first worker.
-        until(lambda: "Registered to" in log.read_text(), "a worker to be registered", patience=5 * PATIENCE)
-
-    def _start(self, program: str, log: Path, *options: str, **environment: str) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{program}", *options]
-        local = ["--host", "127.0.0.1", "--no-dashboard"]
-        env = {**os.environ, _FILE: str(self.file), "DJANGO_SETTINGS_MODULE": "tests.settings", **environment}
-        with log.open("wb") as output:
-            return subprocess.Popen([*command, *local], env=env, stdout=output, stderr=output, start_new_session=True)
-
-    def close(self) -> None:
-        for process in (*self.workers, self.scheduler):
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture
-def empty(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path)
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    cluster.start_worker()
-    cluster.start_worker()
-    yield cluster
-    cluster.close()
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +39,7 @@ def copies() -> list[str]:
 
 def the_file() -> Path | None:
     """Return the file that tells tests and actors apart from those in workers."""
-    return Path(os.environ[_FILE]) if _FILE in os.environ else None
+    return Path(os.environ[FILE]) if FILE in os.environ else None
 
 
 def dies_once(pk: int) -> None:
@@ -168,37 +113,37 @@ def restart_the_scheduler(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("trouble", [kill_a_worker, restart_the_scheduler])
-def test_the_search_goes_on(empty: Cluster, trouble: Callable[[Cluster], None]) -> None:
+def test_the_search_goes_on(empty_cluster: Cluster, trouble: Callable[[Cluster], None]) -> None:
     expected = facts(explored(WAITING))
-    empty.start_worker()
-    empty.file.touch()
-    waits = empty.file.with_suffix(".waits")
+    empty_cluster.start_worker()
+    empty_cluster.file.touch()
+    waits = empty_cluster.file.with_suffix(".waits")
 
     def interfere() -> None:
         until(waits.exists, "a worker to be in a schedule", patience=5 * PATIENCE)
-        trouble(empty)
-        empty.file.unlink()
+        trouble(empty_cluster)
+        empty_cluster.file.unlink()
 
     with ThreadPoolExecutor(1) as thread:
         done = thread.submit(interfere)
-        found = facts(on(empty, WAITING, step_timeout=60.0, warm_up=False))
+        found = facts(on(empty_cluster, WAITING, step_timeout=60.0, warm_up=False))
         done.result()
     assert found == expected
 
 
-def test_a_worker_with_other_code_is_refused(empty: Cluster) -> None:
-    empty.start_worker(DJANGO_SETTINGS_MODULE="bank.settings")
+def test_a_worker_with_other_code_is_refused(empty_cluster: Cluster) -> None:
+    empty_cluster.start_worker(DJANGO_SETTINGS_MODULE="bank.settings")
     with pytest.raises(NotExplorable, match="cannot do this work: the code of the app concurrency is 'missing' here"):
-        on(empty, NAIVE)
+        on(empty_cluster, NAIVE)
 
 
-def test_a_cluster_that_does_not_answer_is_refused(empty: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_does_not_answer_is_refused(empty_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "_PATIENCE", 1)
     with pytest.raises(NotExplorable, match="has had no worker for 1 s"):
-        on(empty, NAIVE)
-    empty.scheduler.kill()
+        on(empty_cluster, NAIVE)
+    empty_cluster.scheduler.kill()
     with pytest.raises(NotExplorable, match="No scheduler of Dask answers at 'tcp://127"):
-        on(empty, NAIVE)
+        on(empty_cluster, NAIVE)
 
 
 @pytest.mark.parametrize(
@@ -225,13 +170,13 @@ explored(WAITING, cluster={address!r}, step_timeout=60.0, warm_up=False)
 """
 
 
-def test_ctrl_c_ends_the_processes_of_the_workers(empty: Cluster) -> None:
-    empty.start_worker()
-    empty.file.touch()
-    command = [sys.executable, "-c", PROGRAM.format(address=empty.address)]
+def test_ctrl_c_ends_the_processes_of_the_workers(empty_cluster: Cluster) -> None:
+    empty_cluster.start_worker()
+    empty_cluster.file.touch()
+    command = [sys.executable, "-c", PROGRAM.format(address=empty_cluster.address)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
     try:
-        waits = empty.file.with_suffix(".waits")
+        waits = empty_cluster.file.with_suffix(".waits")
         until(waits.exists, "a worker to be in a schedule", patience=5 * PATIENCE)
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=5 * PATIENCE)
@@ -240,4 +185,4 @@ def test_ctrl_c_ends_the_processes_of_the_workers(empty: Cluster) -> None:
         process.communicate()
     assert b"KeyboardInterrupt" in said
     until(lambda: copies() == [], "the databases to be dropped while the worker lives", patience=PATIENCE)
-    assert empty.workers[0].poll() is None
+    assert empty_cluster.workers[0].poll() is None

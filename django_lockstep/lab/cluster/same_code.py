@@ -1,4 +1,4 @@
-"""Whether another process would explore the same code, on the same Django, Python and PostgreSQL."""
+"""Whether another process would run the same code, on the same Django, Python and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import django
 from django.apps import apps
 from django.db import connections
 
-from django_lockstep.lab.explorer.errors import NotExplorable
+from django_lockstep.lab.cluster.errors import ClusterUnavailable
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["describe_code", "modules_of", "require_same"]
@@ -33,13 +33,12 @@ def describe_code(alias: str, modules: Collection[str]) -> Mapping[str, str]:
     return {**versions, **codes, **{f"the module {name}": _digest(_files(name)) for name in modules}}
 
 
-def require_same(expected: Mapping[str, str], alias: str, modules: Collection[str]) -> None:
-    """Raise `NotExplorable` with the first difference if this process is not as `describe_code` says of the other."""
-    here = describe_code(alias, modules)
+def require_same(expected: Mapping[str, str], here: Mapping[str, str]) -> None:
+    """Raise `ClusterUnavailable` with the first difference between the other process and this one."""
     for name in dict.fromkeys([*expected, *here]):
         there, mine = (each.get(name, "missing") for each in (expected, here))
         if there != mine:
-            raise NotExplorable(f"{name} is {mine!r} here, and {there!r} where the exploration was started")
+            raise ClusterUnavailable(f"{name} is {mine!r} here, and {there!r} where the work was started")
 
 
 def modules_of(scenario: Scenario) -> list[str]:

@@ -1,0 +1,77 @@
+"""A Dask cluster on this machine, as a plugin of pytest."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.sessions import PATIENCE, until
+
+__all__ = ["FILE", "Cluster"]
+
+FILE = "LOCKSTEP_TEST_CLUSTER_FILE"
+"""What names `Cluster.file` in the environment of its workers."""
+_PORT = re.compile(r"tcp://127\.0\.0\.1:(\d+)")
+
+
+class Cluster:
+    """A scheduler and workers, each a process group of its own on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.file = folder / "in-a-worker"
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.address = self.start_scheduler("0")
+
+    def start_scheduler(self, port: str) -> str:
+        log = self._folder / "scheduler.log"
+        self.scheduler = self._start("scheduler", log, "--port", port)
+        until(lambda: _PORT.search(log.read_text()) is not None, "the scheduler", patience=5 * PATIENCE)
+        (found,) = set(_PORT.findall(log.read_text()))
+        return f"tcp://127.0.0.1:{found}"
+
+    def start_worker(self, **environment: str) -> None:
+        log = self._folder / f"worker{len(self.workers)}.log"
+        options = [self.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder)]
+        self.workers.append(self._start("worker", log, *options, **environment))
+        # On a busy machine its imports take longer than an exploration waits for the first worker.
+        until(lambda: "Registered to" in log.read_text(), "a worker to be registered", patience=5 * PATIENCE)
+
+    def worker_at(self, address: str) -> "subprocess.Popen[bytes]":
+        """Return the worker that has this address."""
+        logs = [(self._folder / f"worker{number}.log").read_text() for number in range(len(self.workers))]
+        return next(worker for worker, log in zip(self.workers, logs, strict=True) if address in log)
+
+    def _start(self, program: str, log: Path, *options: str, **environment: str) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{program}", *options]
+        local = ["--host", "127.0.0.1", "--no-dashboard"]
+        env = {**os.environ, FILE: str(self.file), "DJANGO_SETTINGS_MODULE": "tests.settings", **environment}
+        with log.open("wb") as output:
+            return subprocess.Popen([*command, *local], env=env, stdout=output, stderr=output, start_new_session=True)
+
+    def close(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def empty_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster without workers."""
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of two workers, for all tests of a module."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    cluster.start_worker()
+    cluster.start_worker()
+    yield cluster
+    cluster.close()
