@@ -9,6 +9,7 @@ import itertools
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from django_lockstep.lab.explorer import Exploration, Response, Run
-    from django_lockstep.lab.scenario import ActorFunction, Invariant
+    from django_lockstep.lab.scenario import ActorFunction, Invariant, Scenario
 
 __all__ = ["RaceFixture", "race"]
 
@@ -129,12 +130,13 @@ class RaceFixture:
         Each actor, a function or an ``async def``, is called with what ``set_up`` returned, in its own thread and on
         its own connection. Actors are named after their functions if these names differ; a mapping gives them other
         names. ``options`` are those of `explore`. Without an invariant, the final state and the results must be those
-        of running the actors one after the other, in some order.
+        of running the actors one after the other, in some order. With ``processes`` or ``cluster`` it explores scratch
+        databases, which have none of the test's rows, and not the test database.
         """
-        from django_lockstep.lab.explorer import Scenario, explore
+        from django_lockstep.lab.explorer import Scenario
 
         scenario = Scenario(set_up=set_up, actors=_name_actors(actors), invariant=invariant, observe=observe)
-        found = _fail_on_explorer_error(lambda: explore(scenario, **{"max_schedules": self._max_schedules, **options}))
+        found = _fail_on_explorer_error(lambda: _explore(scenario, {"max_schedules": self._max_schedules, **options}))
         facts = (found.verdict, found.schedules, len(found.outcomes), round(found.seconds, 3))
         for name, value in zip(_PROPERTIES, facts, strict=True):
             self._record(name, value)
@@ -198,6 +200,16 @@ class RaceFixture:
         path = next(path for path in names if not path.exists())
         path.write_text(text, encoding="utf-8")
         return path
+
+
+def _explore(scenario: Scenario, options: Mapping[str, Any]) -> Exploration:
+    from django_lockstep.lab.explorer import explore
+    from django_lockstep.lab.explorer.scratch import scratch_databases
+
+    alone = options.get("processes", 1) == 1 and options.get("cluster") is None
+    # Each process has a database of its own, and a test database cannot be copied while the test is connected to it.
+    with nullcontext() if alone else scratch_databases():
+        return explore(scenario, **options)
 
 
 def _name_actors(

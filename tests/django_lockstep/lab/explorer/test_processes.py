@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.outcomes import Failed
 from django.core.management import call_command
 from django.db import connection
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, WorkerDied, explore
 from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
 from django_lockstep.lab.explorer.scratch import _project, scratch_databases
+from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.test_verdicts import finish, poll
 from tests.support.sessions import PATIENCE, query, until
@@ -78,6 +80,10 @@ def named(pk: int) -> None:
     Seat.objects.filter(pk=pk).update(guest=os.urandom(8).hex())
 
 
+def seats(fixture: object = None) -> str:
+    return f"{Seat.objects.count()} seat"
+
+
 NAIVE = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=raised_twice)
 
 
@@ -125,6 +131,18 @@ def test_the_command_finds_a_race_by_its_name_and_with_its_actors() -> None:
     out = StringIO()
     call_command("explore", "queue:skip-locked", "--actors", "3", "--processes", "2", stdout=out)
     assert out.getvalue().startswith("queue:skip-locked: holds")
+
+
+def test_the_fixture_explores_scratch_databases_and_comes_back_to_the_tests_own() -> None:
+    stories.one_seat()
+    found = RaceFixture()(stories.naive, stories.naive, set_up=stories.one_seat, observe=seats, processes=2)
+    assert [outcome.state for outcome in found.outcomes] == ["1 seat"]
+    assert seats() == "1 seat"
+
+
+def test_the_fixture_says_what_other_processes_cannot_load() -> None:
+    with pytest.raises(Failed, match="^Several processes explore only what each of them can load"):
+        RaceFixture()(stories.naive, lambda pk: None, set_up=stories.one_seat, processes=2)
 
 
 # Ends
