@@ -34,10 +34,10 @@ class Cluster:
         (found,) = set(_PORT.findall(log.read_text()))
         return f"tcp://127.0.0.1:{found}"
 
-    def start_worker(self, **environment: str) -> None:
+    def start_worker(self, *, folder: Path | None = None, **environment: str) -> None:
         log = self._folder / f"worker{len(self.workers)}.log"
         options = [self.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder)]
-        self.workers.append(self._start("worker", log, *options, **environment))
+        self.workers.append(self._start("worker", log, *options, folder=folder, **environment))
         # On a busy machine its imports take longer than an exploration waits for the first worker.
         until(lambda: "Registered to" in log.read_text(), "a worker to be registered", patience=5 * PATIENCE)
 
@@ -46,12 +46,16 @@ class Cluster:
         logs = [(self._folder / f"worker{number}.log").read_text() for number in range(len(self.workers))]
         return next(worker for worker, log in zip(self.workers, logs, strict=True) if address in log)
 
-    def _start(self, program: str, log: Path, *options: str, **environment: str) -> "subprocess.Popen[bytes]":
+    def _start(
+        self, program: str, log: Path, *options: str, folder: Path | None = None, **environment: str
+    ) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{program}", *options]
         local = ["--host", "127.0.0.1", "--no-dashboard"]
         env = {**os.environ, FILE: str(self.file), "DJANGO_SETTINGS_MODULE": "tests.settings", **environment}
         with log.open("wb") as output:
-            return subprocess.Popen([*command, *local], env=env, stdout=output, stderr=output, start_new_session=True)
+            return subprocess.Popen(
+                [*command, *local], cwd=folder, env=env, stdout=output, stderr=output, start_new_session=True
+            )
 
     def close(self) -> None:
         for process in (*self.workers, self.scheduler):

@@ -46,6 +46,7 @@ PLACES = {
         "tests/django_lockstep/lab/finder/test_command.py",
         "tests/django_lockstep/lab/finder/test_find_races.py",
         "tests/django_lockstep/lab/finder/test_find_races_in_any_test.py",
+        "tests/django_lockstep/lab/finder/test_find_races_on_cluster.py",
         "tests/django_lockstep/lab/finder/test_partners.py",
         "tests/django_lockstep/lab/finder/test_plugin.py",
         "tests/django_lockstep/lab/test_anomaly_views.py",

@@ -6,8 +6,9 @@ import contextlib
 import pickle
 import secrets
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from django_lockstep.lab.cluster import relay
@@ -18,6 +19,8 @@ __all__ = ["ClusterWorkers", "cluster_executor", "cluster_workers"]
 _Result = TypeVar("_Result")
 _PATIENCE = 30
 """Seconds for which a scheduler, or its first worker, is waited for."""
+_ASKED = 1.0
+"""Seconds without an answer after which the scheduler is asked whether the worker is still there."""
 
 
 @contextmanager
@@ -54,7 +57,7 @@ class ClusterWorkers:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._executors: list[_ClusterExecutor] = []
+        self._executors: list[_WorkerExecutor] = []
 
     @property
     def addresses(self) -> list[str]:
@@ -62,11 +65,11 @@ class ClusterWorkers:
         return sorted(self._client.nthreads())
 
     def executor(self, worker: str, prepare: Callable[[], AbstractContextManager[tuple[Executor, int]]]) -> Executor:
-        """Return an executor whose tasks are done by one process beside this worker, if each waits for the last one.
+        """Return an executor whose tasks are done by one process beside this worker, one after the other.
 
-        For ``prepare`` see `cluster_executor`. A worker that goes away answers no task.
+        For ``prepare`` see `cluster_executor`. Its tasks raise ``BrokenExecutor`` if the process or the worker is lost.
         """
-        self._executors.append(_ClusterExecutor(self._client, pickle.dumps(prepare), worker=worker))
+        self._executors.append(_WorkerExecutor(self._client, pickle.dumps(prepare), worker=worker))
         return self._executors[-1]
 
     def close(self) -> None:
@@ -95,15 +98,18 @@ def _await_worker(client: Any, address: str) -> None:
 def _connect(address: str) -> Any:
     try:
         from distributed import Client
+        from distributed.comm.addressing import get_address_host_port
     except ImportError as error:
         raise ClusterUnavailable('A cluster needs Dask: pip install "django-lockstep[cluster]"') from error
     try:
+        # Before the client is made: one that cannot read its address keeps the process from ending for a minute.
+        get_address_host_port(address, strict=True)
         return Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise ClusterUnavailable(f"No scheduler of Dask answers at {address!r}: {error}") from error
 
 
-class _ClusterExecutor(Executor):
+class _DaskExecutor(Executor):
     """Sends what is pickled already: a worker of Dask has not set Django up, and could not load it."""
 
     def __init__(self, client: Any, start: bytes, *, worker: str | None = None) -> None:
@@ -114,19 +120,6 @@ class _ClusterExecutor(Executor):
         # Dask forgets the task of a future that nobody holds.
         self._sent: set[Any] = set()
 
-    def submit(self, function: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
-        """Have a worker call the function; the future raises ``BrokenExecutor`` if its process, or Dask, lost it."""
-        task = pickle.dumps((function, args, kwargs))
-        future: Future[_Result] = Future()
-        try:
-            # Not pure: Dask would give one answer to tasks that are alike.
-            sent = self._client.submit(relay.pass_on, self._job, self._start, task, pure=False, workers=self._workers)
-        except Exception as error:
-            raise BrokenExecutor(f"the scheduler cannot be reached: {error}") from error
-        self._sent.add(sent)
-        sent.add_done_callback(lambda done: self._settle(future, done))
-        return future
-
     def close(self) -> None:
         """Cancel all tasks, and end the processes that did them."""
         # A scheduler that is gone cannot pass it on: then the processes end because they have nothing to do.
@@ -136,13 +129,82 @@ class _ClusterExecutor(Executor):
             if self._workers is None or self._workers[0] in self._client.nthreads():
                 self._client.run(relay.close, self._job, on_error="ignore", workers=self._workers)
 
+    def _send(self, task: bytes) -> Any:
+        try:
+            # Not pure: Dask would give one answer to tasks that are alike.
+            sent = self._client.submit(relay.pass_on, self._job, self._start, task, pure=False, workers=self._workers)
+        except Exception as error:
+            raise BrokenExecutor(f"the scheduler cannot be reached: {error}") from error
+        self._sent.add(sent)
+        return sent
+
+
+class _ClusterExecutor(_DaskExecutor):
+    """Has any worker do a task; one whose worker is lost is done by another one."""
+
+    def submit(self, function: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
+        """Have a worker call the function; the future raises ``BrokenExecutor`` if its process, or Dask, lost it."""
+        future: Future[_Result] = Future()
+        self._send(pickle.dumps((function, args, kwargs))).add_done_callback(lambda done: self._settle(future, done))
+        return future
+
     def _settle(self, future: Future[Any], done: Any) -> None:
         self._sent.discard(done)
         try:
-            worked, answer = pickle.loads(done.result())  # noqa: S301 - from a process that was asked for it
-        except Exception as error:  # noqa: BLE001 - lost with a worker or the scheduler, or cancelled
-            worked, answer = False, BrokenExecutor(f"{type(error).__name__}: {error}")
-        if worked:
-            future.set_result(answer)
-        else:
-            future.set_exception(answer)
+            future.set_result(_answer(_lost_or(done.result)))
+        except Exception as error:  # noqa: BLE001 - what the task has raised, or how it was lost
+            future.set_exception(error)
+
+
+class _WorkerExecutor(_DaskExecutor):
+    """Has one worker do one task after the other."""
+
+    def __init__(self, client: Any, start: bytes, *, worker: str) -> None:
+        super().__init__(client, start, worker=worker)
+        self._worker = worker
+        # Its own thread: all callbacks of Dask have one, and an answer that was lost with its worker never comes.
+        self._thread = ThreadPoolExecutor(1)
+
+    def submit(self, function: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
+        """Have it call the function; the future raises ``BrokenExecutor`` if the worker, or its process, is lost."""
+        return self._thread.submit(self._ask, pickle.dumps((function, args, kwargs)))
+
+    def close(self) -> None:
+        super().close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, task: bytes) -> Any:
+        sent = self._send(task)
+        try:
+            return _answer(_lost_or(partial(self._await, sent)))
+        finally:
+            self._sent.discard(sent)
+
+    def _await(self, sent: Any) -> bytes:
+        while True:
+            try:
+                reply: bytes = sent.result(timeout=_ASKED)
+            except TimeoutError:
+                # The scheduler keeps a task for a worker that went away.
+                if self._worker not in self._client.nthreads():
+                    raise BrokenExecutor("the cluster does not know it any more") from None
+            else:
+                return reply
+
+
+def _lost_or(reply: Callable[[], bytes]) -> bytes:
+    """Return the reply. Raises ``BrokenExecutor`` if there is none: it was lost with a worker, or cancelled."""
+    try:
+        return reply()
+    except BrokenExecutor:
+        raise
+    except Exception as error:
+        raise BrokenExecutor(f"{type(error).__name__}: {error}") from error
+
+
+def _answer(reply: bytes) -> Any:
+    """Return what the task has returned, or raise what it has raised."""
+    worked, answer = pickle.loads(reply)  # noqa: S301 - from a process that was asked for it
+    if not worked:
+        raise answer
+    return answer

@@ -21,12 +21,16 @@ __all__ = ["describe_code", "modules_of", "require_same"]
 _LIBRARY = Path(__file__).parents[2]
 
 
-def describe_code(alias: str, modules: Collection[str]) -> Mapping[str, str]:
-    """Return versions and digests of the code, by what they are of: the apps, the library, and these modules."""
-    with connections[alias]._nodb_cursor() as cursor:
-        cursor.execute("SHOW server_version_num")
-        (server,) = cursor.fetchone()
-    versions = {"Django": django.get_version(), "PostgreSQL": server, "Python": platform.python_version()}
+def describe_code(alias: str | None, modules: Collection[str]) -> Mapping[str, str]:
+    """Return versions and digests of the code, by what they are of: the apps, the library, and these modules.
+
+    The version of PostgreSQL is that of the alias's server, and left out without one.
+    """
+    versions = {"Django": django.get_version(), "Python": platform.python_version()}
+    if alias is not None:
+        with connections[alias]._nodb_cursor() as cursor:
+            cursor.execute("SHOW server_version_num")
+            (versions["PostgreSQL"],) = cursor.fetchone()
     folders = {f"the code of the app {each.label}": Path(each.path) for each in apps.get_app_configs()}
     folders["the code of django_lockstep"] = _LIBRARY
     codes = {name: _digest(sorted(folder.rglob("*.py"))) for name, folder in folders.items()}

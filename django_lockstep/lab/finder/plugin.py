@@ -49,6 +49,13 @@ def add_options(group: Any) -> None:
         metavar="N",
         help="processes that try them at the same time, each with a test database of its own (default: 1)",
     )
+    group.addoption(
+        "--race-cluster",
+        default=None,
+        metavar="ADDRESS",
+        help="of a Dask scheduler, such as tcp://scheduler:8786: each of its workers tries a share of them, in the "
+        "folder in which it was started",
+    )
     # What one of them has to try.
     group.addoption("--race-share", default=None, help=argparse.SUPPRESS)
 
@@ -95,6 +102,12 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
     budget_of(config)
     with _refused("--race-processes"):
         _require_processes(config)
+    # Not in each process that records, nor in those that the cluster runs.
+    if (cluster := config.getoption("--race-cluster")) and not (
+        hasattr(config, "workerinput") or config.getoption("--race-confirm")
+    ):
+        with _refused("--race-cluster"):
+            _require_cluster(cluster)
     with _refused("--find-races"):
         import django_lockstep.lab.finder.statements  # noqa: F401
     from django_lockstep.lab.finder.report_files import require_report
@@ -110,8 +123,22 @@ def _require_processes(config: pytest.Config) -> None:
     number = config.getoption("--race-processes")
     if number < 1:
         raise ValueError(f"there must be at least 1, not {number}")
-    if number > 1 and config.getoption("--race-confirm") and not config.getoption("--race-share"):
+    cluster = config.getoption("--race-cluster")
+    if number > 1 and cluster:
+        raise ValueError(f"{number} try on this machine, and --race-cluster={cluster} elsewhere: name one")
+    if (number > 1 or cluster) and config.getoption("--race-confirm") and not config.getoption("--race-share"):
         raise ValueError("several try candidates after --find-races only; --race-confirm goes on in one")
+
+
+def _require_cluster(address: str) -> None:
+    from django_lockstep.lab.cluster.errors import ClusterUnavailable
+    from django_lockstep.lab.cluster.executor import cluster_workers
+
+    try:
+        with cluster_workers(address):
+            return
+    except ClusterUnavailable as error:
+        raise ValueError(str(error)) from error
 
 
 def _plugin(config: pytest.Config, suppressed: list[Suppression]) -> _Reporting:
@@ -178,8 +205,14 @@ class _Reporting:
         from django_lockstep.lab.finder.report import as_text
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
-        processes = config.getoption("--race-processes")
-        status = confirm_in_second_session(config, self.path, found, budget=budget_of(config), processes=processes)
+        status = confirm_in_second_session(
+            config,
+            self.path,
+            found,
+            budget=budget_of(config),
+            processes=config.getoption("--race-processes"),
+            cluster=config.getoption("--race-cluster"),
+        )
         # Written again: each of several sessions knows only what it has found itself.
         report = _report(config, found, self._suppressed)
         config.get_terminal_writer().line(as_text(report))

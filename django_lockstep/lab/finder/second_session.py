@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -32,35 +31,69 @@ _MOST_SHOWN = 4000
 """Characters of its output that are shown if it fails."""
 
 
+class _Session(Protocol):
+    """A session that runs, here or elsewhere."""
+
+    @property
+    def log(self) -> Path:
+        """What it has printed, when it has ended."""
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until it has ended, for at most so long."""
+
+    def interrupt(self) -> None:
+        """Have it end after the try in hand."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Session:
-    """A session that runs; its output goes into the log."""
+class _LocalSession:
+    """One of this machine; its output goes into the log."""
 
     process: subprocess.Popen[bytes]
     log: Path
 
+    @property
+    def status(self) -> int | None:
+        return self.process.poll()
+
+    def wait(self, seconds: float | None = None) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+
+    def interrupt(self) -> None:
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGINT)
+
 
 def confirm_in_second_session(
-    config: pytest.Config, recording: Path, found: Findings, *, budget: float, processes: int
+    config: pytest.Config, recording: Path, found: Findings, *, budget: float, processes: int, cluster: str | None
 ) -> int:
     """Run the session, and return the exit status: 1 if races were confirmed that are not suppressed.
 
     A process of its own, because the first session's database and fixtures are gone by now, and because its tests
     commit. Its output goes into a file beside the recording, and is shown if it ends before it began. Several
-    ``processes`` are as many sessions, each with its share of the candidates.
+    ``processes`` are as many sessions, each with its share of the candidates; with a ``cluster`` each of its workers
+    has one instead.
     """
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     progress = Progress(found, partial(reporter.write, flush=True), budget=budget, is_terminal=reporter.isatty)
-    shares = [Share(number, processes) for number in range(1, processes + 1)]
     sessions: list[_Session] = []
-    try:
-        sessions.extend(_start(config, recording, share) for share in shares)
-        _show(found, [session.process for session in sessions], progress)
-    except KeyboardInterrupt:
-        _interrupt([session.process for session in sessions])
-        found.read()
+    with _sessions(config, recording, processes, cluster) as start:
+        try:
+            sessions.extend(start)
+            _show(found, sessions, progress)
+        except KeyboardInterrupt:
+            for session in sessions:
+                session.interrupt()
+            for session in sessions:
+                session.wait()
+            found.read()
     progress.close()
-    statuses = [session.process.returncode for session in sessions]
+    statuses = [session.status or 0 for session in sessions]
     if pytest.ExitCode.INTERRUPTED in statuses:
         reporter.write_line(f"Interrupted; --race-confirm={recording} goes on from here")
     for session, status in zip(sessions, statuses, strict=True):
@@ -71,58 +104,67 @@ def confirm_in_second_session(
     return max(statuses, key=abs)
 
 
-def _start(config: pytest.Config, recording: Path, share: Share) -> _Session:
-    name = f"{recording.name}.log" if share.number == 1 else f"{recording.name}.{share.number}.log"
-    log = recording.with_name(name)
+@contextmanager
+def _sessions(
+    config: pytest.Config, recording: Path, processes: int, cluster: str | None
+) -> Iterator[Iterator[_Session]]:
+    """Yield an iterator that starts one session after the other."""
+    if cluster is None:
+        shares = (Share(number, processes) for number in range(1, processes + 1))
+        yield (_start(config, recording, share) for share in shares)
+        return
+    # Here, because few searches are on a cluster.
+    from django_lockstep.lab.cluster.executor import cluster_workers
+    from django_lockstep.lab.finder.cluster_sessions import ClusterSession
+
+    with cluster_workers(cluster) as workers:
+        addresses = workers.addresses
+        yield (
+            ClusterSession(
+                workers,
+                address,
+                arguments=[*_arguments(config), f"--race-share={share}"],
+                recording=recording,
+                share=share,
+            )
+            for number, address in enumerate(addresses, start=1)
+            for share in [Share(number, len(addresses))]
+        )
+
+
+def _start(config: pytest.Config, recording: Path, share: Share) -> _LocalSession:
+    log = share.log(recording)
+    # A cache of its own: what failed last is not what it has to run.
+    cache = f"cache_dir={recording.parent / f'cache-{share.number}'}"
+    own = (f"--race-confirm={recording}", f"--race-share={share}", "-o", cache)
     with log.open("w", encoding="utf-8") as output:
         # The command is this session's own.
         process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "pytest", *_arguments(config, recording, share)],
+            [sys.executable, "-m", "pytest", *_arguments(config), *own],
             cwd=config.invocation_params.dir,
-            env=_environment(share),
+            env=share.environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             # Ctrl-C in a terminal reaches this process alone, which passes it on once.
             start_new_session=True,
         )
-    return _Session(process, log)
+    return _LocalSession(process, log)
 
 
-def _environment(share: Share) -> dict[str, str]:
-    """Return the environment of the share's session: pytest-django takes the name of its test databases from it."""
-    if share.number == 1:
-        return dict(os.environ)
-    # What tox sets for environments that run in parallel; there may be such around.
-    outer = os.environ.get("TOX_PARALLEL_ENV", "")
-    return {**os.environ, "TOX_PARALLEL_ENV": f"{outer}races{share.number}"}
-
-
-def _interrupt(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Have the processes end, which keep what they know."""
-    for process in processes:
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGINT)
-    for process in processes:
-        process.wait()
-
-
-def _show(found: Findings, processes: Sequence[subprocess.Popen[bytes]], progress: Progress) -> None:
-    """Show what is found as soon as it is known, until the processes end."""
-    running = list(processes)
+def _show(found: Findings, sessions: Sequence[_Session], progress: Progress) -> None:
+    """Show what is found as soon as it is known, until the sessions end."""
+    running = list(sessions)
     while running:
-        with suppress(subprocess.TimeoutExpired):
-            running[0].wait(_LOOK_AGAIN)
-        running = [process for process in running if process.poll() is None]
+        running[0].wait(_LOOK_AGAIN)
+        running = [session for session in running if session.status is None]
         progress.update(found.read())
 
 
-def _arguments(config: pytest.Config, recording: Path, share: Share) -> Iterator[str]:
+def _arguments(config: pytest.Config) -> Iterator[str]:
     """Yield those of the first session, and then what changes the rest of them, wherever it was set."""
     yield from (word for word in map(str, config.invocation_params.args) if word not in _FLAGS)
-    # A cache of its own: what failed last is not what it has to run.
-    yield from (f"--race-confirm={recording}", f"--race-share={share}", "--maxfail=0")
-    yield from ("-o", f"cache_dir={recording.parent / f'cache-{share.number}'}")
+    yield "--maxfail=0"
     for plugin, option in _OPTIONS.items():
         if config.pluginmanager.hasplugin(plugin):
             yield option

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,3 +42,19 @@ class Share:
         units = list(dict.fromkeys(candidate.unit for candidate in ordered))
         mine = set(units[self.number - 1 :: self.count])
         return {candidate.id for candidate in ordered if candidate.unit in mine}
+
+    def log(self, recording: Path) -> Path:
+        """Return the file that has what the share's session prints."""
+        name = f"{recording.name}.log" if self.number == 1 else f"{recording.name}.{self.number}.log"
+        return recording.with_name(name)
+
+    def environment(self, *, place: str = "") -> dict[str, str]:
+        """Return the environment of its session: pytest-django takes the name of its test databases from it.
+
+        The first one has the names of the project, unless ``place`` says where else sessions use the same server.
+        """
+        if self.number == 1 and not place:
+            return dict(os.environ)
+        # What tox sets for environments that run in parallel; there may be such around.
+        outer = os.environ.get("TOX_PARALLEL_ENV", "")
+        return {**os.environ, "TOX_PARALLEL_ENV": f"{outer}races{self.number}{place}"}

@@ -10,7 +10,7 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -33,8 +33,6 @@ _TICK = 0.1
 """Seconds between two looks at the machines."""
 _BEFORE_START = 500_000_000
 """Nanoseconds from the order to start until the start; it has to reach every machine before."""
-_ASKED = 1.0
-"""Seconds without an answer after which the scheduler is asked whether the worker is still there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +54,14 @@ class _Machine:
     @property
     def busy(self) -> bool:
         return not self.lost and self.result is None
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note that it is lost if the block finds that."""
+        try:
+            yield
+        except BrokenExecutor as error:
+            self.lost = str(error)
 
     def note(self, glance: Glance) -> None:
         self.completed, self.at_barrier, self.result = glance.completed, glance.at_barrier, glance.result
@@ -188,31 +194,15 @@ class ClusterPool:
 
     def _ask_all(self, machines: Sequence[_Machine], function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Have all of them call the function at the same time, and note what they answer."""
-        asked = [(machine, self._ask(machine, function, *args, **kwargs)) for machine in machines]
+        asked: list[tuple[_Machine, Future[Any]]] = []
+        for machine in machines:
+            with machine.noted():
+                asked.append((machine, machine.executor.submit(function, *args, **kwargs)))
         for machine, future in asked:
-            self._await(machine, future)
-
-    def _ask(self, machine: _Machine, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
-        try:
-            return machine.executor.submit(function, *args, **kwargs)
-        except BrokenExecutor as error:
-            broken: Future[Any] = Future()
-            broken.set_exception(error)
-            return broken
-
-    def _await(self, machine: _Machine, future: Future[Any]) -> None:
-        while not wait([future], timeout=_ASKED).done:
-            # The scheduler keeps a task for a worker that went away.
-            if machine.address not in self._cluster.addresses:
-                machine.lost = "the cluster does not know it any more"
-                return
-        try:
-            answer = future.result()
-        except BrokenExecutor as error:
-            machine.lost = str(error)
-        else:
-            if isinstance(answer, Glance):
-                machine.note(answer)
+            with machine.noted():
+                answer = future.result()
+                if isinstance(answer, Glance):
+                    machine.note(answer)
 
 
 @contextmanager

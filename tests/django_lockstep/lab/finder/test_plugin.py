@@ -251,6 +251,7 @@ def test_a_report_of_another_ending_is_refused_before_any_test_runs(tmp_path: Pa
     [
         (["--find-races", "--race-processes=0"], "there must be at least 1, not 0"),
         (["--race-confirm=races.jsonl", "--race-processes=2"], "--race-confirm goes on in one"),
+        (["--find-races", "--race-processes=2", "--race-cluster=tcp://a:1"], "elsewhere: name one"),
     ],
 )
 def test_a_number_of_processes_that_cannot_be_is_refused(tmp_path: Path, options: list[str], why: str) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.finder.plugin import _test_id
-from django_lockstep.lab.finder.second_session import _arguments, _environment, _interrupt
+from django_lockstep.lab.finder.second_session import _arguments, _LocalSession
 from django_lockstep.lab.finder.shares import Share
 
-ADDED = ["--race-confirm=races/recording.jsonl", "--race-share=1/2", "--maxfail=0", "-o", "cache_dir=races/cache-1"]
+ADDED = ["--maxfail=0"]
 
 
 def arguments(*given: object, plugins: Collection[str] = ()) -> list[str]:
@@ -21,7 +21,7 @@ def arguments(*given: object, plugins: Collection[str] = ()) -> list[str]:
         invocation_params=SimpleNamespace(args=given),
         pluginmanager=SimpleNamespace(hasplugin=lambda name: name in plugins),
     )
-    return list(_arguments(config, Path("races/recording.jsonl"), Share(1, 2)))
+    return list(_arguments(config))
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,13 @@ def test_options_of_plugins_that_are_there_are_overruled() -> None:
 
 def test_each_of_several_sessions_has_a_test_database_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TOX_PARALLEL_ENV", raising=False)
-    assert "TOX_PARALLEL_ENV" not in _environment(Share(1, 2))
-    assert _environment(Share(2, 2))["TOX_PARALLEL_ENV"] == "races2"
+    assert "TOX_PARALLEL_ENV" not in Share(1, 2).environment()
+    assert Share(2, 2).environment()["TOX_PARALLEL_ENV"] == "races2"
+
+    assert Share(1, 2).environment(place="_3")["TOX_PARALLEL_ENV"] == "races1_3"
 
     monkeypatch.setenv("TOX_PARALLEL_ENV", "py311")
-    assert [_environment(Share(number, 2))["TOX_PARALLEL_ENV"] for number in (1, 2)] == ["py311", "py311races2"]
+    assert [Share(number, 2).environment()["TOX_PARALLEL_ENV"] for number in (1, 2)] == ["py311", "py311races2"]
 
 
 @pytest.mark.parametrize(
@@ -87,14 +89,18 @@ raise SystemExit(2)
 
 def test_an_interrupt_is_passed_on() -> None:
     with started(WAITING) as process:
-        _interrupt([process])
+        session = _LocalSession(process, Path("log"))
+        assert session.status is None
+        session.interrupt()
+        session.wait()
 
-    assert process.returncode == 2
+    assert session.status == 2
 
 
 def test_one_that_has_ended_is_not_disturbed() -> None:
     with started("print(flush=True)") as process:
-        process.wait()
-        _interrupt([process])
+        session = _LocalSession(process, Path("log"))
+        session.wait()
+        session.interrupt()
 
-    assert process.returncode == 0
+    assert session.status == 0
