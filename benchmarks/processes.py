@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from distributed import LocalCluster
 from django.db import connection
 
 from accounts.models import Account
@@ -29,7 +31,8 @@ race of four actors."""
 _STATEMENT = 0.02
 """Seconds that a statement takes to the server and back, where the server is far away."""
 _SUMMARY = f"""\
-`explore(processes=N)`. Ready-made races are explored by one process and by two, which begin at once. Rates are those \
+`explore(processes=N)` and `explore(cluster=...)`. Ready-made races are explored by one process, by two, and by a Dask \
+cluster of two workers on this machine; workers begin at once. Rates are those \
 of schedules between two points of time of one long exploration, so that the start of the processes does not count; \
 `distant` is a race whose statements take {1000 * _STATEMENT:.0f} ms each. What the leading process takes for a \
 schedule is its CPU time between the same points: as many workers as fit into the time that a schedule takes one \
@@ -39,6 +42,7 @@ _BIG = "lost-update:optimistic"
 _ACTORS = 4
 _FAR = 8
 _NAMES = ("agreement", "rates", "four actors")
+_EXPLORERS = ("one", "two", "cluster")
 
 
 def big(*, distant: bool) -> Scenario:
@@ -108,7 +112,7 @@ class Processes:
     def seconds(self, options: Options) -> float:
         """Return how long everything takes at most."""
         names = select_names(_NAMES, options.only)
-        parts = (2 * _AGREE * len(RACES), 4 * (_EARLY + _LATE), _FOUR * len(_four_names()))
+        parts = (3 * _AGREE * len(RACES), 4 * (_EARLY + _LATE), _FOUR * len(_four_names()))
         return options.seconds * sum(part for name, part in zip(_NAMES, parts, strict=True) if name in names)
 
     def run(self, options: Options, *, say: Say) -> Section:
@@ -129,17 +133,30 @@ class Processes:
 
 
 def _agreement(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in RACES:
-        load = functools.partial(_ready_made, name)
-        limit = _AGREE * options.seconds
-        one = explore(load(), timeout=limit)
-        with patch.object(processes, "_ALONE", 0.0):
-            two = explore(load(), load=load, processes=2, timeout=limit)
-        # Only where both are complete: of a part, nothing follows for the other.
-        complete = not (one.left or two.left)
-        same = (one.verdict, ends(one)) == (two.verdict, ends(two)) if complete else None
-        say(f"{name:36} {one.schedules} schedules by one process, {two.schedules} by two")
-        yield name, {"one": one.schedules, "two": two.schedules, "same": same}
+    with _cluster_of_two() as address:
+        for name in RACES:
+            load = functools.partial(_ready_made, name)
+            limit = _AGREE * options.seconds
+            one = explore(load(), timeout=limit)
+            with patch.object(processes, "_ALONE", 0.0):
+                others = [
+                    explore(load(), load=load, timeout=limit, **where)
+                    for where in ({"processes": 2}, {"cluster": address})
+                ]
+            found = [one, *others]
+            # Only where all are complete: of a part, nothing follows for the others.
+            complete = not any(each.left for each in found)
+            same = all((one.verdict, ends(one)) == (each.verdict, ends(each)) for each in others) if complete else None
+            counts = dict(zip(_EXPLORERS, (each.schedules for each in found), strict=True))
+            say(f"{name:36} {', '.join(f'{count} schedules by {by}' for by, count in counts.items())}")
+            yield name, {**counts, "same": same}
+
+
+@contextlib.contextmanager
+def _cluster_of_two() -> Iterator[str]:
+    """Yield the address of a scheduler with two workers, each a process with one thread."""
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:  # type: ignore[no-untyped-call]
+        yield cluster.scheduler_address
 
 
 def _ready_made(name: str) -> Scenario:
@@ -186,13 +203,13 @@ def _fours(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]
 
 def _agreement_table(agreed: Mapping[str, Mapping[str, Any]]) -> FigureTable:
     complete = {name: each for name, each in agreed.items() if each["same"] is not None}
-    one, two = (sum(each[number] for each in complete.values()) for number in ("one", "two"))
-    largest = max((each["two"] / max(1, each["one"]) for each in complete.values()), default=0.0)
+    totals = [sum(each[by] for each in complete.values()) for by in _EXPLORERS]
+    ratios = [each[by] / max(1, each["one"]) for each in complete.values() for by in _EXPLORERS]
     differing = [name for name, each in complete.items() if not each["same"]]
-    row = (len(complete), one, two, largest, ", ".join(differing) or "none")
+    row = (len(complete), *totals, max(ratios, default=0.0), ", ".join(differing) or "none")
     return FigureTable(
-        title="Ready-made races by one process and by two",
-        columns=("races", "schedules by one", "by two", "most of a race, to one", "with other ends"),
+        title="Ready-made races by one process, by two, and by a cluster of two workers",
+        columns=("races", "schedules by one", "by two", "by the cluster", "most of a race, to one", "with other ends"),
         rows=(row,) if agreed else (),
         notes=(f"Out of time: {', '.join(late)}",) if (late := sorted(agreed.keys() - complete.keys())) else (),
     )

@@ -25,11 +25,11 @@ def run(*only: str) -> tuple[Section, tuple[Any, ...]]:
 
 
 @pytest.mark.usefixtures("few_races")
-def test_two_processes_come_to_the_ends_of_one() -> None:
-    section, (races, one, two, most, differing) = run("agreement")
+def test_two_processes_and_a_cluster_come_to_the_ends_of_one() -> None:
+    section, (races, one, two, cluster, most, differing) = run("agreement")
 
     assert section.sound
-    assert (races, one, most, differing) == (2, two, 1.0, "none")
+    assert (races, two, cluster, most, differing) == (2, one, one, 1.0, "none")
 
 
 @pytest.mark.usefixtures("few_races")
@@ -37,7 +37,7 @@ def test_other_ends_are_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         processes,
         "explore",
-        lambda scenario, *, processes=1, load=None, **limits: explore(
+        lambda scenario, *, processes=1, cluster=None, load=None, **limits: explore(
             RACES["lost-update:pessimistic"].scenario if processes == 2 else scenario, **limits
         ),
     )

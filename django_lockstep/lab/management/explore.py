@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import re
 import shutil
+import time
 from argparse import ArgumentParser, BooleanOptionalAction
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -18,13 +19,17 @@ from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, wr
 from django_lockstep.lab.explorer.databases import is_test_database, other_sessions
 from django_lockstep.lab.explorer.formats import FORMATS, format_of
 from django_lockstep.lab.explorer.reports import RaceReport, as_text, runs_to_draw
+from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.explorer.strategy import make_strategy
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.races import Race, find_race, load_scenario, registered_races
+from django_lockstep.lab.wording import counted
 
 _DRAWN = {"svg": 1, "html": 4}
 """How many runs of a race a format shows."""
+_REFRESH = 0.1
+"""Seconds between two lines of progress, at least."""
 _LIMITS = ("directed", "reduction", "preemptions", "max_schedules", "timeout", "processes", "cluster")
 
 
@@ -77,7 +82,7 @@ class Command(BaseCommand):
             "else text)",
         )
         add("--output", type=Path, help="write to this file instead of standard output; with svg also a folder")
-        add("--progress", action=BooleanOptionalAction, default=True, help="show on a terminal which race is running")
+        add("--progress", action=BooleanOptionalAction, default=True, help="show on a terminal how far a race is")
         add("--database", metavar="ALIAS", help="run on this database of the project instead of a scratch database")
         add(
             "--yes-this-database-is-mine",
@@ -139,23 +144,27 @@ class Command(BaseCommand):
         if options["schedule"] is not None:
             run = replay(race.scenario, options["schedule"], **common)
             return RaceReport(**facts, runs=(run,), as_expected=run.holds or not race.holds)
-        with self._progress(progress, shown=options["progress"]):
+        with self._progress(progress, shown=options["progress"]) as count:
             load = functools.partial(load_scenario, found_by, actors=options["actors"])
-            found = explore(race.scenario, **common, load=load, **{name: options[name] for name in _LIMITS})
+            limits = {name: options[name] for name in _LIMITS}
+            found = explore(race.scenario, **common, load=load, **limits, stop_on_first=count)
             runs = runs_to_draw(race.scenario, found, most=_DRAWN.get(options["format"], 0), **common)
             return RaceReport(**facts, exploration=found, runs=tuple(runs), as_expected=race.as_expected(found))
 
     @contextmanager
-    def _progress(self, line: str, *, shown: bool) -> Iterator[None]:
-        """Show what is running in a line on the terminal, and erase it afterwards."""
-        terminal = shown and self.stderr.isatty()
-        if terminal:
-            self.stderr.write(line, style_func=str, ending="\r")
+    def _progress(self, line: str, *, shown: bool) -> Iterator[Literal[False] | Callable[[Run], bool]]:
+        """Show how far a race is in a line on the terminal, and erase it afterwards.
+
+        Yields what is to be called with each run, of whichever process; False without a terminal.
+        """
+        if not (shown and self.stderr.isatty()):
+            yield False
+            return
+        count = _Count(line, write=lambda text: self.stderr.write(text, style_func=str, ending="\r"))
         try:
-            yield
+            yield count
         finally:
-            if terminal:
-                self.stderr.write(" " * len(line), style_func=str, ending="\r")
+            count.erase()
 
     def _show(self, reports: Sequence[RaceReport], options: dict[str, Any]) -> None:
         form, path = options["format"], options["output"]
@@ -176,6 +185,36 @@ class Command(BaseCommand):
             self.stdout.write(text)
         else:
             write_atomically(path, text)
+
+
+class _Count:
+    """Counts runs, and says so in a line that is written again and again."""
+
+    def __init__(self, line: str, *, write: Callable[[str], object]) -> None:
+        self._line = line
+        self._write = write
+        self._runs = self._wrong = self._longest = 0
+        self._next = 0.0
+        self._show(line)
+
+    def __call__(self, run: Run) -> bool:
+        """Count it; return that the search is to go on."""
+        self._runs += 1
+        self._wrong += not run.holds
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + _REFRESH
+            wrong = f", {self._wrong:,} wrong" if self._wrong else ""
+            self._show(f"{self._line}: {counted(self._runs, 'schedule')}{wrong}")
+        return False
+
+    def erase(self) -> None:
+        self._write(" " * self._longest)
+
+    def _show(self, text: str) -> None:
+        # A line as wide as the terminal wraps, and could not be written over.
+        text = text[: shutil.get_terminal_size().columns - 1]
+        self._longest = max(self._longest, len(text))
+        self._write(text.ljust(self._longest))
 
 
 def _spec(race: Race, report: RaceReport, **common: Any) -> str:

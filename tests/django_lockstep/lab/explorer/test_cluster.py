@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
@@ -21,6 +22,8 @@ from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.test_processes import explored, facts, raised_twice
 from tests.support.cluster import FILE, Cluster
 from tests.support.sessions import PATIENCE, until
+
+_SLOW = "LOCKSTEP_TEST_SLOW_WORKER"
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_tests", "workers_at_once")]
 
@@ -57,12 +60,19 @@ def waits_while_the_file_is_there(pk: int) -> None:
         until(lambda: not file.exists(), "the file to be removed")
 
 
+def slow_where_asked(pk: int) -> None:
+    if _SLOW in os.environ:  # as long as ten schedules take
+        time.sleep(0.2)
+    stories.naive(pk)
+
+
 def on(cluster: Cluster, scenario: Scenario, **options: Any) -> Exploration:
     return explored(scenario, cluster=cluster.address, **options)
 
 
 NAIVE = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=raised_twice)
 DYING = Scenario(set_up=stories.one_seat, actors=[dies_once] * 2)
+SLOW = Scenario(set_up=stories.one_seat, actors=[slow_where_asked, stories.naive, stories.computed])
 WAITING = Scenario(set_up=stories.one_seat, actors=[waits_while_the_file_is_there] * 2, invariant=raised_twice)
 
 
@@ -129,6 +139,12 @@ def test_the_search_goes_on(empty_cluster: Cluster, trouble: Callable[[Cluster],
         found = facts(on(empty_cluster, WAITING, step_timeout=60.0, warm_up=False))
         done.result()
     assert found == expected
+
+
+def test_a_slow_worker_changes_nothing(empty_cluster: Cluster) -> None:
+    empty_cluster.start_worker(LOCKSTEP_TEST_SLOW_WORKER="1")
+    empty_cluster.start_worker()
+    assert facts(on(empty_cluster, SLOW)) == facts(explored(SLOW))
 
 
 def test_a_worker_with_other_code_is_refused(empty_cluster: Cluster) -> None:
