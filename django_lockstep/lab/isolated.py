@@ -11,8 +11,8 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from django.db import connections
@@ -165,7 +165,7 @@ def _run(race: Race, request: RaceRequest) -> RaceReport:
 
 
 def _replay(race: Race, schedule: str) -> RaceReport:
-    run = replay(race.scenario, schedule)
+    run = replay(race.scenario, schedule, rows=True)
     return RaceReport(name=race.name, runs=(run,), as_expected=run.holds or not race.holds)
 
 
@@ -174,24 +174,27 @@ def explore_race(
 ) -> RaceReport:
     """Explore a race, and return what a page shows of it; ``stop`` is `explore`'s ``stop_on_first``."""
     found = explore(race.scenario, max_schedules=max_schedules, timeout=timeout, stop_on_first=stop or False, tree=True)
-    runs = tuple(runs_to_draw(race.scenario, found))
+    runs = tuple(runs_to_draw(race.scenario, found, rows=True))
+    if found.failure is not None:  # which `explore` has kept without them
+        shown = _replays(race, [found.failure.schedule], rows=True)
+        runs = (*(replace(found.failure, seen=each.seen) for each in shown), *runs[1:]) if shown else runs
     serial: tuple[Run, ...] = ()
     actors = range(len(race.scenario.actors))
     if found.verdict == "holds":
         # Where every run ends right the simplest ones are serial, and show nothing of how the actors meet: the first
         # one to draw is one in which every actor has begun before one goes on.
-        meeting = _replays(race, [actors])
+        meeting = _replays(race, [write_schedule(actors)], rows=True)
         runs = (*meeting, *(run for run in runs if run.schedule not in {each.schedule for each in meeting}))
     if len(actors) == 2 and found.verdict in {"holds", "broken"}:
         # More actors have too many orders for a page. After the first move each actor goes on as long as it can.
-        serial = _replays(race, [[actor] for actor in actors])
+        serial = _replays(race, [write_schedule([actor]) for actor in actors])
     expected = race.as_expected(found)
     return RaceReport(name=race.name, exploration=found, runs=runs, serial=serial, as_expected=expected)
 
 
-def _replays(race: Race, schedules: Iterable[Sequence[int]]) -> tuple[Run, ...]:
+def _replays(race: Race, schedules: Iterable[str], *, rows: bool = False) -> tuple[Run, ...]:
     """Return the runs of these schedules; none if one of them is not possible."""
     try:
-        return tuple(replay(race.scenario, write_schedule(moves)) for moves in schedules)
+        return tuple(replay(race.scenario, schedule, rows=rows) for schedule in schedules)
     except ExplorerError:
         return ()

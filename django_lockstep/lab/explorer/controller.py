@@ -87,6 +87,8 @@ class Controller:
         self._moves: Iterator[_Begun | None] | None = None
         """The moves of the current run; see `_play`."""
         self.limits = Limits()
+        self.look: Callable[[int, Collection[int]], None] | None = None
+        """Called before the first move (-1) and after each one, with its number and the actors that stand at gates."""
         self.polling: set[str] = set()
         """Statements of loops that poll, over all runs."""
         self._unwinding = Unwinding(self.actors, events=self.events, server=server)
@@ -161,6 +163,8 @@ class Controller:
                 # One after the other: code before the first statement runs without concurrency, in the same order each
                 # time.
                 self._monitor.wait_until_settled()
+            if self.look is not None:
+                self.look(-1, self._state.ready.keys())
             self._moves = self._play(chooser, expected=expected, record=record)
             try:
                 for begun in self._moves:
@@ -226,6 +230,9 @@ class Controller:
             self._trace.moves.append(move)
             self._trace.yields += self._fairness.note(chosen, self._state.current[chosen].operation)
             record(move)
+            if self.look is not None:
+                yield None
+                self.look(len(self._trace.moves) - 1, self._state.ready.keys())
 
     def _note_state(self, enabled: Collection[int]) -> None:
         self._trace.enabled.append(tuple(sorted(enabled)))

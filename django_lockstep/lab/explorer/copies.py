@@ -123,6 +123,14 @@ class TableCopy:
         keys = f"coalesce(jsonb_agg(t.{key}), '[]')"
         return f"SELECT {quote_literal(self.name + NEW)}, {keys} FROM {self._table} AS t{where}"
 
+    def first_rows_sql(self, most: int) -> str:
+        """Return the query for its first rows as one JSON array, the primary key's column first, without times."""
+        shown = [column.name for column in self.columns if not column.varying and column.name != self.pk]
+        names = ", ".join(map(quote_name, [self.pk, *shown] if self.pk else shown)) or "NULL"
+        order = f" ORDER BY {quote_name(self.pk)}" if self.pk else ""
+        rows = f"SELECT {names} FROM {self._table}{order} LIMIT {most}"
+        return f"SELECT coalesce(json_agg(r), '[]') FROM ({rows}) AS r"
+
     @property
     def _table(self) -> str:
         return quote_name(self.name)

@@ -6,6 +6,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from django.db import DEFAULT_DB_ALIAS
@@ -15,7 +16,7 @@ from django_lockstep.lab.explorer.errors import Nondeterminism, RestartSearch, S
 from django_lockstep.lab.explorer.final_state import describe_state
 from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
 from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
-from django_lockstep.lab.explorer.results import Exploration, Run
+from django_lockstep.lab.explorer.results import Exploration, Run, SeenRows
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, require_steered
 from django_lockstep.lab.explorer.schedules import parse_schedule
 from django_lockstep.lab.explorer.search import Search
@@ -131,10 +132,12 @@ def replay(
     step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
+    rows: bool = False,
 ) -> Run:
     """Run one schedule, such as ``AABBAB``, and return what happened with the values read.
 
-    After the schedule's end each actor goes on as long as it can. The options are those of `explore`. Raises
+    After the schedule's end each actor goes on as long as it can. With ``rows`` it is run once more, and the result has
+    what is committed after each move, and what open transactions see. The options are those of `explore`. Raises
     `ScheduleError` if the schedule names an actor that waits or is done, `Stuck` if a step does not end, and as
     `explore` does.
     """
@@ -152,9 +155,21 @@ def replay(
             end, trace = follow(session, moves)
             if first is not None:  # run twice, to learn which columns differ without any race
                 session.oracle.learn(first, end)
-            return session.judge(end, trace)
+            run = session.judge(end, trace)
+            return replace(run, seen=_seen_rows(session, trace)) if rows else run
 
         return session.run_until_stable(attempt)
+
+
+def _seen_rows(session: ExplorationSession, trace: Trace) -> tuple[SeenRows, ...]:
+    """Run the schedule once more, and return which rows are seen after each move; none if it goes another way."""
+    with session.watching_rows(trace) as watch:
+        try:
+            _, again = follow(session, trace.actors, expected=trace)
+        except (Nondeterminism, ScheduleError):
+            session.controller.abandon()
+            return ()
+    return watch.seen() if again.actors == trace.actors else ()
 
 
 def _workers(config: WorkerConfig, *, size: int, cluster: str | None) -> Workers | None:

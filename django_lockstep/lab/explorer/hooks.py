@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Error as DriverError
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 
 from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.operations import ASLEEP, Operation
@@ -115,8 +115,13 @@ class Hooks:
 
     def setting(self, name: str) -> str:
         """Return the session's value of a setting."""
-        value = self._driver.pgconn.exec_(f"SHOW {name}".encode()).get_value(0, 0)
-        return value.decode() if value else ""
+        return self.value_out_of_band(f"SHOW {name}") or ""
+
+    def value_out_of_band(self, query: str) -> str | None:
+        """Return the one value of a query that is sent past the gate; None if the server refuses it."""
+        result = self._driver.pgconn.exec_(query.encode())
+        value = result.get_value(0, 0) if result.status == ExecStatus.TUPLES_OK else None
+        return None if value is None else value.decode()
 
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         text = sql if isinstance(sql, str) else sql.as_string(self._driver)

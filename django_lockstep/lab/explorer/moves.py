@@ -37,6 +37,8 @@ class Move:
     """Other actors whose statements ended in this move."""
     held: Mapping[str, Sequence[str]]
     """The rows that each actor has locked after this move, as its statements name them."""
+    seen: Mapping[str, str]
+    """The rows that each actor's open transaction sees after this move; by the empty name, those that are committed."""
     swaps: tuple[Swap, ...]
     """Earlier moves of others before which it could come instead."""
 
@@ -60,8 +62,18 @@ def moves_of(run: Run) -> Iterator[Move]:
             wait=describe_wait(step) if step and step.waited_for else "",
             woken=tuple(each.actor for each in run.steps if each.begun < number == each.ended),
             held={actor: locks for actor, locks in held.items() if locks},
+            seen=_seen(run, number),
             swaps=tuple(swap for swap in run.swaps if swap.later == number),
         )
+
+
+def _seen(run: Run, move: int) -> dict[str, str]:
+    texts: dict[str, list[str]] = {}
+    for each in run.seen:
+        if each.move == move:
+            rows = "; ".join(", ".join(f"{name}={value}" for name, value in row.items()) for row in each.rows)
+            texts.setdefault(each.actor, []).append(f"{each.table}: {rows or 'no row'}")
+    return {actor_title(actor, run) if actor else "": "\n".join(lines) for actor, lines in texts.items()}
 
 
 def _row_locks(run: Run, actor: str, move: int) -> list[str]:

@@ -10,7 +10,18 @@ from typing import Any, Literal
 from django_lockstep.lab.explorer.final_state import FinalState, describe_state
 from django_lockstep.lab.explorer.tree import TreeLine
 
-__all__ = ["SCHEMA_VERSION", "Deadlock", "Exploration", "Outcome", "Raised", "Run", "Step", "Swap", "Verdict"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "Deadlock",
+    "Exploration",
+    "Outcome",
+    "Raised",
+    "Run",
+    "SeenRows",
+    "Step",
+    "Swap",
+    "Verdict",
+]
 
 SCHEMA_VERSION = 3
 """Of `to_json`; incremented when a reader of the old form would misread the new one."""
@@ -97,6 +108,20 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRows:
+    """What is seen of a table between two moves: the columns that change in the run, after the first one."""
+
+    move: int
+    """Number of the move, from 0, after which it is seen; -1 before the first one."""
+    actor: str
+    """Whose open transaction sees it; empty for what is committed, which all others see."""
+    table: str
+    """The table's name."""
+    rows: tuple[Mapping[str, str | None], ...]
+    """Its first rows, by the primary key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run of a scenario under one schedule."""
 
@@ -127,6 +152,8 @@ class Run:
     """What actors raised, with messages and lines of code."""
     swaps: tuple[Swap, ...] = ()
     """Pairs of moves whose order may matter, in replayed runs."""
+    seen: tuple[SeenRows, ...] = ()
+    """Which rows are seen after each move, where that was asked for."""
 
     @property
     def end(self) -> str:

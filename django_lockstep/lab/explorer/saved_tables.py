@@ -77,6 +77,10 @@ class SavedTables:
         if self._storage is not None:
             self._storage.close()
 
+    def copy_of(self, table: str) -> TableCopy | None:
+        """Return the copy of a table; None if it was not saved."""
+        return self._copies.get(table)
+
     def are_saved(self, tables: Iterable[str]) -> bool:
         """Whether all of these tables are copied already."""
         return self._copies.keys() >= set(tables)

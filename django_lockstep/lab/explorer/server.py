@@ -62,6 +62,18 @@ class Server:
         rows = ((result.get_value(row, 0), result.get_value(row, 1)) for row in range(result.ntuples))
         return {int(pid or 0): _numbers(blockers) for pid, blockers in rows if _numbers(blockers)}
 
+    def committed(self, query: str) -> str | None:
+        """Return the one value of a query; None if it does not answer at once, because a table is locked."""
+        result = self._driver.pgconn.exec_(f"SET LOCAL lock_timeout = '50ms'; {query}".encode())
+        value = result.get_value(0, 0) if result.status == ExecStatus.TUPLES_OK else None
+        return None if value is None else value.decode()
+
+    def has_snapshot(self, pid: int) -> bool:
+        """Whether the process's transaction, which is idle, reads by a snapshot that it has taken already."""
+        return bool(
+            self._session.query("SELECT FROM pg_stat_activity WHERE pid = %s AND backend_xmin IS NOT NULL", pid)
+        )
+
     def cancel(self, pid: int) -> None:
         """Cancel the server process's statement."""
         self._session.query("SELECT pg_cancel_backend(%s)", pid)

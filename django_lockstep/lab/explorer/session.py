@@ -26,6 +26,7 @@ from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
+from django_lockstep.lab.explorer.seen_rows import RowWatch, written_tables
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.setup_monitor import SetupMonitor
 from django_lockstep.lab.explorer.steps import build_raised, build_steps, build_swaps
@@ -258,6 +259,16 @@ class ExplorationSession:
         self._detailed = True
         for actor in self.controller.actors:
             actor.detailed = True
+
+    @contextmanager
+    def watching_rows(self, trace: Trace) -> Iterator[RowWatch]:
+        """In the block, note after each move which rows of the tables that this run has written are seen."""
+        watch = RowWatch(self.controller.actors, written_tables(trace), servers=self._by_alias)
+        self.controller.look = watch.look
+        try:
+            yield watch
+        finally:
+            self.controller.look = None
 
     def _run_to_end(self, functions: Sequence[Callable[[Any], Any]], fixture: Any) -> Trace:
         """Run the functions to their end, without the time limit."""

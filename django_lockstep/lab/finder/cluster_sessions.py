@@ -33,8 +33,8 @@ _MOST_LOSSES = 3
 """Workers that one share may lose."""
 _LOOK_AGAIN = 0.3
 """Seconds between two looks at what a session has found."""
-_GRACE = 10.0
-"""Seconds that an interrupted session has to end."""
+_GRACE = 5.0
+"""Seconds that an interrupted session has to end; less than this process has itself."""
 
 
 # Beside the worker

@@ -268,6 +268,15 @@ def test_a_downloaded_test_fails_with_the_race(staff: Client, race: RaceFixture)
         module["test_AABBAB"](race)
 
 
+def test_a_step_shows_what_is_committed_and_what_each_actor_sees(staff: Client) -> None:
+    text = staff.post(f"{page('NAIVE')}?schedule=AABBAB", {"schedule": "AABBAB"}).content.decode()
+    second = text.partition("Step 2 of 6: A")[2].partition("Step 3 of 6: B")[0]
+    committed, seen = re.findall(r'<dt>(Committed|Seen by A)</dt><dd class="seen">(.*?)</dd>', second)
+    assert (committed[0], seen[0]) == ("Committed", "Seen by A")
+    assert "price=100.00" in committed[1]
+    assert "price=110.00" in seen[1]
+
+
 @pytest.mark.parametrize(("form", "schedule"), [("exe", "AABBAB"), ("svg", "")])
 def test_other_forms_and_downloads_without_a_schedule_are_refused(staff: Client, form: str, schedule: str) -> None:
     url = page("NAIVE") + (f"?schedule={schedule}" if schedule else "")

@@ -46,6 +46,15 @@ def test_a_move_names_the_lock_who_waits_for_it_and_who_is_woken() -> None:
     assert moves[-1].held == {}
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_move_shows_the_rows_that_everyone_sees_then() -> None:
+    read, written, *_ = moves_of(replay(stories.raising(stories.naive), "AAB", rows=True))
+
+    assert [*read.seen] == [*written.seen] == ["", "A"]
+    assert read.seen["A"] == read.seen[""] == written.seen[""]
+    assert written.seen["A"] == written.seen[""].replace("price=100.00", "price=110.00").replace("n=1", "n=2")
+
+
 @pytest.mark.parametrize(
     ("statements", "locked"),
     [
