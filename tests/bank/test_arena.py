@@ -43,7 +43,7 @@ def store(settings: Any, tmp_path: Path) -> Iterator[Store]:
     settings.LOCKSTEP_LAB_LIVE_FOLDER = tmp_path
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
     yield open_store()
-    until(lambda: sessions() == 0, "the workers' sessions to end")
+    until(lambda: sessions() == 0, "the workers' sessions to end", patience=3 * PATIENCE)
     assert (Account.objects.count(), Entry.objects.count(), get_user_model().objects.count()) == (0, 0, 0)
 
 
@@ -137,7 +137,7 @@ def test_stopping_it_keeps_what_was_measured(store: Store) -> None:
     start(seconds="10")
     wait_for_lanes(store)
     Client().post(reverse("lockstep_lab:stop"), {"token": run_of(store).token, "page": ARENA})
-    until(lambda: "It was stopped early." in page(), "the run to end")
+    until(lambda: "It was stopped early." in page(), "the run to end", patience=3 * PATIENCE)
     assert run_of(store).state == "stopped"
     assert all(row.cut_short for row in store.get(KEPT).report.rows)
 
@@ -145,7 +145,7 @@ def test_stopping_it_keeps_what_was_measured(store: Store) -> None:
 def test_it_ends_when_its_page_is_gone(store: Store) -> None:
     start(seconds="10")
     wait_for_lanes(store)
-    until(lambda: run_of(store).state == "stopped", "the run to end")
+    until(lambda: run_of(store).state == "stopped", "the run to end", patience=3 * PATIENCE)
 
 
 def test_there_is_nothing_to_download_before() -> None:

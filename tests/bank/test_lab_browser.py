@@ -96,4 +96,4 @@ def test_a_run_ends_when_its_pages_are_closed(open_page: OpenPage) -> None:
     start_all(page)
     is_told(page)
     page.close()
-    until(lambda: (run := open_store().run()) is not None and run.state == "stopped", "the run to end")
+    until(lambda: (run := open_store().run()) is not None and run.state == "stopped", "the run to end", patience=60)

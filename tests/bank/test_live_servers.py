@@ -98,8 +98,8 @@ def test_whichever_process_answers_it_is_seen_and_stopped(server: Server, pgdata
             assert re.match(r"<strong>\S+</strong> \(\d+ of \d+\): ", answer.read().decode())
     (token,) = re.findall(r'name="token" value="(\w+)"', server.get("/lab/"))
     server.post("/lab/runs/stop/", token=token)
-    until(lambda: "The last run was stopped" in server.get("/lab/"), "the run to end")
-    until(lambda: processes_of_runs(pgdata) == [], "its process to end")
+    until(lambda: "The last run was stopped" in server.get("/lab/"), "the run to end", patience=60)
+    until(lambda: processes_of_runs(pgdata) == [], "its process to end", patience=60)
 
 
 def test_a_visitor_who_leaves_a_stream_ends_the_run(server: Server, pgdata: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_visitor_who_leaves_a_stream_ends_the_run(server: Server, pgdata: Path
         answer.readline()
     store = Store(pgdata.parent / "live")
     until(lambda: (run := store.run()) is not None and run.state == "stopped", "the run to end", patience=60)
-    until(lambda: processes_of_runs(pgdata) == [], "its process to end")
+    until(lambda: processes_of_runs(pgdata) == [], "its process to end", patience=60)
 
 
 def test_a_server_that_was_started_again_knows_what_goes_on_or_how_it_ended(server: Server, pgdata: Path) -> None:
@@ -119,4 +119,4 @@ def test_a_server_that_was_started_again_knows_what_goes_on_or_how_it_ended(serv
     server.start()
     assert re.search(r"\(\d+ of \d+\)|The last run was stopped", server.get("/lab/"))
     assert "verdict holds" in server.get("/lab/")
-    until(lambda: processes_of_runs(pgdata) == [], "the process to end, as nobody watches")
+    until(lambda: processes_of_runs(pgdata) == [], "the process to end, as nobody watches", patience=60)

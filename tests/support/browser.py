@@ -22,7 +22,7 @@ FLAGS = [
     "--disable-sync",
 ]
 OpenPage = Callable[..., Page]
-_PATIENCE_MS = 15_000
+_PATIENCE_MS = 60_000
 """How long a page may take to become as it should be, on a busy machine."""
 RUN = 60_000
 """Milliseconds that a race in a page may take, which begins with a process and a database of its own."""

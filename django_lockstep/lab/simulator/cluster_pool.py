@@ -119,7 +119,7 @@ class ClusterPool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End all workers."""
+        """End all workers, and what has started them beside those of the cluster."""
         self._stack.close()
 
     @property

@@ -180,8 +180,8 @@ def test_it_ends_when_nobody_watches_even_in_code_that_does_not_end(gate: Path, 
     start("GATED")
     waits = gate.with_suffix(".waits")
     until(lambda: bool(shown()) and waits.exists(), "the race to wait", patience=3 * PATIENCE)
-    until(lambda: (run := store.run()) is not None and run.state == "stopped", "it to end")
-    until(is_free, "the lock to be free")
+    until(lambda: (run := store.run()) is not None and run.state == "stopped", "it to end", patience=3 * PATIENCE)
+    until(is_free, "the lock to be free", patience=3 * PATIENCE)
     gate.unlink()
     start("LOCKED")  # which also drops the database that the other one left
     end()
