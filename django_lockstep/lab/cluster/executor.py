@@ -102,7 +102,7 @@ def _connect(address: str) -> Any:
     except ImportError as error:
         raise ClusterUnavailable('A cluster needs Dask: pip install "django-lockstep[cluster]"') from error
     try:
-        # Before the client is made: one that cannot read its address keeps the process from ending for a minute.
+        # Before a client is made, which has threads and connections to end.
         get_address_host_port(address, strict=True)
         return Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:

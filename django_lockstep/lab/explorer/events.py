@@ -16,7 +16,7 @@ has to look where the run is."""
 
 def next_event(events: SimpleQueue[Event], *, timeout: float) -> Event:
     """Return the next event. Raises ``queue.Empty`` if none comes within so many seconds."""
-    # Asked without waiting first: the wait is certain to end at its time-out only if the queue was found empty before.
+    # Asked without waiting first: mostly the event is there, and a wait begins only on a queue that was found empty.
     try:
         return events.get(block=False)
     except Empty:

@@ -10,7 +10,7 @@ from django_lockstep.lab.explorer.events import Event, next_event
 _AT_ONCE = 1e-9
 """Seconds that are over before a wait has begun."""
 _TIMES = 20_000
-"""A wait that missed its time-out did so about once in 20,000 times."""
+"""Waits: one that misses its time-out would be rare."""
 _STALLED = 5
 """Seconds without an end of a wait after which there will be none."""
 _REPORTED: Event = (0, "gate", None)
