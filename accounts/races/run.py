@@ -244,11 +244,11 @@ def _measure(
             for number, point in enumerate(points)
         ]
         flat = [trial for group in trials for trial in group]
-        size: dict[str, Any] = {"size": workers, "interrupt": interrupt, "stuck_after": stuck_after}
+        terms: dict[str, Any] = {"size": workers, "interrupt": interrupt, "stuck_after": stuck_after}
         pool = (
-            WorkerPool(worker_config, **size)
+            WorkerPool(worker_config, **terms)
             if config.cluster is None
-            else ClusterPool(config.cluster, worker_config, **size)
+            else ClusterPool(config.cluster, worker_config, **terms)
         )
         rounds = sum(trial.plan.rounds for trial in flat)
         watch = LaneWatch(trials=flat, completed=lambda: pool.completed, report=on_progress) if on_progress else None

@@ -126,8 +126,12 @@ class _DaskExecutor(Executor):
         with contextlib.suppress(Exception):
             self._client.cancel(list(self._sent))
             # One that went away would be waited for; the processes beside it have ended with it.
-            if self._workers is None or self._workers[0] in self._client.nthreads():
+            if self._is_there():
                 self._client.run(relay.close, self._job, on_error="ignore", workers=self._workers)
+
+    def _is_there(self) -> bool:
+        """Whether the scheduler has the worker, if it is for a certain one."""
+        return self._workers is None or self._workers[0] in self._client.nthreads()
 
     def _send(self, task: bytes) -> Any:
         try:
@@ -161,7 +165,6 @@ class _WorkerExecutor(_DaskExecutor):
 
     def __init__(self, client: Any, start: bytes, *, worker: str) -> None:
         super().__init__(client, start, worker=worker)
-        self._worker = worker
         # Its own thread: all callbacks of Dask have one, and an answer that was lost with its worker never comes.
         self._thread = ThreadPoolExecutor(1)
 
@@ -186,7 +189,7 @@ class _WorkerExecutor(_DaskExecutor):
                 reply: bytes = sent.result(timeout=_ASKED)
             except TimeoutError:
                 # The scheduler keeps a task for a worker that went away.
-                if self._worker not in self._client.nthreads():
+                if not self._is_there():
                     raise BrokenExecutor("the cluster does not know it any more") from None
             else:
                 return reply

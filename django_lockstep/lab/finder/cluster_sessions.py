@@ -141,13 +141,22 @@ class ClusterSession:
     """
 
     def __init__(
-        self, cluster: ClusterWorkers, worker: str, *, arguments: Sequence[str], recording: Path, share: Share
+        self,
+        cluster: ClusterWorkers,
+        worker: str,
+        *,
+        arguments: Sequence[str],
+        code: Mapping[str, str],
+        recording: Path,
+        share: Share,
     ) -> None:
+        """Start it on this worker, if that has the same ``code``, and on others as long as workers are lost."""
         self.log = share.log(recording)
         self.status: int | None = None
         self._cluster = cluster
         self._worker = worker
         self._arguments = arguments
+        self._code = code
         self._recording = recording
         self._share = share
         self._interrupted = False
@@ -185,7 +194,7 @@ class ClusterSession:
         return trouble
 
     def _try_share(self, attempt: int) -> None:
-        executor = self._cluster.executor(self._worker, partial(session_host, describe_code(None, ())))
+        executor = self._cluster.executor(self._worker, partial(session_host, self._code))
         findings = findings_path(self._recording)
         known = findings.read_bytes() if findings.exists() else b""
         given = (self._arguments, self._share, self._recording.read_bytes(), known)

@@ -115,20 +115,22 @@ def _sessions(
         return
     # Here, because few searches are on a cluster.
     from django_lockstep.lab.cluster.executor import cluster_workers
+    from django_lockstep.lab.cluster.same_code import describe_code
     from django_lockstep.lab.finder.cluster_sessions import ClusterSession
 
     with cluster_workers(cluster) as workers:
-        addresses = workers.addresses
+        addresses, code = workers.addresses, describe_code(None, ())
+        shares = (Share(number, len(addresses)) for number in range(1, len(addresses) + 1))
         yield (
             ClusterSession(
                 workers,
                 address,
                 arguments=[*_arguments(config), f"--race-share={share}"],
+                code=code,
                 recording=recording,
                 share=share,
             )
-            for number, address in enumerate(addresses, start=1)
-            for share in [Share(number, len(addresses))]
+            for address, share in zip(addresses, shares, strict=True)
         )
 
 
