@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Error as DriverError
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.operations import ASLEEP, Operation
 from django_lockstep.lab.explorer.origins import sent_from
 from django_lockstep.lab.explorer.session_state import SessionState
 from django_lockstep.lab.explorer.sql import Statement
-from django_lockstep.lab.explorer.wire import sent_by
+from django_lockstep.lab.explorer.wire import one_value, sent_by
 
 __all__ = ["Gate", "Hooks"]
 
@@ -119,9 +119,7 @@ class Hooks:
 
     def value_out_of_band(self, query: str) -> str | None:
         """Return the one value of a query that is sent past the gate; None if the server refuses it."""
-        result = self._driver.pgconn.exec_(query.encode())
-        value = result.get_value(0, 0) if result.status == ExecStatus.TUPLES_OK else None
-        return None if value is None else value.decode()
+        return one_value(self._driver, query)
 
     def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         text = sql if isinstance(sql, str) else sql.as_string(self._driver)

@@ -13,6 +13,7 @@ from django_lockstep.lab.explorer.databases import claim, release
 from django_lockstep.lab.explorer.errors import ExplorerError
 from django_lockstep.lab.explorer.saved_tables import SavedTables
 from django_lockstep.lab.explorer.session_tracker import SessionTracker
+from django_lockstep.lab.explorer.wire import one_value
 
 __all__ = ["Server"]
 
@@ -64,9 +65,7 @@ class Server:
 
     def committed(self, query: str) -> str | None:
         """Return the one value of a query; None if it does not answer at once, because a table is locked."""
-        result = self._driver.pgconn.exec_(f"SET LOCAL lock_timeout = '50ms'; {query}".encode())
-        value = result.get_value(0, 0) if result.status == ExecStatus.TUPLES_OK else None
-        return None if value is None else value.decode()
+        return one_value(self._driver, f"SET LOCAL lock_timeout = '50ms'; {query}")
 
     def has_snapshot(self, pid: int) -> bool:
         """Whether the process's transaction, which is idle, reads by a snapshot that it has taken already."""

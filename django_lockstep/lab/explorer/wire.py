@@ -1,4 +1,4 @@
-"""Reads from the arguments of one of the driver's generators what it is about to send."""
+"""What goes to the server past the driver's methods: what one of its generators is about to send, and questions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from types import GeneratorType
 from typing import Any
 
 from psycopg import Connection, Transaction
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.sql import Composable
 
-__all__ = ["sent_by"]
+__all__ = ["one_value", "sent_by"]
 
 _FIXED = {"_commit_gen": "COMMIT", "_rollback_gen": "ROLLBACK", "_close_gen": "CLOSE"}
 _WITH_TEXT = {
@@ -61,3 +61,11 @@ def _of_cursor(name: str, given: Mapping[str, Any]) -> str | None:
     query = getattr(getattr(given.get("self"), "_query", None), "query", b"")
     declared = _DECLARED.match(query) if name == "_fetch_gen" else None
     return f"FETCH {declared[1].decode(errors='replace')}" if declared else None
+
+
+def one_value(driver: Connection[Any], query: str) -> str | None:
+    """Return the one value of a query; None if it is NULL, or if the server refuses the query."""
+    # Not through the driver's methods, which would pass the gate and could begin a transaction.
+    result = driver.pgconn.exec_(query.encode())
+    value = result.get_value(0, 0) if result.status == ExecStatus.TUPLES_OK else None
+    return None if value is None else value.decode()
