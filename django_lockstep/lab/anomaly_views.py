@@ -17,11 +17,15 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.anomalies.access_patterns import LEVELS, STRATEGIES
 from django_lockstep.lab.anomalies.definitions import ANOMALIES
 from django_lockstep.lab.anomalies.published import SOURCES
+from django_lockstep.lab.anomalies.render import as_html
 from django_lockstep.lab.anomalies.render.wording import PREVENTIONS, prevention
+from django_lockstep.lab.anomalies.requests import anomaly_test
 from django_lockstep.lab.anomalies.results import AnomalyReport, TableKind
 from django_lockstep.lab.anomalies.run import AnomalyCase, select_cases
+from django_lockstep.lab.downloads import FORMS, attachment, file_name
+from django_lockstep.lab.explorer import svg
 from django_lockstep.lab.explorer.reports import RaceReport
-from django_lockstep.lab.page_runs import RunRefused, run_anomaly
+from django_lockstep.lab.page_runs import RunRefused, run_anomaly, run_anomaly_spec
 from django_lockstep.lab.views import for_lab_users, for_runs, stepped_drawings
 
 __all__ = ["anomalies", "anomaly"]
@@ -60,7 +64,7 @@ def _slug(case: AnomalyCase) -> str:
 
 @for_runs
 def anomaly(request: HttpRequest, anomaly: str, kind: str, column: str) -> HttpResponse:
-    """Show one cell; POST explores it."""
+    """Show one cell; POST explores it, to show or ``download`` it."""
     case = _find_case(anomaly, kind, column)
     context: dict[str, Any] = {
         "case": case,
@@ -70,11 +74,30 @@ def anomaly(request: HttpRequest, anomaly: str, kind: str, column: str) -> HttpR
     }
     status = 200
     try:
+        if request.POST.get("download"):
+            return _download(case, form=request.POST["download"])
         if request.method == "POST":
             context |= _result(run_anomaly(case))
     except RunRefused as refused:
         context["refusal"], status = str(refused), refused.status
     return render(request, "lockstep_lab/anomaly.html", context, status=status)
+
+
+def _download(case: AnomalyCase, *, form: str) -> HttpResponse:
+    """Return what the case comes to as a file; it is explored again, as nothing is kept of it."""
+    if form not in FORMS:
+        raise RunRefused(f"A download is one of {', '.join(FORMS)}, not {form!r}", status=400)
+    report = run_anomaly(case)
+    (cell,) = report.cells
+    if cell.run is None:
+        raise RunRefused(f"There is no run to download: {cell.reason}", status=409)
+    if form == "spec":
+        text = run_anomaly_spec(case, schedule=cell.run.schedule)
+    elif form == "py":
+        text = anomaly_test(cell)
+    else:
+        text = svg(cell.run) if form == "svg" else as_html(report)
+    return attachment(text, file_name(cell.anomaly, case.column, form=form))
 
 
 def _find_case(anomaly: str, kind: str, column: str) -> AnomalyCase:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from django.db import connection
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.anomalies.requests import AnomalyRequest
+from django_lockstep.lab.anomalies.requests import AnomalyRequest, AnomalySpecRequest
 from django_lockstep.lab.anomalies.results import AnomalyReport
 from django_lockstep.lab.anomalies.run import AnomalyCase
 from django_lockstep.lab.explorer import ExplorerError
@@ -23,6 +23,7 @@ __all__ = [
     "exclusive_run",
     "require_runs",
     "run_anomaly",
+    "run_anomaly_spec",
     "run_races",
     "run_spec",
 ]
@@ -74,15 +75,17 @@ def run_spec(name: str, *, schedule: str) -> str:
 
 def run_anomaly(case: AnomalyCase) -> AnomalyReport:
     """Explore one case and return a report of this cell, which has a run to draw. Raises as `run_races`."""
-    return _run_alone(
-        AnomalyRequest(
-            anomaly=case.anomaly.name,
-            kind=case.kind,
-            column=case.column,
-            max_schedules=MAX_SCHEDULES,
-            seconds=TIMEOUT,
-        )
-    )
+    return _run_alone(_anomaly_request(case))
+
+
+def run_anomaly_spec(case: AnomalyCase, *, schedule: str) -> str:
+    """Run the schedule of one case and return it as a spec for isolationtester. Raises as `run_races`."""
+    return _run_alone(AnomalySpecRequest(cell=_anomaly_request(case), schedule=schedule))
+
+
+def _anomaly_request(case: AnomalyCase) -> AnomalyRequest:
+    limits: dict[str, Any] = {"max_schedules": MAX_SCHEDULES, "seconds": TIMEOUT}
+    return AnomalyRequest(anomaly=case.anomaly.name, kind=case.kind, column=case.column, **limits)
 
 
 def _run_alone(request: IsolatedRequest[Result]) -> Result:

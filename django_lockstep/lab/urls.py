@@ -15,5 +15,6 @@ urlpatterns = [
     path("runs/", live_views.start, name="start"),
     path("runs/progress/", live_views.progress, name="progress"),
     path("runs/stop/", live_views.stop, name="stop"),
+    path("<path:name>/report.<str:form>", views.report, name="report"),
     path("<path:name>/", views.race, name="race"),
 ]

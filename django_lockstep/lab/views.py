@@ -8,8 +8,7 @@ begins with a POST only: a link may contain a schedule, but the user has to pres
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -21,21 +20,20 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
-from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer import ExplorerError, svg
+from django_lockstep.lab.downloads import FORMS, attachment, file_name
+from django_lockstep.lab.explorer import ExplorerError, svg, tree_svg
 from django_lockstep.lab.explorer.moves import moves_of
 from django_lockstep.lab.explorer.outcome_cards import outcome_cards
-from django_lockstep.lab.explorer.reports import RaceReport, as_html
+from django_lockstep.lab.explorer.reports import RaceReport, as_html, as_json
 from django_lockstep.lab.explorer.schedules import parse_schedule
 from django_lockstep.lab.live.runs import start_races
 from django_lockstep.lab.live.store import Store, open_store
 from django_lockstep.lab.page_runs import RunRefused, run_races, run_spec
 from django_lockstep.lab.races import Race, registered_races, replay_test
-from django_lockstep.lab.tree_rows import tree_rows
 
 __all__ = [
     "for_lab_users",
@@ -45,13 +43,18 @@ __all__ = [
     "race",
     "races",
     "races_context",
+    "report",
     "stepped_drawings",
 ]
 
 LONGEST = 500
 """Moves that a schedule on a page may have."""
-DOWNLOADS = {"svg": "image/svg+xml", "html": "text/html", "py": "text/x-python", "spec": "text/plain"}
-"""What a schedule can be downloaded as, with the content's type."""
+REPORTS: Mapping[str, Callable[[RaceReport], str]] = {
+    "html": lambda report: as_html([report]),
+    "svg": lambda report: tree_svg(report.exploration, title=report.name) if report.exploration else "",
+    "json": lambda report: as_json([report]),
+}
+"""What the last exploration of a race can be downloaded as."""
 View = Callable[..., HttpResponseBase]
 
 
@@ -135,6 +138,17 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "lockstep_lab/race.html", {**context, **live_context(request, store)}, status=status)
 
 
+@require_safe
+@never_cache
+@for_lab_users
+def report(request: HttpRequest, name: str, form: str) -> HttpResponse:
+    """Return the last exploration of a race as a file: it is kept, so that nothing has to run."""
+    found = open_store().report(name) if name in registered_races() else None
+    if found is None or form not in REPORTS:
+        raise Http404(f"There is no exploration of {name!r} as {form!r}")
+    return attachment(REPORTS[form](found), file_name(name, form=form))
+
+
 def _to_address(request: HttpRequest, schedule: str) -> HttpResponse:
     """Send the POST to the address that names its schedule, so that the address of the result can be shared."""
     query = QueryDict(mutable=True)
@@ -146,8 +160,8 @@ def _to_address(request: HttpRequest, schedule: str) -> HttpResponse:
 
 def _download(name: str, schedule: str, *, form: str) -> HttpResponse:
     """Return the schedule as a file. What shows a run runs it again, as nothing is kept of the one on the page."""
-    if form not in DOWNLOADS or not schedule:
-        raise RunRefused(f"A download needs a schedule and one of {', '.join(DOWNLOADS)}, not {form!r}", status=400)
+    if form not in FORMS or not schedule:
+        raise RunRefused(f"A download needs a schedule and one of {', '.join(FORMS)}, not {form!r}", status=400)
     if form == "spec":
         text = run_spec(name, schedule=schedule)
     elif form == "py":
@@ -155,19 +169,13 @@ def _download(name: str, schedule: str, *, form: str) -> HttpResponse:
     else:
         (report,) = run_races([name], schedule=schedule)
         text = svg(report.runs[0]) if form == "svg" else as_html([report])
-    # Names of races have colons and slashes, which names of files cannot have everywhere.
-    stem = slugify(re.sub(r"\W+", "-", name))
-    filename = f"test_{stem.replace('-', '_')}_{schedule}.py" if form == "py" else f"{stem}-{schedule}.{form}"
-    disposition = f'attachment; filename="{filename}"'
-    content_type = f"{DOWNLOADS[form]}; charset=utf-8"
-    return HttpResponse(text, content_type=content_type, headers={"Content-Disposition": disposition})
+    return attachment(text, file_name(name, schedule, form=form))
 
 
 def _shown(report: RaceReport) -> dict[str, Any]:
     """Return what the page of a race shows of a report."""
-    rows = list(tree_rows(report.exploration)) if report.exploration else []
     drawings = stepped_drawings(report)
-    return {"report": report, "cards": outcome_cards(report), "rows": rows, "drawings": drawings}
+    return {"report": report, "cards": outcome_cards(report), "rows": report.rows(), "drawings": drawings}
 
 
 def stepped_drawings(report: RaceReport, *, prefix: str = "run") -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Every interleaving of ordinary Django code on a real PostgreSQL."""
 
-from django_lockstep.lab.explorer.drawing import svg
+from django_lockstep.lab.explorer.drawing import svg, tree_svg
 from django_lockstep.lab.explorer.errors import (
     ExplorerError,
     Nondeterminism,
@@ -43,5 +43,6 @@ __all__ = [
     "request_actor",
     "svg",
     "timeline",
+    "tree_svg",
     "write_spec",
 ]

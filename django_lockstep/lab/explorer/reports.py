@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from django.template import Context, Engine
+from django.utils import translation
 from django.utils.safestring import mark_safe
 
 from django_lockstep.lab.explorer.drawing import svg
-from django_lockstep.lab.explorer.drawing.svg import STYLE
+from django_lockstep.lab.explorer.drawing.elements import STYLE
 from django_lockstep.lab.explorer.errors import ExplorerError
 from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import replay
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run
 from django_lockstep.lab.explorer.text_width import truncate
 from django_lockstep.lab.explorer.timelines import fitting_width, timeline
+from django_lockstep.lab.explorer.tree_rows import TreeRow, tree_rows
 from django_lockstep.lab.scenario import Scenario
 from django_lockstep.lab.wording import counted
 
@@ -58,6 +60,10 @@ class RaceReport:
     """One run for each serial order of the actors; none where that was not asked for."""
     as_expected: bool = True
     """Whether the race ended as it is meant to."""
+
+    def rows(self) -> list[TreeRow]:
+        """Return the lines of the exploration's tree; none if it has not kept one."""
+        return list(tree_rows(self.exploration)) if self.exploration else []
 
     def drawings(self) -> Iterator[dict[str, Any]]:
         """Yield what templates show of each run."""
@@ -158,7 +164,7 @@ def as_html(reports: Sequence[RaceReport]) -> str:
 
 
 def render_page(template: str, context: Mapping[str, Any], *, scripts: Sequence[str] = ()) -> str:
-    """Return a page that needs no other file: the template is given the lab's style sheets as ``style``.
+    """Return a page in English that needs no other file: the template is given the lab's style sheets as ``style``.
 
     ``scripts`` are the lab's files that it is given as ``script``.
     """
@@ -168,10 +174,11 @@ def render_page(template: str, context: Mapping[str, Any], *, scripts: Sequence[
         name: mark_safe("\n".join(STYLE.with_name(each).read_text(encoding="utf-8") for each in names))  # noqa: S308
         for name, names in files.items()
     }
-    return _engine().get_template(template).render(Context({**context, **texts}))
+    with translation.override("en"):
+        return _engine().get_template(template).render(Context({**context, **texts}))
 
 
 @functools.cache
 def _engine() -> Engine:
     # Not the project's engine, so that reports need no template settings.
-    return Engine(dirs=[str(_ROOM / "templates")])
+    return Engine(dirs=[str(_ROOM / "templates")], libraries={"i18n": "django.templatetags.i18n"})

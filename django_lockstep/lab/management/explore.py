@@ -147,7 +147,8 @@ class Command(BaseCommand):
         with self._progress(progress, shown=options["progress"]) as count:
             load = functools.partial(load_scenario, found_by, actors=options["actors"])
             limits = {name: options[name] for name in _LIMITS}
-            found = explore(race.scenario, **common, load=load, **limits, stop_on_first=count)
+            tree = options["format"] == "html"
+            found = explore(race.scenario, **common, load=load, **limits, stop_on_first=count, tree=tree)
             runs = runs_to_draw(race.scenario, found, most=_DRAWN.get(options["format"], 0), **common)
             return RaceReport(**facts, exploration=found, runs=tuple(runs), as_expected=race.as_expected(found))
 

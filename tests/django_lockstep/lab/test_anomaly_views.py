@@ -145,6 +145,43 @@ def test_it_works_with_a_transaction_for_each_request(staff: Client) -> None:
         assert "verdict holds" in staff.post(PREVENTED).content.decode()
 
 
+# What can be downloaded
+
+
+@pytest.mark.parametrize(
+    ("form", "contents"),
+    [
+        ("svg", ("<svg", "WRONG")),
+        ("html", ("<!DOCTYPE html>", "P4", "possible")),
+        ("py", ('select_cases(["P4"]', 'cell.verdict == "possible"')),
+        ("spec", ("lockstep_lab_anomalies", "permutation")),
+    ],
+)
+def test_what_a_cell_comes_to_can_be_downloaded(staff: Client, form: str, contents: tuple[str, ...]) -> None:
+    assert f'<button name="download" value="{form}">' in staff.post(LOST_UPDATE).content.decode()
+    file = staff.post(LOST_UPDATE, {"download": form})
+    name = "test_P4_read_committed.py" if form == "py" else f"P4-read-committed.{form}"
+    assert file["Content-Disposition"] == f'attachment; filename="{name}"'
+    assert [part for part in contents if part not in file.content.decode()] == []
+
+
+def test_a_downloaded_test_passes_where_the_case_ends_as_it_did(staff: Client) -> None:
+    text = staff.post(PREVENTED, {"download": "py"}).content.decode()
+    module: dict[str, Any] = {}
+    exec(text, module)  # noqa: S102 - as pytest would import it
+    module["test_p4_pessimistic"]()
+
+    exec(text.replace('"prevented"', '"possible"'), module)  # noqa: S102 - as on another server
+    with pytest.raises(AssertionError, match="Every interleaving was explored"):
+        module["test_p4_pessimistic"]()
+
+
+def test_other_forms_are_refused_before_anything_runs(staff: Client) -> None:
+    with patch.object(page_runs, "run_isolated") as run:
+        answer = staff.post(LOST_UPDATE, {"download": "exe"})
+    assert (answer.status_code, run.called) == (400, False)
+
+
 # What is refused
 
 

@@ -79,6 +79,7 @@ PAGES = (
     reverse("lockstep_lab:anomalies"),
     reverse("lockstep_lab:found"),
     reverse("lockstep_lab:anomaly", args=["P4", "level", "read-committed"]),
+    reverse("lockstep_lab:report", args=[f"{HERE}.NAIVE", "html"]),
 )
 
 
@@ -248,15 +249,45 @@ def test_a_schedule_that_was_shown_can_be_downloaded(staff: Client, form: str, c
     assert f'<button name="download" value="{form}">' in text
 
     file = staff.post(url, {"schedule": "AABBAB", "download": form})
-    name = f"tests-django_lockstep-lab-test_views-naive-AABBAB.{form}"
+    name = f"tests-django_lockstep-lab-test_views-NAIVE-AABBAB.{form}"
     if form == "py":  # a name by which pytest finds it
-        name = "test_tests_django_lockstep_lab_test_views_naive_AABBAB.py"
+        name = "test_tests_django_lockstep_lab_test_views_NAIVE_AABBAB.py"
     assert (file["Content-Type"], file["Content-Disposition"]) == (
         f"{content_type}; charset=utf-8",
         f'attachment; filename="{name}"',
     )
     assert content in file.content.decode()
     assert "Schedule AABBAB" in file.content.decode() or form in {"py", "spec"}
+
+
+@pytest.mark.parametrize(
+    ("form", "content_type", "contents"),
+    [
+        ("html", "text/html", ("<!DOCTYPE html>", "Every schedule, as a tree", "wrong (Outcome 1)")),
+        ("svg", "image/svg+xml", ("<svg", "wrong (Outcome 1)", "not run: ")),
+        ("json", "application/json", ('"verdict": "broken"',)),
+    ],
+)
+def test_the_last_exploration_can_be_downloaded_without_a_run(
+    staff: Client, form: str, content_type: str, contents: tuple[str, ...]
+) -> None:
+    url = reverse("lockstep_lab:report", args=[f"{HERE}.NAIVE", form])
+    assert staff.get(url).status_code == 404  # as long as there is none
+    assert f'href="{url}"' in explored(staff, page("NAIVE"))
+
+    with patch.object(page_runs, "run_isolated") as run:
+        file = staff.get(url)
+    assert not run.called
+    assert (file["Content-Type"], file["Content-Disposition"]) == (
+        f"{content_type}; charset=utf-8",
+        f'attachment; filename="tests-django_lockstep-lab-test_views-NAIVE.{form}"',
+    )
+    assert [part for part in contents if part not in file.content.decode()] == []
+
+
+@pytest.mark.parametrize(("name", "form"), [(f"{HERE}.NAIVE", "exe"), ("unknown", "html")])
+def test_other_reports_are_not_found(staff: Client, name: str, form: str) -> None:
+    assert staff.get(reverse("lockstep_lab:report", args=[name, form])).status_code == 404
 
 
 def test_a_downloaded_test_fails_with_the_race(staff: Client, race: RaceFixture) -> None:

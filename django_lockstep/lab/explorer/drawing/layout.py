@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django_lockstep.lab.explorer.drawing.elements import COLUMN
 from django_lockstep.lab.explorer.explanations import Explanation, find_explanation
 from django_lockstep.lab.explorer.folding import Fold, find_folds
 from django_lockstep.lab.explorer.results import Run, Step
@@ -24,8 +25,6 @@ from django_lockstep.lab.explorer.timelines import (
 
 __all__ = ["LINE", "PAD", "Bar", "Box", "Layout", "Line"]
 
-COLUMN = 7.6
-"""Pixels of one column at 12 pixels; the widest common fixed-width fonts have 7.3."""
 _BOLD_COLUMN = 9
 """The same at 14 pixels, bold."""
 LINE = 16

@@ -6,22 +6,18 @@ to the actor woken, errors are dashed, and the step that breaks is outlined and 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from django_lockstep.lab.explorer.drawing.elements import MARGIN, add, start_drawing, write
 from django_lockstep.lab.explorer.drawing.layout import LINE, PAD, Bar, Box, Layout, Line, heading
 from django_lockstep.lab.explorer.results import Run, Step
 from django_lockstep.lab.explorer.summaries import describe_result, describe_step
 from django_lockstep.lab.explorer.text_width import clean
 from django_lockstep.lab.explorer.timelines import describe_end, describe_wait
 
-__all__ = ["STYLE", "svg"]
+__all__ = ["svg"]
 
-STYLE = Path(__file__).parents[2] / "static" / "lockstep_lab" / "timeline.css"
-"""The style sheet, shared with pages that have timelines in them."""
-_MARGIN = 16
 _LEGEND = (
     ("step read", "reads"),
     ("step write", "writes"),
@@ -44,18 +40,12 @@ def svg(run: Run, *, ident: str = "timeline", styled: bool = True) -> str:
     return _Drawing(Layout(run), ident).render(styled=styled)
 
 
-@functools.cache
-def _style() -> str:
-    return STYLE.read_text(encoding="utf-8")
-
-
 class _Drawing:
     """Builds the elements of one drawing."""
 
     def __init__(self, layout: Layout, ident: str) -> None:
         self._layout = layout
         self._ident = ident
-        self._root = ET.Element("svg")
 
     def render(self, *, styled: bool) -> str:
         """Return the drawing as text."""
@@ -63,62 +53,50 @@ class _Drawing:
         footer = self._layout.footer()
         under = self._layout.bottom + 28
         height = under + len(footer) * LINE + 20 + (legend[-1][3] + 1) * 22
-        self._frame(height, styled=styled)
+        self._root = self._start(height, styled=styled)
         self._lanes()
         for box in self._layout.transactions():
             self._rectangle(self._root, box, "transaction", radius=6)
-            self._text(self._root, box.x + PAD, box.y + 11, "BEGIN", "faint small")
+            write(self._root, box.x + PAD, box.y + 11, text="BEGIN", kind="faint small")
         for bar in self._layout.bars():
             self._bar(bar)
         for step in self._layout.run.steps:
             self._arrows(step)
         for index, line in enumerate(footer):
-            self._text(self._root, _MARGIN, under + index * LINE, line, "prose")
+            write(self._root, MARGIN, under + index * LINE, text=line, kind="prose")
         self._legend(legend, under + len(footer) * LINE + 10)
         return ET.tostring(self._root, encoding="unicode")
 
-    def _frame(self, height: float, *, styled: bool) -> None:
-        layout, root, ident = self._layout, self._root, self._ident
-        attributes = {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "class": "timeline",
-            "viewBox": f"0 0 {layout.width:g} {height:g}",
-            "width": f"{layout.width:g}",
-            "height": f"{height:g}",
-            "role": "img",
-            "aria-labelledby": f"{ident}-title {ident}-desc",
-        }
-        root.attrib.update(attributes)
-        self._add(root, "title", id=f"{ident}-title").text = clean(heading(layout.run))
-        self._add(root, "desc", id=f"{ident}-desc").text = clean(_description(layout.run))
-        if styled:
-            self._add(root, "style").text = _style()
-        pattern = self._add(
-            self._add(root, "defs"), "pattern", id=f"{ident}-hatch", width=8, height=8, patternUnits="userSpaceOnUse"
+    def _start(self, height: float, *, styled: bool) -> ET.Element:
+        layout, ident = self._layout, self._ident
+        texts = {"title": heading(layout.run), "description": _description(layout.run)}
+        root = start_drawing(layout.width, height, ident=ident, **texts, styled=styled)
+        pattern = add(
+            add(root, "defs"), "pattern", id=f"{ident}-hatch", width=8, height=8, patternUnits="userSpaceOnUse"
         )
-        self._add(pattern, "path", d="M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4", class_="hatch")
-        self._add(root, "rect", class_="paper", width=layout.width, height=height)
-        self._text(root, _MARGIN, 28, layout.title(), "head")
+        add(pattern, "path", d="M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4", class_="hatch")
+        write(root, MARGIN, 28, text=layout.title(), kind="head")
+        return root
 
     def _lanes(self) -> None:
         layout = self._layout
         for number, actor in enumerate(layout.actors):
             x = layout.lane(actor)
             # Letters that are wider than calculated must not run into the next lane.
-            edge = self._add(self._root, "clipPath", id=f"{self._ident}-lane-{number}")
-            self._add(edge, "rect", x=x - PAD, y=0, width=layout.lane_width + 2 * PAD, height=layout.bottom)
-            self._text(self._root, x, 62, layout.name(actor), "head")
+            edge = add(self._root, "clipPath", id=f"{self._ident}-lane-{number}")
+            add(edge, "rect", x=x - PAD, y=0, width=layout.lane_width + 2 * PAD, height=layout.bottom)
+            write(self._root, x, 62, text=layout.name(actor), kind="head")
             middle = x + layout.lane_width / 2
-            self._add(self._root, "line", class_="lane", x1=middle, y1=70, x2=middle, y2=layout.bottom)
+            add(self._root, "line", class_="lane", x1=middle, y1=70, x2=middle, y2=layout.bottom)
         for number, top in layout.rows:
-            self._add(self._root, "line", class_="row", x1=_MARGIN, y1=top, x2=layout.width - _MARGIN, y2=top)
-            self._text(self._root, _MARGIN, top + 34, str(number), "faint")
+            add(self._root, "line", class_="row", x1=MARGIN, y1=top, x2=layout.width - MARGIN, y2=top)
+            write(self._root, MARGIN, top + 34, text=str(number), kind="faint")
 
     def _bar(self, bar: Bar) -> None:
         lane = self._layout.actors.index(bar.step.actor)
-        group = self._add(self._root, "g", class_=bar.classes)
+        group = add(self._root, "g", class_=bar.classes)
         group.set("clip-path", f"url(#{self._ident}-lane-{lane})")
-        self._add(group, "title").text = clean("; ".join(map(_full_statement, bar.folded or [bar.step])))
+        add(group, "title").text = clean("; ".join(map(_full_statement, bar.folded or [bar.step])))
         if bar.wait and bar.waits and bar.tail:
             self._wait(group, bar.wait, bar.waits)
             self._rectangle(group, bar.tail, "bar", radius=3)
@@ -132,7 +110,8 @@ class _Drawing:
         hatched.set("fill", f"url(#{self._ident}-hatch)")
         chip = Box(x=box.x + PAD, y=box.y + 4, width=box.width - 2 * PAD, height=LINE + 4)
         self._rectangle(group, chip, "chip", radius=3)
-        self._text(group, chip.x + PAD, chip.y + LINE - 1, *line)
+        text, kind = line
+        write(group, chip.x + PAD, chip.y + LINE - 1, text=text, kind=kind)
 
     def _arrows(self, step: Step) -> None:
         """Draw arrows to the actors waited for, and from the actor that ended the wait."""
@@ -153,9 +132,9 @@ class _Drawing:
 
     def _head(self, start: float, end: float, y: float, kind: str) -> None:
         back = end + (9 if end < start else -9)
-        self._add(self._root, "path", class_=kind, d=f"M{start:g},{y:g} H{back:g}")
+        add(self._root, "path", class_=kind, d=f"M{start:g},{y:g} H{back:g}")
         points = f"M{end:g},{y:g} L{back:g},{y - 4:g} L{back:g},{y + 4:g} Z"
-        self._add(self._root, "path", class_=f"{kind}-head", d=points)
+        add(self._root, "path", class_=f"{kind}-head", d=points)
 
     def _legend(self, items: Sequence[tuple[str, str, float, int]], top: float) -> None:
         for kind, word, x, row in items:
@@ -164,42 +143,29 @@ class _Drawing:
                 self._head(x, x + 20, y + 6, kind)
             else:
                 self._sample(Box(x=x, y=y, width=20, height=12), kind)
-            self._text(self._root, x + 26, y + 10, word, "faint")
+            write(self._root, x + 26, y + 10, text=word, kind="faint")
 
     def _sample(self, box: Box, kind: str) -> None:
-        group = self._add(self._root, "g", class_=kind if kind.startswith("step") else "")
+        group = add(self._root, "g", class_=kind if kind.startswith("step") else "")
         self._rectangle(group, box, "bar" if kind.startswith("step") else kind, radius=2)
         if kind == "wait":
             self._rectangle(group, box, "").set("fill", f"url(#{self._ident}-hatch)")
 
     def _lines(self, group: ET.Element, box: Box, lines: Sequence[Line]) -> None:
-        for index, line in enumerate(lines):
-            self._text(group, box.x + 2 * PAD, box.y + PAD + 12 + index * LINE, *line)
-
-    def _text(self, parent: ET.Element, x: float, y: float, text: str, kind: str) -> None:
-        self._add(parent, "text", x=x, y=y, class_=kind).text = clean(text)
+        for index, (text, kind) in enumerate(lines):
+            write(group, box.x + 2 * PAD, box.y + PAD + 12 + index * LINE, text=text, kind=kind)
 
     def _rectangle(self, parent: ET.Element, box: Box, kind: str, *, radius: float = 0) -> ET.Element:
-        return self._add(
-            parent, "rect", class_=kind, x=box.x, y=box.y, width=box.width, height=box.height, rx=radius or ""
-        )
-
-    @staticmethod
-    def _add(parent: ET.Element, tag: str, **attributes: str | float) -> ET.Element:
-        named = {
-            name.rstrip("_"): f"{value:g}" if not isinstance(value, str) else value
-            for name, value in attributes.items()
-        }
-        return ET.SubElement(parent, tag, {name: value for name, value in named.items() if value})
+        return add(parent, "rect", class_=kind, x=box.x, y=box.y, width=box.width, height=box.height, rx=radius or "")
 
 
 def _positioned(items: Sequence[tuple[str, str]], width: float) -> Iterator[tuple[str, str, float, int]]:
     """Yield the items with their positions, in as many rows as the width requires."""
-    x, row = float(_MARGIN), 0
+    x, row = float(MARGIN), 0
     for kind, word in items:
         needed = 26 + 8 * len(word) + 18
-        if x + needed > width - _MARGIN and x > _MARGIN:
-            x, row = float(_MARGIN), row + 1
+        if x + needed > width - MARGIN and x > MARGIN:
+            x, row = float(MARGIN), row + 1
         yield kind, word, x, row
         x += needed
 

@@ -152,6 +152,7 @@ def test_html_is_one_page_that_needs_nothing_from_outside(tmp_path: Path) -> Non
     assert text.count("<svg") >= 3, "the failure, and other outcomes"
     assert text.count("</section>") == 2
     assert "The same as text" in text
+    assert [text.count(f'<ul class="tree" dir="ltr" aria-labelledby="tree{race}">') for race in (1, 2)] == [1, 1]
     assert not [word for word in ("<script", "<link", "src=", "@import", "url(http") if word in text]
 
 

@@ -6,7 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from django_lockstep.lab.explorer import Run, Step, replay, svg
-from django_lockstep.lab.explorer.drawing.layout import COLUMN, Layout
+from django_lockstep.lab.explorer.drawing.elements import COLUMN
+from django_lockstep.lab.explorer.drawing.layout import Layout
 from django_lockstep.lab.explorer.text_width import display_width, truncate, wrap
 from tests.django_lockstep.lab.explorer import stories
 

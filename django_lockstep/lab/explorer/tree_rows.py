@@ -1,4 +1,7 @@
-"""A tree of schedules line by line, as a page nests them: templates cannot descend as deep as schedules are long."""
+"""A tree of schedules line by line, as pages and drawings show it.
+
+Not nested: templates cannot descend as deep as schedules are long.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_lockstep.lab.explorer.results import Exploration, Outcome
 from django_lockstep.lab.explorer.tree import TreeLine
@@ -44,6 +50,43 @@ class TreeRow:
     def wrong(self) -> bool:
         """Whether one of them ended wrong."""
         return any(not outcome.holds for outcome in (self.outcomes or {}).values())
+
+    @property
+    def look(self) -> Literal["right", "wrong", "cut"]:
+        """How it is marked: by how the schedules ended, or as not run to an end."""
+        return "wrong" if self.wrong else "right" if self.outcomes else "cut"
+
+    @property
+    def text(self) -> str:
+        """What became of the moves, in the language of the page."""
+        if self.kind == "cut":
+            return _why_not_run(self.reason)
+        ends = ", ".join(_ending(number, outcome) for number, outcome in (self.outcomes or {}).items())
+        said = ends or _("abandoned: an equivalent schedule was run")
+        if self.kind != "run":
+            said = f"{_schedules(self.schedules)}: {said}"
+        return f"{said}; {_branches_not_run(self.cuts)}" if self.cuts else said
+
+
+def _why_not_run(reason: str) -> str:
+    if reason == "asleep":
+        return _("not run: an equivalent schedule has this move earlier")
+    if reason == "independent":
+        return _("not run: this move conflicts with none that it could pass")
+    return _("not run: the search ended before")
+
+
+def _ending(number: int, outcome: Outcome) -> str:
+    verdict = _("right") if outcome.holds else _("wrong")
+    return f"{verdict} ({_('Outcome %(number)s') % {'number': number}})"
+
+
+def _schedules(number: int) -> str:
+    return ngettext("%(number)s schedule", "%(number)s schedules", number) % {"number": number}
+
+
+def _branches_not_run(number: int) -> str:
+    return ngettext("%(number)s branch not run", "%(number)s branches not run", number) % {"number": number}
 
 
 def tree_rows(found: Exploration) -> Iterator[TreeRow]:

@@ -1,0 +1,127 @@
+"""The tree of schedules line by line, as pages nest it, and as a drawing."""
+
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from django.utils import translation
+
+from django_lockstep.lab.explorer import tree_rows as module
+from django_lockstep.lab.explorer.drawing import tree_svg
+from django_lockstep.lab.explorer.drawing.elements import COLUMN
+from django_lockstep.lab.explorer.text_width import display_width
+from django_lockstep.lab.explorer.tree import Cut, TreeLine
+from django_lockstep.lab.explorer.tree_rows import TreeRow, tree_rows
+
+RIGHT, WRONG = SimpleNamespace(holds=True), SimpleNamespace(holds=False)
+CUT = Cut(schedule="AAB", reason="asleep")
+
+
+def line(depth: int, schedule: str, moves: str, *, fork: bool = False, cuts: tuple[Cut, ...] = (), **ends: int) -> Any:
+    counted: dict[int | None, int] = {{"wrong": 0, "right": 1, "abandoned": None}[name]: n for name, n in ends.items()}
+    start = schedule.removesuffix(moves)
+    return TreeLine(depth=depth, start=start, moves=moves, cuts=cuts, fork=fork, ends=counted)
+
+
+LINES = (
+    line(0, "A", "A", fork=True, wrong=1, right=2),
+    line(1, "AA", "A", fork=True, cuts=(CUT,), right=2),
+    line(2, "AAA", "A", right=1),
+    line(2, "AAC", "C", cuts=(CUT,), right=1),
+    line(1, "AB", "B", wrong=1),
+)
+
+
+def exploration(*lines: TreeLine, schedules: int = 3) -> Any:
+    return SimpleNamespace(tree=lines, schedules=schedules, outcomes=(WRONG, RIGHT))
+
+
+def rows(*, schedules: int = 3) -> list[TreeRow]:
+    return list(tree_rows(exploration(*LINES, schedules=schedules)))
+
+
+def test_each_fork_is_closed_behind_what_it_leads_to() -> None:
+    assert [(row.kind, row.schedule) for row in rows()] == [
+        ("fork", "A"),
+        ("fork", "AA"),
+        ("cut", "AAB"),
+        ("run", "AAA"),
+        ("run", "AAC"),
+        ("cut", "AAB"),
+        ("end", ""),
+        ("run", "AB"),
+        ("end", ""),
+    ]
+
+
+def test_a_line_says_how_what_follows_ended() -> None:
+    whole, right, *_, wrong, _ = rows()
+    assert (whole.wrong, whole.uniform, whole.schedules) == (True, False, 3)
+    assert (right.wrong, right.uniform, right.outcomes) == (False, True, {2: RIGHT})
+    assert (wrong.wrong, wrong.outcomes) == (True, {1: WRONG})
+
+
+def test_a_large_tree_shows_what_ends_alike_in_one_line() -> None:
+    assert [(row.kind, row.schedule, row.cuts) for row in rows(schedules=module._MOST + 1)] == [
+        ("fork", "A", 0),
+        ("folded", "AA", 2),
+        ("run", "AB", 0),
+        ("end", "", 0),
+    ]
+
+
+def test_without_a_tree_there_are_none() -> None:
+    found: Any = SimpleNamespace(tree=None, schedules=1, outcomes=())
+    assert list(tree_rows(found)) == []
+
+
+def test_each_line_says_what_became_of_its_moves() -> None:
+    assert [(row.look, row.text) for row in rows() if row.kind != "end"] == [
+        ("wrong", "3 schedules: wrong (Outcome 1), right (Outcome 2)"),
+        ("right", "2 schedules: right (Outcome 2)"),
+        ("cut", "not run: an equivalent schedule has this move earlier"),
+        ("right", "right (Outcome 2)"),
+        ("right", "right (Outcome 2)"),
+        ("cut", "not run: an equivalent schedule has this move earlier"),
+        ("wrong", "wrong (Outcome 1)"),
+    ]
+    assert rows(schedules=module._MOST + 1)[1].text == "2 schedules: right (Outcome 2); 2 branches not run"
+
+
+def test_an_abandoned_schedule_is_marked_as_not_run() -> None:
+    (row,) = tree_rows(exploration(line(0, "AB", "AB", abandoned=1)))
+    assert (row.look, row.text) == ("cut", "abandoned: an equivalent schedule was run")
+
+
+# As a drawing
+
+
+def drawn(found: Any, title: str = "seats") -> tuple[ET.Element, list[str]]:
+    root = ET.fromstring(tree_svg(found, title=title))  # noqa: S314 - drawn by ourselves
+    return root, [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_the_drawing_has_every_line_below_its_title_and_fits() -> None:
+    root, (title, *texts) = drawn(exploration(*LINES))
+    assert title == "seats"
+    assert texts == [f"{row.moves} {row.text}" for row in rows() if row.kind != "end"]
+    marks = [path.get("class") for path in root.iter("{http://www.w3.org/2000/svg}path")]
+    assert marks == [f"branch {row.look}" for row in rows() if row.kind != "end"]
+    width = float(root.get("width", 0))
+    for element in root.iter("{http://www.w3.org/2000/svg}text"):
+        assert float(element.get("x", 0)) + COLUMN * display_width(element.text or "") <= width
+        assert float(element.get("y", 0)) < float(root.get("height", 0))
+
+
+@pytest.mark.parametrize("title", ["<script>alert(1)</script>", "\x00\ud800", "検索"])
+def test_the_drawing_is_well_formed_and_in_english_whatever_the_race_is_called(title: str) -> None:
+    with translation.override("ja"):
+        _, texts = drawn(exploration(*LINES), title)
+    assert "right (Outcome 2)" in texts[2]
+
+
+def test_a_tree_that_begins_with_a_fork_is_drawn() -> None:
+    lines = (line(0, "", "", fork=True, right=2), line(1, "A", "A", right=1), line(1, "B", "B", right=1))
+    _, (_, first, *_) = drawn(exploration(*lines))
+    assert first == "Start 2 schedules: right (Outcome 2)"
