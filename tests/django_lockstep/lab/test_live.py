@@ -131,7 +131,7 @@ def test_what_it_came_to_stays(gate: Path) -> None:
     start("GATED")
     end()
     text = shown(f"/lab/{race('GATED')}/")
-    assert "As it was explored at" in text
+    assert "Last explored: " in text
     assert "<svg" in text
     assert "Every schedule, as a tree" in text
 

@@ -12,7 +12,7 @@ from django.utils import translation
 
 from django_lockstep.lab.explorer.drawing.elements import COLUMN, MARGIN, add, start_drawing, write
 from django_lockstep.lab.explorer.results import Exploration
-from django_lockstep.lab.explorer.text_width import clean, display_width
+from django_lockstep.lab.explorer.text_width import display_width
 from django_lockstep.lab.explorer.tree_rows import TreeRow, tree_rows
 
 __all__ = ["tree_svg"]
@@ -24,19 +24,22 @@ _NARROWEST = 480
 def tree_svg(found: Exploration, *, title: str) -> str:
     """Return the tree of an exploration that has kept it; ``title`` is the heading. In English, as all drawings."""
     with translation.override("en"):
-        lines = [(depth, row, f"{row.moves or 'Start'}  {row.text}") for depth, row in _with_depths(found)]
-        width = max([_NARROWEST, *(_left(depth) + display_width(clean(text)) * COLUMN for depth, _, text in lines)])
-        described = "; ".join(f"{row.schedule or 'Start'}: {row.text}" for _, row, _ in lines)
+        lines = [(depth, row, row.moves or "Start", row.text) for depth, row in _with_depths(found)]
+    width = max([_NARROWEST, *(_middle(depth, moves) + _width(text) for depth, _, moves, text in lines)])
+    described = "; ".join(f"{row.start}{moves}: {text}" for _, row, moves, text in lines)
     height = _TOP + _LINE * len(lines) + MARGIN
     root = start_drawing(width + MARGIN, height, ident="tree", title=title, description=described)
     write(root, MARGIN, 28, text=title, kind="head")
     parents: dict[int, float] = {}
     """The height of the last line at each depth."""
-    for number, (depth, row, text) in enumerate(lines):
-        y = _TOP + _LINE * number
+    for number, (depth, row, moves, text) in enumerate(lines):
+        y, x = _TOP + _LINE * number, _left(depth)
         parents[depth] = y
-        _draw(root, row, x=_left(depth), y=y, under=parents.get(depth - 1))
-        write(root, _left(depth), y + 4, text=text, kind="faint" if row.look == "cut" else "")
+        if depth:
+            add(root, "path", class_="lane", d=f"M{x - _INDENT + 4:g},{parents[depth - 1] + 8:g} V{y:g}")
+        add(root, "path", class_=f"branch {row.look}", d=f"M{x - _INDENT + 4:g},{y:g} H{x - 4:g}")
+        write(root, x, y + 4, text=moves, kind="moves")
+        write(root, _middle(depth, moves), y + 4, text=text, kind="faint" if row.look == "cut" else "")
     return ET.tostring(root, encoding="unicode")
 
 
@@ -54,8 +57,10 @@ def _left(depth: int) -> float:
     return MARGIN + _INDENT * (depth + 1)
 
 
-def _draw(root: ET.Element, row: TreeRow, *, x: float, y: float, under: float | None) -> None:
-    """Draw the branch from the line that leads to this one; none leads to the first one."""
-    corner = x - _INDENT + 4
-    begin = "" if under is None else f"M{corner:g},{under + 6:g} V{y:g} H{x - 4:g}"
-    add(root, "path", class_=f"branch {row.look}", d=begin or f"M{corner:g},{y:g} H{x - 4:g}")
+def _middle(depth: int, moves: str) -> float:
+    """Return where the words behind the moves begin."""
+    return _left(depth) + _width(f"{moves}  ")
+
+
+def _width(text: str) -> float:
+    return display_width(text) * COLUMN
