@@ -177,7 +177,9 @@ def explore_race(
     runs = tuple(runs_to_draw(race.scenario, found, rows=True))
     if found.failure is not None:  # which `explore` has kept without them
         shown = _replays(race, [found.failure.schedule], rows=True)
-        runs = (*(replace(found.failure, seen=each.seen) for each in shown), *runs[1:]) if shown else runs
+        runs = (
+            (*(replace(found.failure, seen=each.seen, held=each.held) for each in shown), *runs[1:]) if shown else runs
+        )
     serial: tuple[Run, ...] = ()
     actors = range(len(race.scenario.actors))
     if found.verdict == "holds":

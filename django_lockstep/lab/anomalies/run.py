@@ -87,8 +87,8 @@ def find_anomalies(
     """Explore the cases on a scratch table, and return the report.
 
     ``max_schedules`` and ``timeout``, in seconds, limit each exploration, which then is incomplete. ``show`` keeps a
-    run of prevented anomalies too. ``watch`` is called before each case. Raises `AnomaliesError` if the table cannot be
-    created, and `ExplorerError` as `explore` does.
+    run of prevented anomalies too, and of each run which rows are seen and locked after its moves. ``watch`` is called
+    before each case. Raises `AnomaliesError` if the table cannot be created, and `ExplorerError` as `explore` does.
     """
     connection = connections[using]
     if connection.vendor != "postgresql":
@@ -196,9 +196,10 @@ def _explore_case(case: AnomalyCase, *, using: str, show: bool, **limits: Any) -
         published=case.published,
         run=found.failure,
     )
-    if show and cell.run is None and found.outcomes:
-        return replace(cell, run=replay(race, _telling_schedule(found, case), **options))
-    return cell
+    if not (show and found.outcomes):
+        return cell
+    schedule = found.failure.schedule if found.failure else _telling_schedule(found, case)
+    return replace(cell, run=replay(race, schedule, rows=True, **options))
 
 
 def _reduction(case: AnomalyCase) -> Literal["none", "dpor"]:

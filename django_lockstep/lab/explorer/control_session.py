@@ -46,6 +46,10 @@ SELECT current_schemas(false)::text,
 Not of temporary tables: the copies that other sessions have of tables come and go. Nor of whole rows of pg_class: they
 contain statistics, which change all the time.
 """
+_WITHOUT_LIMITS = """
+SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
+    'idle_in_transaction_session_timeout', 'idle_session_timeout', 'statement_timeout', 'transaction_timeout')
+"""
 _MOST_CATALOGS = 8
 
 
@@ -57,9 +61,7 @@ class ControlSession:
         # A copy: the thread's own connection may be inside a transaction, closed, or replaced by the code under test.
         self._wrapper: BaseDatabaseWrapper = connections[alias].copy()
         self._snapshot_holder: BaseDatabaseWrapper | None = None
-        self._wrapper.inc_thread_sharing()  # it may be closed by a timer
-        self._wrapper.ensure_connection()
-        self.driver: Any = self._wrapper.connection
+        self.driver: Any = _connect(self._wrapper)
         try:
             self.superuser, self.skips_triggers = self._rights()
         except NotExplorable:
@@ -93,8 +95,7 @@ class ControlSession:
         """The driver's connection that may hold a snapshot."""
         if self._snapshot_holder is None:
             self._snapshot_holder = self._wrapper.copy()
-            self._snapshot_holder.inc_thread_sharing()
-            self._snapshot_holder.ensure_connection()
+            _connect(self._snapshot_holder)
         return self._snapshot_holder.connection
 
     def is_alive(self) -> bool:
@@ -118,6 +119,15 @@ class ControlSession:
     def close(self) -> None:
         for wrapper in filter(None, (self._wrapper, self._snapshot_holder)):
             wrapper.close()
+
+
+def _connect(wrapper: BaseDatabaseWrapper) -> Any:
+    """Open one of the sessions, and return the driver's connection."""
+    wrapper.inc_thread_sharing()  # it may be closed by a timer
+    wrapper.ensure_connection()
+    # While other processes explore, both stand idle for as long as that takes, one of them inside a transaction.
+    wrapper.connection.execute(_WITHOUT_LIMITS)
+    return wrapper.connection
 
 
 _idle: IdlePool[ControlSession] = IdlePool(ControlSession.close, most=2)

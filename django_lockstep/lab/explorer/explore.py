@@ -16,7 +16,7 @@ from django_lockstep.lab.explorer.errors import Nondeterminism, RestartSearch, S
 from django_lockstep.lab.explorer.final_state import describe_state
 from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
 from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
-from django_lockstep.lab.explorer.results import Exploration, Run, SeenRows
+from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, require_steered
 from django_lockstep.lab.explorer.schedules import parse_schedule
 from django_lockstep.lab.explorer.search import Search
@@ -156,20 +156,20 @@ def replay(
             if first is not None:  # run twice, to learn which columns differ without any race
                 session.oracle.learn(first, end)
             run = session.judge(end, trace)
-            return replace(run, seen=_seen_rows(session, trace)) if rows else run
+            return _with_rows(run, session, trace) if rows else run
 
         return session.run_until_stable(attempt)
 
 
-def _seen_rows(session: ExplorationSession, trace: Trace) -> tuple[SeenRows, ...]:
-    """Run the schedule once more, and return which rows are seen after each move; none if it goes another way."""
-    with session.watching_rows(trace) as watch:
+def _with_rows(run: Run, session: ExplorationSession, trace: Trace) -> Run:
+    """Run the schedule once more, and add what is seen and locked after each move; nothing if it goes another way."""
+    with session.watching(trace) as (rows, locks):
         try:
             _, again = follow(session, trace.actors, expected=trace)
         except (Nondeterminism, ScheduleError):
             session.controller.abandon()
-            return ()
-    return watch.seen() if again.actors == trace.actors else ()
+            return run
+    return replace(run, seen=rows.seen(), held=locks.held()) if again.actors == trace.actors else run
 
 
 def _workers(config: WorkerConfig, *, size: int, cluster: str | None) -> Workers | None:

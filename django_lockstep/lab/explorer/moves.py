@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.results import Run, Step, Swap
-from django_lockstep.lab.explorer.summaries import describe_result, describe_step, summarize
+from django_lockstep.lab.explorer.summaries import describe_result, describe_step
 from django_lockstep.lab.explorer.timelines import actor_title, actors_of, describe_wait
 
 __all__ = ["Move", "moves_of"]
-
-_ROW_LOCKS = {"INSERT", "UPDATE", "DELETE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +34,24 @@ class Move:
     woken: tuple[str, ...]
     """Other actors whose statements ended in this move."""
     held: Mapping[str, Sequence[str]]
-    """The rows that each actor has locked after this move, as its statements name them."""
+    """What each actor has locked after this move, see `Run.held`."""
     seen: Mapping[str, str]
-    """The rows that each actor's open transaction sees after this move; by the empty name, those that are committed."""
+    """The rows that each actor's open transaction sees after this move; by the empty name, those that are committed.
+
+    See `Run.seen`.
+    """
     swaps: tuple[Swap, ...]
     """Earlier moves of others before which it could come instead."""
 
 
 def moves_of(run: Run) -> Iterator[Move]:
-    """Yield the moves of a run; values are shown of runs that `replay` made."""
-    actors, sent = actors_of(run), {step.begun: step for step in run.steps}
+    """Yield the moves of a run; values are shown of runs that `replay` made, rows and locks where it was asked to."""
+    sent = {step.begun: step for step in run.steps}
     letters = sorted(set(run.schedule))
     names = {run.schedule[step.begun]: actor_title(step.actor, run) for step in run.steps}
     for number, letter in enumerate(run.schedule):
         step = sent.get(number)
-        held = {actor: _row_locks(run, actor, number) for actor in actors}
+        held = {actor: _locks(run, actor, number) for actor in actors_of(run)}
         yield Move(
             number=number + 1,
             letter=letter,
@@ -67,6 +68,10 @@ def moves_of(run: Run) -> Iterator[Move]:
         )
 
 
+def _locks(run: Run, actor: str, move: int) -> list[str]:
+    return [f"{lock.what} ({lock.strength})" for lock in run.held if (lock.move, lock.actor) == (move, actor)]
+
+
 def _seen(run: Run, move: int) -> dict[str, str]:
     texts: dict[str, list[str]] = {}
     for each in run.seen:
@@ -74,51 +79,3 @@ def _seen(run: Run, move: int) -> dict[str, str]:
             rows = "; ".join(", ".join(f"{name}={value}" for name, value in row.items()) for row in each.rows)
             texts.setdefault(each.actor, []).append(f"{each.table}: {rows or 'no row'}")
     return {actor_title(actor, run) if actor else "": "\n".join(lines) for actor, lines in texts.items()}
-
-
-def _row_locks(run: Run, actor: str, move: int) -> list[str]:
-    """Return the rows that the actor's open transaction has locked after the move.
-
-    Read from the statements' text: foreign keys and triggers may have locked more.
-    """
-    locks: list[str] = []
-    savepoints: dict[str, int] = {}
-    for step in _open_transaction(run, actor, move):
-        verb, *words = _words(step)
-        if verb == "SAVEPOINT":
-            savepoints[words[-1]] = len(locks)
-        elif verb == "ROLLBACK":
-            del locks[savepoints.get(words[-1], 0) :]
-        elif step.sqlstate:
-            # The server releases what was locked since the last savepoint, before the client says ROLLBACK.
-            del locks[max(savepoints.values(), default=0) :]
-        elif step.rows != 0:
-            locks += [lock for lock in [_row_lock(step)] if lock and lock not in locks]
-    return locks
-
-
-def _open_transaction(run: Run, actor: str, move: int) -> list[Step]:
-    """Return the statements of the actor's transaction that have ended by then; none if it has committed."""
-    done = [step for step in run.steps if step.actor == actor and step.ended <= move]
-    if not done or done[-1].transaction is None or _ends(done[-1]):
-        return []
-    return [step for step in done if step.transaction == done[-1].transaction]
-
-
-def _ends(step: Step) -> bool:
-    verb, *words = _words(step)
-    return verb in {"COMMIT", "ROLLBACK"} and "TO" not in words
-
-
-def _words(step: Step) -> list[str]:
-    return step.sql.replace('"', "").upper().split() or [""]
-
-
-def _row_lock(step: Step) -> str:
-    """Return the rows that the statement locks, with the kind of lock; empty if it locks none."""
-    summary = summarize(step)
-    how = summary.locking or (summary.verb if summary.verb in _ROW_LOCKS else "")
-    if not how:
-        return ""
-    rows = ", ".join(f"{name}={' or '.join(sorted(values))}" for name, values in summary.keys.items())
-    return " ".join(filter(None, (summary.table, rows, f"({how})")))

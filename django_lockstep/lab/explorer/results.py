@@ -122,6 +122,20 @@ class SeenRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLock:
+    """A lock that an actor holds between two moves, as the server has it."""
+
+    move: int
+    """Number of the move, from 0, after which it is held; -1 before the first one."""
+    actor: str
+    """Whose session holds it."""
+    what: str
+    """The row by its table and primary key, the table, or the advisory lock's key."""
+    strength: str
+    """Of a row, as its clause in SELECT: ``FOR KEY SHARE``. Of a table, as LOCK TABLE names it: ``SHARE``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run of a scenario under one schedule."""
 
@@ -154,6 +168,8 @@ class Run:
     """Pairs of moves whose order may matter, in replayed runs."""
     seen: tuple[SeenRows, ...] = ()
     """Which rows are seen after each move, where that was asked for."""
+    held: tuple[HeldLock, ...] = ()
+    """Which locks are held after each move, where that was asked for; not those of rows that are not committed yet."""
 
     @property
     def end(self) -> str:

@@ -21,6 +21,7 @@ from django_lockstep.lab.explorer.controller import Chooser, Controller
 from django_lockstep.lab.explorer.databases import require_disposable
 from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, RestartSearch, TooManySteps
 from django_lockstep.lab.explorer.final_state import FinalState
+from django_lockstep.lab.explorer.held_locks import LockWatch
 from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
@@ -261,12 +262,18 @@ class ExplorationSession:
             actor.detailed = True
 
     @contextmanager
-    def watching_rows(self, trace: Trace) -> Iterator[RowWatch]:
-        """In the block, note after each move which rows of the tables that this run has written are seen."""
-        watch = RowWatch(self.controller.actors, written_tables(trace), servers=self._by_alias)
-        self.controller.look = watch.look
+    def watching(self, trace: Trace) -> Iterator[tuple[RowWatch, LockWatch]]:
+        """In the block, note after each move which rows of the tables that this run has written are seen, and locks."""
+        rows = RowWatch(self.controller.actors, written_tables(trace), servers=self._by_alias)
+        locks = LockWatch(self.controller.actors, servers=self._by_alias)
+
+        def look(move: int, standing: Collection[int]) -> None:
+            locks.look(move)
+            rows.look(move, standing)
+
+        self.controller.look = look
         try:
-            yield watch
+            yield rows, locks
         finally:
             self.controller.look = None
 

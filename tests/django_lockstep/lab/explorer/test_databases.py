@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, explore, replay, write_spec
+from django_lockstep.lab.explorer.control_session import control_session
 from django_lockstep.lab.explorer.databases import _CLAIM, is_test_database
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import ADVISORY_LOCKS, Session, query
@@ -65,6 +66,29 @@ def test_the_database_is_free_again_afterwards() -> None:
     explore(LOCKED)
     explore(LOCKED)
     assert query(CLAIMS) == 0
+
+
+# How long the explorer's own sessions may stand idle
+
+_LIMITS = ("idle_in_transaction_session_timeout", "idle_session_timeout", "statement_timeout", "transaction_timeout")
+
+
+def test_they_outlast_whatever_limits_the_project_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = query("SELECT array_agg(name) FROM pg_settings WHERE name = ANY (%s)", list(_LIMITS))
+    options = " ".join(f"-c {name}=1min" for name in limits)
+    monkeypatch.setitem(
+        connection.settings_dict, "OPTIONS", {**connection.settings_dict["OPTIONS"], "options": options}
+    )
+    session = control_session("default")
+    try:
+        shown = {
+            driver.execute(f"SHOW {name}").fetchone()[0]
+            for driver in (session.driver, session.snapshot_holder)
+            for name in limits
+        }
+    finally:
+        session.close()
+    assert shown == {"0"}
 
 
 # Putting back
