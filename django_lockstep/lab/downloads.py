@@ -14,6 +14,8 @@ _TYPES = {
     "svg": "image/svg+xml",
     "html": "text/html",
     "json": "application/json",
+    "sarif": "application/sarif+json",
+    "xml": "application/xml",
     "py": "text/x-python",
     "spec": "text/plain",
 }

@@ -10,19 +10,25 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from django_lockstep.lab import conf
+from django_lockstep.lab.downloads import attachment, file_name
+from django_lockstep.lab.explorer.drawing.elements import with_style
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.report_data import Report, report_on
+from django_lockstep.lab.finder.report_files import render_report
 from django_lockstep.lab.finder.report_page import page_context
 from django_lockstep.lab.finder.suppressions import read_suppressions
 from django_lockstep.lab.views import for_lab_users
 
-__all__ = ["found_races"]
+__all__ = ["found_file", "found_races", "found_report"]
+
+REPORTS = {"html": "HTML", "json": "JSON", "sarif": "SARIF", "xml": "JUnit XML"}
+"""What the whole report can be downloaded as, by the endings of the files."""
 
 
 @require_safe
@@ -30,13 +36,52 @@ __all__ = ["found_races"]
 def found_races(request: HttpRequest) -> HttpResponse:
     """Show the candidates of the recording, or how to make one; filtering and copying alone need script."""
     context: dict[str, Any] = {}
-    path = conf.found_races()
     try:
-        if path is not None:
-            context = page_context(_report(path, _changed(path), _changed(findings_path(path))))
+        if (report := _current_report()) is not None:
+            context = {**page_context(report), "downloads": REPORTS}
     except (OSError, FinderError) as error:
         context["problem"] = str(error)
     return render(request, "lockstep_lab/found.html", context)
+
+
+@require_safe
+@for_lab_users
+def found_report(request: HttpRequest, form: str) -> HttpResponse:
+    """Return the whole report as a file."""
+    if form not in REPORTS:
+        raise Http404(f"There is no report as {form!r}")
+    name = file_name("races-found", form=form)
+    return attachment(render_report(_report_or_404(), Path(name)), name)
+
+
+@require_safe
+@for_lab_users
+def found_file(request: HttpRequest, candidate: str, form: str) -> HttpResponse:
+    """Return the drawing of a race that was confirmed, or its test, as a file."""
+    findings = {entry.candidate.id: entry.finding for entry in _report_or_404().entries}
+    if candidate not in findings or form not in ("svg", "py"):
+        raise Http404(f"There is no candidate {candidate!r} as {form!r}")
+    finding = findings[candidate]
+    text = with_style(finding.drawing) if form == "svg" else finding.test_file
+    if not text:
+        raise Http404(f"Candidate {candidate!r} was not confirmed")
+    return attachment(text, file_name("race", candidate, form=form))
+
+
+def _report_or_404() -> Report:
+    try:
+        report = _current_report()
+    except (OSError, FinderError) as error:
+        raise Http404(str(error)) from error
+    if report is None:
+        raise Http404("There is no recording")
+    return report
+
+
+def _current_report() -> Report | None:
+    """Return the report on the project's recording; None if there is none. Raises ``OSError`` and `FinderError`."""
+    path = conf.found_races()
+    return None if path is None else _report(path, _changed(path), _changed(findings_path(path)))
 
 
 @functools.lru_cache(maxsize=1)  # candidates are derived in seconds where a project is large

@@ -17,7 +17,7 @@ from django_lockstep.lab.finder.report_page import as_html
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.wording import listed
 
-__all__ = ["require_report", "write_report"]
+__all__ = ["render_report", "require_report", "write_report"]
 
 
 def require_report(path: Path, *, option: str) -> None:
@@ -30,7 +30,12 @@ def require_report(path: Path, *, option: str) -> None:
 
 def write_report(path: Path, report: Report) -> None:
     """Write the report, so that a reader sees the old file or the whole new one."""
-    write_atomically(path, _FORMATS[format_of(path)](report))
+    write_atomically(path, render_report(report, path))
+
+
+def render_report(report: Report, path: Path) -> str:
+    """Return the report in the format that the file's ending asks for."""
+    return _FORMATS[format_of(path)](report)
 
 
 def _check_results(report: Report) -> Iterator[CheckResult]:

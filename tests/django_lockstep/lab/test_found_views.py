@@ -1,8 +1,10 @@
 """The page of the races that ``--find-races`` has found."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from django.conf import settings as project
@@ -69,3 +71,62 @@ def test_what_is_no_recording_is_said(shown: Any, tmp_path: Path, content: str |
         path.write_text(content)
 
     assert problem in shown(path)
+
+
+# What can be downloaded
+
+
+def links(text: str) -> list[str]:
+    return re.findall(r'<p class="downloads">.*?</p>', text)
+
+
+@pytest.mark.parametrize(
+    ("form", "content_type", "content"),
+    [
+        ("html", "text/html", "<!DOCTYPE html>"),
+        ("json", "application/json", '"candidates"'),
+        ("sarif", "application/sarif+json", '"version": "2.1.0"'),
+        ("xml", "application/xml", "<testsuite"),
+    ],
+)
+def test_the_report_can_be_downloaded(shown: Any, client: Client, form: str, content_type: str, content: str) -> None:
+    url = reverse("lockstep_lab:found_report", args=[form])
+    assert f'href="{url}"' in links(shown(RECORDING))[0]
+    file = client.get(url)
+    assert file["Content-Disposition"] == f'attachment; filename="races-found.{form}"'
+    assert file["Content-Type"] == f"{content_type}; charset=utf-8"
+    assert content in file.content.decode()
+    assert 'class="downloads"' not in file.content.decode()  # a file has no pages to link to
+
+
+def test_of_each_confirmed_race_the_drawing_and_the_test_can_be_downloaded(shown: Any, client: Client) -> None:
+    found = [url for line in links(shown(RECORDING))[1:] for url in re.findall(r'href="([^"]+)"', line)]
+    assert len(found) == 4
+    drawing, test = (client.get(url) for url in found[:2])
+    assert drawing["Content-Type"].startswith("image/svg+xml")
+    assert b"<style>" in drawing.content
+    ET.fromstring(drawing.content)  # noqa: S314 - our own
+    assert re.search(r'filename="test_race_\w+\.py"', test["Content-Disposition"])
+    compile(test.content, "test.py", "exec")
+
+
+@pytest.mark.parametrize("path", ["report.exe", "unknown.svg"])
+@pytest.mark.parametrize("recording", [RECORDING, None, Path("gone.jsonl")])
+def test_what_is_not_there_is_not_found(shown: Any, client: Client, path: str, recording: Path | None) -> None:
+    shown(recording)
+    assert client.get(f"{reverse('lockstep_lab:found')}{path}").status_code == 404
+
+
+def test_a_race_that_was_not_confirmed_has_no_test(shown: Any, client: Client, tmp_path: Path) -> None:
+    text = shown(Path(shutil.copy(RECORDING, tmp_path)))
+    (candidate, *_) = re.findall(r'id="candidate-(\w+)"', text)
+    assert len(links(text)) == 1
+    assert client.get(reverse("lockstep_lab:found_file", args=[candidate, "py"])).status_code == 404
+
+
+def test_downloads_ask_others_to_log_in() -> None:
+    for url in (
+        reverse("lockstep_lab:found_report", args=["html"]),
+        reverse("lockstep_lab:found_file", args=["1", "py"]),
+    ):
+        assert Client().get(url).status_code == 302

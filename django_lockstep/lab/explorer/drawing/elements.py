@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from django_lockstep.lab.explorer.text_width import clean
 
-__all__ = ["COLUMN", "MARGIN", "STYLE", "add", "start_drawing", "write"]
+__all__ = ["COLUMN", "MARGIN", "STYLE", "add", "start_drawing", "with_style", "write"]
 
 STYLE = Path(__file__).parents[2] / "static" / "lockstep_lab" / "timeline.css"
 """The style sheet, shared with pages that have drawings in them."""
@@ -51,6 +51,11 @@ def start_drawing(
         add(root, "style").text = _style()
     add(root, "rect", class_="paper", width=width, height=height)
     return root
+
+
+def with_style(drawing: str) -> str:
+    """Return a drawing that was made for a page with the style sheet as one that needs no other file."""
+    return drawing.replace(">", f"><style>{_style()}</style>", 1)
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Who waits for whom, in the admin."""
 
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -19,10 +20,19 @@ def test_a_wait_is_shown_with_model_and_key(admin_client: Client, account: Accou
     late = waiter.start(Account.deposit, account.pk, 1)
     waiter.wait_until_blocked()
     page = admin_client.get(PAGE).content.decode()
+    drawing = admin_client.get(f"{PAGE}waits.svg")
     holder.end()
     late.result(20)
     assert "1 session waits" in page
     assert f"accounts.Account pk={account.pk}" in page
+    assert f'href="{PAGE}waits.svg"' in page
+    assert (drawing["Content-Type"], drawing["Content-Disposition"]) == (
+        "image/svg+xml; charset=utf-8",
+        'attachment; filename="waits.svg"',
+    )
+    root = ET.fromstring(drawing.content)  # noqa: S314 - our own
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}rect"))) == 2
+    assert ".waits .line" in (root.findtext("{http://www.w3.org/2000/svg}style") or "")
 
 
 def test_it_looks_again_unless_it_is_stopped(admin_client: Client) -> None:
@@ -39,7 +49,7 @@ def test_it_is_for_whoever_may(client: Client, django_user_model: Any, codename:
     clerk = django_user_model.objects.create(username="clerk", is_staff=True)
     clerk.user_permissions.set(Permission.objects.filter(codename=codename))
     client.force_login(clerk)
-    assert client.get(PAGE).status_code == status
+    assert [client.get(url).status_code for url in (PAGE, f"{PAGE}waits.svg")] == [status, status]
 
 
 @pytest.mark.parametrize("name", ["add/", "1/change/", "1/delete/"])
