@@ -314,7 +314,8 @@ class Controller:
             if index in self._state.waiting or step.ended is not None:
                 continue
             step.ended = number
-            parts[index] = self._transaction(index, step.operation).footprint(step.operation)
+            waited = index in was_waiting or bool(step.waited_for)
+            parts[index] = self._transaction(index, step.operation).footprint(step.operation, waited=waited)
             self._note_deadlock(index, step.operation)
             if index in was_waiting:
                 step.woken_by = chosen

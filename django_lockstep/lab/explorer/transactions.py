@@ -30,6 +30,16 @@ _ONE_SNAPSHOT = ("repeatable read", "serializable")
 """Levels at which the whole transaction sees the snapshot of its first statement."""
 
 
+def _has_found_nothing(statement: Statement, operation: Operation) -> bool:
+    """Whether it is an UPDATE without a matching row, which has only read: no trigger for rows, no foreign key."""
+    if operation.rows != 0 or operation.error is not None or not (statement.kind == "UPDATE" and statement.row_locks):
+        return False
+    own = {table for table, _ in statement.reads}
+    # Locks that a subquery takes are taken all the same.
+    others = statement.locks - statement.row_locks
+    return all(mode is Mode.KEY_SHARE and key[0] not in own for key, mode in others)
+
+
 class Transaction:
     """What the session's transaction has locked and written; call `footprint` after each of its steps."""
 
@@ -90,9 +100,16 @@ class Transaction:
         """Whether the open transaction seems to hold a lock that conflicts with these."""
         return bool(wanted) and collide(self._locks, wanted)
 
-    def footprint(self, operation: Operation) -> Footprint:
-        """Return the footprint of a step that ended, with what the end of its transaction published and released."""
+    def footprint(self, operation: Operation, *, waited: bool = False) -> Footprint:
+        """Return the footprint of a step that ended, with what the end of its transaction published and released.
+
+        ``waited``: it did not end at once.
+        """
         statement = self.statement(operation)
+        if not waited and _has_found_nothing(statement, operation):
+            # So is a write that compares a version and comes too late: it locks nothing and publishes nothing. After a
+            # wait the row stays locked, even if it no longer matches (EvalPlanQual in the server's execMain.c).
+            statement = replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
         touched = LOCAL if self._failed else self._own(statement, operation)
         # The statement found the key of another transaction, which must have been committed before.
         if operation.error is not None and sqlstate_of(operation.error) in _KEY_EXISTS:

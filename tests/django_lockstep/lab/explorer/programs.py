@@ -58,6 +58,7 @@ ACTIONS: dict[str, Does] = {
     "write": kept(lambda pk, register: seats(pk).update(price=register + 1)),
     "add": kept(lambda pk, register: seats(pk).update(price=F("price") + 2)),
     "add_to_cheap": kept(lambda pk, register: Seat.objects.filter(price__lt=25).update(price=F("price") + 7)),
+    "write_if_unchanged": lambda pk, register: seats(pk).filter(price=register).update(price=register + 1),
     "lock": locked(),
     "lock_no_key": locked(no_key=True),
     "lock_nowait": locked(nowait=True),

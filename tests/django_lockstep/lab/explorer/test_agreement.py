@@ -6,11 +6,13 @@
 import os
 
 import pytest
+from django.db import transaction
 from hypothesis import HealthCheck, Phase, assume, event, given, settings
 from hypothesis import strategies as st
 
 from django_lockstep.lab.explorer import Scenario, ScheduleError, explore
 from django_lockstep.lab.explorer.specs import write_spec
+from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, tables
 from tests.django_lockstep.lab.explorer.programs import (
     LEVELS,
@@ -24,6 +26,7 @@ from tests.django_lockstep.lab.explorer.programs import (
     race,
     retried,
 )
+from tests.testapps.shop.models import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -58,6 +61,22 @@ def agree(scenario: Scenario, *, most: int = MOST) -> None:
     assert full.verdict == reduced.verdict == "holds", (full.reason, reduced.reason)
     assert ends(reduced) == ends(full)
     assert reduced.schedules <= full.schedules
+
+
+@pytest.mark.parametrize("actors", [2, 3])
+def test_they_agree_on_writers_that_compare_a_version_and_of_which_some_come_too_late(actors: int) -> None:
+    scenario = Scenario(set_up=stories.one_seat, actors=[compares] * actors, invariant=bool, observe=stories.price)
+    full, reduced = explore(scenario, reduction="none"), explore(scenario)
+
+    assert ends(reduced) == ends(full)
+    assert reduced.schedules < full.schedules
+
+
+def compares(pk: int) -> int:
+    """Change the seat if its price is still what was read, and say whether it was."""
+    seen = stories.price(pk)
+    with transaction.atomic():
+        return Seat.objects.filter(pk=pk, price=seen).update(price=seen + 10)
 
 
 @examples(30)

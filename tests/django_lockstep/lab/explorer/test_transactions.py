@@ -61,6 +61,40 @@ def test_a_transaction_that_may_not_write_depends_on_every_serializable_one() ->
     assert dependent(steps("SET TRANSACTION READ ONLY", READ), steps(READ))
 
 
+GUARDED = "UPDATE seat SET price = 2, version = 2 WHERE id = 1 AND version = 1"
+
+
+def test_an_update_that_finds_no_row_has_only_read() -> None:
+    missed, hit = (steps(GUARDED, level="read committed", rows=rows) for rows in (0, 1))
+    assert dependent(hit, hit)
+    assert not dependent(missed, hit)
+    assert not dependent(missed, missed)
+    assert dependent(missed, steps(GUARDED, "COMMIT", level="read committed", rows=1))
+    assert steps(GUARDED, "COMMIT", level="read committed", rows=0) == LOCAL
+
+
+def test_after_a_wait_it_has_locked_the_row_although_that_no_longer_matches() -> None:
+    transaction = Transaction(Catalog([SEAT]), Overlap())
+    facts: dict[str, Any] = {"alias": "default", "pid": 1, "isolation": "read committed", "rows": 0}
+    update = Operation(sql=GUARDED, in_transaction=False, ends_idle=False, **facts)
+    transaction.begin(update)
+    assert dependent(transaction.footprint(update, waited=True), steps(GUARDED, level="read committed", rows=1))
+    assert transaction.footprint(Operation(sql="ROLLBACK", in_transaction=True, ends_idle=True, **facts)).releases
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"{GUARDED} AND id IN (SELECT id FROM ticket FOR UPDATE)",
+        "UPDATE seat SET id = 7 WHERE id = 1 AND version = 1",
+        "DELETE FROM seat WHERE id = 1",
+        "SELECT id FROM seat WHERE id = 1 FOR UPDATE SKIP LOCKED",
+    ],
+)
+def test_others_that_find_no_row_may_have_locked_one(statement: str) -> None:
+    assert steps(statement, level="read committed", rows=0).locks
+
+
 def test_the_rollback_after_a_failure_gives_nothing_up() -> None:
     assert steps(READ, WRITE, "ROLLBACK", error=SerializationFailure()) == LOCAL
     assert steps(READ, WRITE, "ROLLBACK").releases
@@ -81,7 +115,7 @@ def blind(*before: str, overlap: Overlap | None = None) -> Footprint:
 
 @pytest.mark.parametrize("step", [READ, CHANGE, "UPDATE seat SET price = 2", "SELECT count(*) FROM seat", "COMMIT"])
 def test_an_insert_behind_a_write_does_not_depend_on_those_who_read_or_want_the_written_row(step: str) -> None:
-    theirs = steps(step, rows=0)
+    theirs = steps(step, rows=2)
 
     assert dependent(steps(CHANGE, rows=1), theirs) or step == "COMMIT"
     assert dependent(blind(READ, CHANGE), theirs) is (step == "UPDATE seat SET price = 2")
