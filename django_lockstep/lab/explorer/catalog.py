@@ -10,11 +10,21 @@ from typing import Any
 
 from django_lockstep.lab.explorer.copies import Layout
 from django_lockstep.lab.explorer.introspection import Facts, read_facts
+from django_lockstep.lab.explorer.unique_keys import UniqueIndex
 
 __all__ = ["Catalog", "Consequences", "TableFacts"]
 
 _NAMES = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
             ELSE {0}::text END"""
+# Of types whose values are equal if their texts are, under collations that take only the same letters for equal.
+_INDEXED = """
+SELECT CASE WHEN bool_and(a.attgenerated = '' AND a.atttypid = ANY ('{int2,int4,int8,uuid,text,varchar}'::regtype[])
+                          AND coalesce(l.collisdeterministic, true)) AND i.indexprs IS NULL AND NOT i.indisexclusion
+       THEN jsonb_agg(a.attname ORDER BY k.place) ELSE '[]' END
+FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
+LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+LEFT JOIN pg_collation l ON l.oid = a.attcollation WHERE k.place <= i.indnkeyatts
+"""
 _TABLES = f"""
 SELECT c.relname,
        -- A generated key does not count, because it changes with other columns.
@@ -28,6 +38,14 @@ SELECT c.relname,
                   SELECT FROM pg_attribute g WHERE g.attrelid = c.oid AND g.attnum = ANY (i.indkey)
                   AND g.attgenerated <> ''))
              WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion))::text[],
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(i.indexrelid::regclass, ({_INDEXED}),
+                                                    coalesce(to_jsonb(i)->>'indnullsnotdistinct', 'false') = 'false')),
+                        '[]')
+        FROM pg_index i WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion)),
+       ARRAY(SELECT a.attname FROM pg_attribute a
+             LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+             WHERE a.attrelid = c.oid AND a.attnum > 0 AND (a.attidentity <> '' OR
+                   pg_get_expr(d.adbin, d.adrelid) ~ '^nextval\\(''[^'']+''::regclass\\)$'))::text[],
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND NOT i.indimmediate),
        ARRAY(SELECT DISTINCT {_NAMES.format("f.confrelid::regclass")} FROM pg_constraint f
              WHERE f.conrelid = c.oid AND f.contype = 'f'),
@@ -56,6 +74,10 @@ class TableFacts:
     unique: frozenset[str] = frozenset()
     """Columns of unique indexes and exclusion constraints: changing them takes the stronger lock, and may wait for
     another row's writer."""
+    indexes: tuple[UniqueIndex, ...] | None = None
+    """Its unique indexes and exclusion constraints; None if they are not known."""
+    numbered: frozenset[str] = frozenset()
+    """Columns whose default is the next number of a sequence."""
     deferred: bool = False
     """Whether a unique or exclusion constraint may be checked at COMMIT."""
     parents: frozenset[str] = frozenset()
@@ -107,6 +129,8 @@ class Catalog:
         """Names of functions of the database's own that may do anything."""
         self.rekeyed: set[str] = set()
         """Tables whose keys a statement changes: a waiter for a row may then get it under another key."""
+        self._read: set[str] = set()
+        self._filled: set[str] = set()
         self.parsed: dict[tuple[object, ...], Any] = {}
         """Statements that were parsed with these tables; see `sql.parse_cached`."""
         self.layouts: dict[str, Layout] = {}
@@ -133,8 +157,23 @@ class Catalog:
             self.rekeyed.update(names)
             self.parsed.clear()
 
-    def forget_rekeyed(self) -> None:
-        """Forget the tables whose keys change, for a new exploration with other statements."""
+    @property
+    def ordered(self) -> set[str]:
+        """Tables in which the order of new rows may be seen: rows were inserted, and others read them."""
+        return self._read & self._filled
+
+    def note_read(self, names: Iterable[str] | None = None) -> None:
+        """Note tables of which rows were read; all if it is not known which."""
+        self._read.update(self._tables if names is None else names)
+
+    def note_filled(self, name: str) -> None:
+        """Note a table into which rows were inserted whose order does not matter as long as nobody reads them."""
+        self._filled.add(name)
+
+    def forget_learned(self) -> None:
+        """Forget what runs have shown, for a new exploration with other statements."""
+        self._read.clear()
+        self._filled.clear()
         if self.rekeyed:
             self.rekeyed.clear()
             self.parsed.clear()
@@ -175,12 +214,17 @@ class Catalog:
 
 
 def _table(facts: Facts, *row: Any) -> TableFacts:
-    name, pk, unique, deferred, parents, listed, special = row
+    name, pk, unique, indexes, numbered, deferred, parents, listed, special = row
     references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
     return TableFacts(
         name=name,
         pk=pk,
         unique=frozenset(unique),
+        indexes=tuple(
+            UniqueIndex(name=index, columns=tuple(columns), nulls_distinct=distinct)
+            for index, columns, distinct in json.loads(indexes)
+        ),
+        numbered=frozenset(numbered),
         deferred=deferred,
         parents=frozenset(parents),
         children=frozenset(child for child, _, _ in references),

@@ -159,7 +159,7 @@ def catalog_of(session: ControlSession) -> Catalog:
         _catalogs[session.key] = schema, catalog
         if len(_catalogs) > _MOST_CATALOGS:
             del _catalogs[next(iter(_catalogs))]
-    catalog.forget_rekeyed()
+    catalog.forget_learned()
     return catalog
 
 

@@ -10,6 +10,7 @@ from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.footprints import FootprintKey, LockedKey, Mode
 from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
 from django_lockstep.lab.explorer.queries import Query
+from django_lockstep.lab.explorer.unique_keys import InsertedKeys, inserted_keys
 
 __all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update"]
 
@@ -37,6 +38,8 @@ class Statement:
     """Locks that its checks may take once more at COMMIT."""
     reasons: frozenset[str] = frozenset()
     """Sentences on what in the schema makes the statement unknown."""
+    keys: InsertedKeys | None = None
+    """The unique keys that it adds, in place of any key of the table; None if they are not certain."""
     changes_session: bool = False
     """Whether it changes what later statements mean: the role, the search path, the default isolation level."""
 
@@ -75,7 +78,9 @@ def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
         kind="INSERT",
         reads=others,
         # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
-        locks=frozenset({(whole, Mode.INSERT)}) | _parent_locks(table) | _shared_sequence_locks(table, catalog),
+        locks=frozenset({(whole, Mode.INSERT), (whole, Mode.UNIQUE)})
+        | _parent_locks(table)
+        | _shared_sequence_locks(table, catalog),
         writes=frozenset({whole}),
         # Counts only for an INSERT that waits, or that fails because the key exists: before, it is not known whether
         # there is such a row. SHARE conflicts with every write of it.
@@ -88,7 +93,12 @@ def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
         parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
     if query.on_conflict == "DO UPDATE":
         parts.append(update(query, table, rows=frozenset({whole}), others=others, catalog=catalog))
-    return merge("INSERT", parts)
+    merged = merge("INSERT", parts)
+    # A deferred constraint is checked, and waited for, at COMMIT.
+    if merged.kind == "UNKNOWN" or table.deferred or table.indexes is None:
+        return merged
+    keys = inserted_keys(query, table.name, indexes=table.indexes, numbered=table.numbered, assigned=table.assigned)
+    return replace(merged, keys=keys)
 
 
 def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
@@ -114,7 +124,7 @@ def _update_keys(table: TableFacts, catalog: Catalog, *, rows: Rows, others: Row
         rows = frozenset({whole})
     locks = (
         {(key, Mode.UPDATE) for key in rows}
-        | {(whole, Mode.INSERT)}
+        | {(whole, Mode.INSERT), (whole, Mode.UNIQUE)}
         | _parent_locks(table)
         | _shared_sequence_locks(table, catalog)
     )
@@ -169,10 +179,10 @@ def _parent_locks(table: TableFacts) -> frozenset[LockedKey]:
 def _shared_sequence_locks(table: TableFacts, catalog: Catalog) -> frozenset[LockedKey]:
     """Return locks that stand for sequences which number several tables."""
     shared = table.sequences & catalog.shared_sequences
-    return frozenset(((f"sequence {sequence}", None), Mode.INSERT) for sequence in shared)
+    return frozenset(((f"sequence {sequence}", None), Mode.UNIQUE) for sequence in shared)
 
 
 def _deferred_locks(table: TableFacts) -> frozenset[LockedKey]:
     """Return what deferred checks of unique keys may wait for at COMMIT."""
     whole: FootprintKey = (table.name, None)
-    return frozenset({(whole, Mode.INSERT), (whole, Mode.SHARE)} if table.deferred else ())
+    return frozenset({(whole, Mode.INSERT), (whole, Mode.UNIQUE), (whole, Mode.SHARE)} if table.deferred else ())

@@ -249,13 +249,6 @@ def _search(
         fixture, before = play_next(session, strategy, before)
         if before.out_of_time:
             break
-        # Footprints of earlier moves took keys for constant that have changed now.
-        if session.rekeyed > before.rekeyed:
-            strategy.start_over()
-            first = before = None
-            if tally.tree is not None:
-                tally.tree.clear()
-            continue
         traced = (session.result(fixture, before), before) if before.complete else None
         if first is None and traced is not None:
             first = traced
@@ -263,7 +256,15 @@ def _search(
                 session.oracle.learn(warm[0], first[0])
         if traced is not None and not strategy.exhaustive:
             _note_serial_run(session, traced)
-        tally.add(judge_run(session, before, traced and traced[0], raises=raises), strategy.states, traced=traced)
+        judged = judge_run(session, before, traced and traced[0], raises=raises)
+        # Footprints of earlier moves took keys for constant that have changed, or rows for unseen that were read.
+        if session.learned_tables > before.learned_tables:
+            strategy.start_over()
+            first = before = None
+            if tally.tree is not None:
+                tally.tree.clear()
+            continue
+        tally.add(judged, strategy.states, traced=traced)
         strategy.finish()
     return first
 

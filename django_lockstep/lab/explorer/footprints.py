@@ -18,13 +18,15 @@ FootprintKey = tuple[str, int | None]
 
 
 class Mode(IntEnum):
-    """Row locks in growing strength, and the insertion of a row."""
+    """Row locks in growing strength, the insertion of a row, and the uniqueness of a key."""
 
     KEY_SHARE = 0
     SHARE = 1
     NO_KEY_UPDATE = 2
     UPDATE = 3
     INSERT = 4
+    UNIQUE = 5
+    """Of one key of an index, or of any key of a table; it also stands for the order in which rows are numbered."""
 
 
 LockedKey = tuple[FootprintKey, Mode]
@@ -36,8 +38,9 @@ _CONFLICTS: dict[Mode, frozenset[Mode]] = {
     # An UPDATE that changes no key lets FOR KEY SHARE pass, so that inserting a child does not wait for it.
     Mode.NO_KEY_UPDATE: frozenset({Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE}),
     Mode.UPDATE: frozenset(Mode),
-    # Inserters of one unique key wait for each other and for a deleter of it, and they share a sequence.
-    Mode.INSERT: frozenset({Mode.KEY_SHARE, Mode.UPDATE, Mode.INSERT}),
+    # Inserters wait for a deleter of the key, and for each other where the key is the same or not known.
+    Mode.INSERT: frozenset({Mode.KEY_SHARE, Mode.UPDATE, Mode.UNIQUE}),
+    Mode.UNIQUE: frozenset({Mode.UPDATE, Mode.INSERT, Mode.UNIQUE}),
 }
 
 
@@ -54,7 +57,7 @@ class BlindInsert:
 
     def may_conflict(self, other: Footprint) -> bool:
         """Whether the order of the INSERT and a step of another SERIALIZABLE transaction may matter."""
-        read = other.reads | {key for key, mode in other.locks if mode is not Mode.INSERT}
+        read = other.reads | {key for key, mode in other.locks if mode not in (Mode.INSERT, Mode.UNIQUE)}
         # Locks from this strength on stand for writes that are not published yet, INSERT among them.
         written = other.publishes | {key for key, mode in other.locks if mode >= Mode.NO_KEY_UPDATE}
         return any(table in self.target for table, _ in read) or any(

@@ -44,6 +44,11 @@ class RunResult:
     generated: frozenset[str] = field(default=frozenset())
     """Keys that the database generated in this run, which depend on what was refused in between."""
 
+    @property
+    def shows_generated(self) -> bool:
+        """Whether one of these may be in what an actor returned."""
+        return any(self.generated.intersection(_NUMBER.findall(text)) for text in plain_results(self.results).values())
+
 
 @dataclass(frozen=True, slots=True)
 class Objection:

@@ -53,6 +53,8 @@ class Learned:
     """Statements of loops that poll."""
     rekeyed: frozenset[tuple[str, str]]
     """Tables whose keys a statement changes, by alias."""
+    ordered: frozenset[tuple[str, str]]
+    """Tables in which the order of new rows may be seen."""
 
 
 class ExplorationSession:
@@ -135,15 +137,15 @@ class ExplorationSession:
 
         Raises as `Controller.run` does.
         """
-        rekeyed = self.rekeyed
-        if expected is not None and expected.rekeyed != rekeyed:
+        learned = self.learned_tables
+        if expected is not None and expected.learned_tables != learned:
             expected = None  # the footprints of its steps were incomplete
         fixture = self.set_up()
         functions = list(self.scenario.actors.values())
         trace = self.controller.run(
             functions, fixture, chooser=chooser, expected=expected, record=record, in_turn=in_turn
         )
-        trace.rekeyed = rekeyed
+        trace.learned_tables = learned
         if self._foreign_connections:
             raise Nondeterminism(f"{self._foreign_connections[0]}, so that its statements are not scheduled")
         for actor in self.controller.actors:
@@ -165,7 +167,13 @@ class ExplorationSession:
         if self.caches is not None:
             self.caches.restore()
         self.clock.reset()
-        return self.scenario.set_up()
+        if self.monitor is None:
+            return self.scenario.set_up()
+        self.monitor.before_actors = True
+        try:
+            return self.scenario.set_up()
+        finally:
+            self.monitor.before_actors = False
 
     def warm_up(self) -> tuple[RunResult, Trace]:
         """Run the actors one after the other, to fill caches as in a process that has run for a while."""
@@ -183,9 +191,10 @@ class ExplorationSession:
             server.sessions.mark_known()
 
     @property
-    def rekeyed(self) -> int:
-        """How many tables are known whose keys a statement changes."""
-        return sum(len(server.catalog.rekeyed) for server in self._servers.values())
+    def learned_tables(self) -> int:
+        """Of how many tables runs have shown what footprints depend on."""
+        catalogs = [server.catalog for server in self._servers.values()]
+        return sum(len(catalog.rekeyed) + len(catalog.ordered) for catalog in catalogs)
 
     @property
     def learned(self) -> Learned:
@@ -194,6 +203,7 @@ class ExplorationSession:
             not_compared=frozenset(self.oracle.not_compared),
             polling=frozenset(self.controller.polling),
             rekeyed=frozenset((one.alias, name) for one in self._servers.values() for name in one.catalog.rekeyed),
+            ordered=frozenset((one.alias, name) for one in self._servers.values() for name in one.catalog.ordered),
         )
 
     def learn(self, learned: Learned) -> None:
@@ -202,6 +212,9 @@ class ExplorationSession:
         self.controller.polling |= learned.polling
         for alias, name in learned.rekeyed:
             self.server(alias).catalog.note_rekeyed({name})
+        for alias, name in learned.ordered:
+            self.server(alias).catalog.note_filled(name)
+            self.server(alias).catalog.note_read({name})
 
     def reset(self) -> None:
         """Put back every table that was written."""
@@ -211,13 +224,17 @@ class ExplorationSession:
     def result(self, fixture: Any, trace: Trace) -> RunResult:
         """Return the result of the run that was just played."""
         actors = self.controller.actors
-        return RunResult(
+        result = RunResult(
             fixture=fixture,
             state=self._state(fixture, trace.steps),
             results={actor.name: actor.result for actor in actors if actor.error is None},
             errors={actor.name: actor.error for actor in actors if actor.error is not None},
             generated=_generated(trace.steps),
         )
+        if result.shows_generated:
+            for server in self._servers.values():
+                server.catalog.note_read()
+        return result
 
     def judge(self, end: RunResult, trace: Trace) -> Run:
         """Return the run as a `Run`, with the verdict on its result."""

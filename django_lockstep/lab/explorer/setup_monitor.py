@@ -21,6 +21,8 @@ class SetupMonitor:
 
     def __init__(self, server: Callable[[str], Server]) -> None:
         self._server = server
+        self.before_actors = False
+        """Whether what the thread does comes before the actors, so that it sees nothing of them."""
         self._watched: dict[str, tuple[Hooks, str]] = {}
         try:
             # No connection is opened here: Django's tests refuse databases that a test does not declare. One of another
@@ -36,7 +38,7 @@ class SetupMonitor:
         """Monitor a connection that this thread has just opened, perhaps again."""
         if wrapper.alias in self._watched:
             self._watched[wrapper.alias][0].remove()
-        hooks = Hooks(wrapper, _CopyingGate(self._server(wrapper.alias)))
+        hooks = Hooks(wrapper, _CopyingGate(self, self._server(wrapper.alias)))
         self._watched[wrapper.alias] = hooks, hooks.setting("synchronous_commit")
         # set_up commits before every schedule, and nothing of it has to survive a crash.
         hooks.send_out_of_band("SET synchronous_commit = off")
@@ -53,13 +55,16 @@ class _CopyingGate:
 
     detailed = False
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, monitor: SetupMonitor, server: Server) -> None:
+        self._monitor = monitor
         self._server = server
 
     def before(self, operation: Operation) -> None:
-        """Copy what is about to be written for the first time."""
+        """Copy what is about to be written for the first time; note what is read of the actors' rows."""
         catalog = self._server.catalog
         statement = parse_cached(operation, catalog)
+        if not self._monitor.before_actors:
+            catalog.note_read(None if statement.kind == "UNKNOWN" else {table for table, _ in statement.reads})
         if statement.kind == "UNKNOWN":
             self._server.tables.save_all()
         self._server.tables.save(table for table, _ in statement.writes)

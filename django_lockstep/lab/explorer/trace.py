@@ -39,8 +39,8 @@ class Trace:
     unsteerable: int = 0
     yields: int = 0
     """How often an actor had to yield because it would have got the same answer again."""
-    rekeyed: int = 0
-    """How many tables were known to have changing keys when the run began."""
+    learned_tables: int = 0
+    """`ExplorationSession.learned_tables` when the run began."""
     complete: bool = True
     out_of_time: bool = False
     """Whether it was abandoned because the time was over."""

@@ -77,7 +77,9 @@ class Transaction:
         statement = self.statement(operation)
         # The server checks a foreign key with a SELECT ... FOR KEY SHARE of its own, which reads the parent too.
         parents = {key[0] for key, mode in statement.locks if mode is Mode.KEY_SHARE}
-        self._read |= {table for table, _ in statement.reads} | parents
+        tables = {table for table, _ in statement.reads}
+        self._read |= tables | parents
+        self._catalog.note_read(None if statement.kind == "UNKNOWN" else tables)
         if statement.kind == "UNKNOWN":
             self._overlap.note_opaque()
         elif self._is_serializable(operation):
@@ -149,17 +151,27 @@ class Transaction:
         only_reads = statement.kind == "SELECT" and not statement.locks and self._has_only_read(operation)
         return Footprint(
             reads=statement.reads | deferred.reads,
-            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)),
+            locks=frozenset(filter(self._is_new, self._locks_of(statement, operation) | deferred.locks)),
             snapshot=level in _ONE_SNAPSHOT and first,
             serializable=self._is_serializable(operation) and not only_reads,
             serializable_read=self._is_serializable(operation) and only_reads,
         )
 
+    def _locks_of(self, statement: Statement, operation: Operation) -> frozenset[LockedKey]:
+        """Return the statement's locks, of an INSERT with the unique keys that it adds."""
+        keys = statement.keys
+        found = None if keys is None else keys.locks(operation.params)
+        if keys is None or found is None:
+            return statement.locks
+        # Rows that others read are found in the order in which they were inserted, and have numbers in that order.
+        self._catalog.note_filled(keys.table)
+        return statement.locks if keys.table in self._catalog.ordered else statement.locks - {keys.every_key} | found
+
     def _is_new(self, lock: LockedKey) -> bool:
         """Whether the transaction may not hold the lock yet: nobody can notice that it takes it once more."""
         key, mode = lock
         # What is not understood may have ended the transaction, and begun another one.
-        return self._opaque or mode is Mode.INSERT or mode > self._row_locks.get(key, -1)
+        return self._opaque or mode in (Mode.INSERT, Mode.UNIQUE) or mode > self._row_locks.get(key, -1)
 
     def _has_only_read(self, operation: Operation) -> bool:
         """Whether the transaction may write, but has not; a read-only one may get a safe snapshot instead."""
@@ -178,7 +190,7 @@ class Transaction:
         return Footprint(reads=frozenset(looked_for), locks=statement.deferred | keys)
 
     def _note(self, statement: Statement, operation: Operation) -> None:
-        self._locks |= statement.locks
+        self._locks |= self._locks_of(statement, operation)
         self._deferred = self._deferred | self._deferred_checks(statement)
         self._session_changed = self._session_changed or statement.changes_session
         self._writes |= statement.writes

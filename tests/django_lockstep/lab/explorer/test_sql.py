@@ -107,7 +107,9 @@ def test_what_writes_lock_and_change() -> None:
 
     assert (plain.writes, plain.locks) == ({("seat", 3)}, {(("seat", 3), Mode.NO_KEY_UPDATE)})
     assert {(("seat", None), Mode.UPDATE), (("seat", None), Mode.INSERT)} <= renamed.locks
-    assert child.locks == {(("ticket", None), Mode.INSERT), (("seat", None), Mode.KEY_SHARE)}
+    assert child.locks == {
+        *((("ticket", None), mode) for mode in (Mode.INSERT, Mode.UNIQUE)), (("seat", None), Mode.KEY_SHARE)
+    }  # fmt: skip
     assert (("seat", 3), Mode.UPDATE) in gone.locks
 
 
@@ -236,8 +238,11 @@ def test_a_with_statement_touches_what_its_parts_touch() -> None:
     assert both == three
     assert (both.kind, both.reads, both.writes) == ("UPDATE", {("seat", 3)}, {("seat", 3), ("ticket", None)})
     assert both.locks == {
-        (("seat", 3), Mode.NO_KEY_UPDATE), (("ticket", None), Mode.INSERT), (("seat", None), Mode.KEY_SHARE)
-    }  # fmt: skip
+        (("seat", 3), Mode.NO_KEY_UPDATE),
+        (("ticket", None), Mode.INSERT),
+        (("ticket", None), Mode.UNIQUE),
+        (("seat", None), Mode.KEY_SHARE),
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,26 @@ from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects import Statement
 from django_lockstep.lab.explorer.footprints import FootprintKey
 from django_lockstep.lab.explorer.sql import parse
+from django_lockstep.lab.explorer.unique_keys import UniqueIndex
 
 TABLES, STATEMENTS = (Path(__file__).parent / "statements_sent.txt").read_text().rstrip().split("\n\n")
 LINES = STATEMENTS.splitlines()
 
 
 def tables() -> Iterator[TableFacts]:
-    """Yield the tables of the list's first lines: a name, the primary key, other unique columns."""
+    """Yield the tables of the list's first lines: a name, the primary key, other unique columns.
+
+    A primary key called id is numbered by a sequence.
+    """
     for line in TABLES.splitlines():
         name, pk, *unique = line.split(", ")
-        yield TableFacts(name=name, pk=pk, unique=frozenset({pk, *unique}))
+        yield TableFacts(
+            name=name,
+            pk=pk,
+            unique=frozenset({pk, *unique}),
+            indexes=tuple(UniqueIndex(name=column, columns=(column,)) for column in (pk, *unique)),
+            numbered=frozenset({pk} & {"id"}),
+        )
 
 
 def answer(sql: str) -> str:
@@ -36,6 +46,9 @@ def words(statement: Statement) -> Iterator[str]:
     for name, found in (("reads", statement.reads), ("writes", statement.writes)):
         yield from [f"{name} {rows(('', key) for key in found)}"] if found else []
     yield from [f"locks {rows(locks)}"] if locks else []
+    if statement.keys is not None:
+        given = [f"{index.name} {', '.join(map(str, numbers))}" for index, numbers in statement.keys.parts]
+        yield f"keys {', '.join(given) or 'of its own'}"
 
 
 def rows(keys: Iterable[tuple[str, FootprintKey]]) -> str:

@@ -1,0 +1,108 @@
+"""The unique keys that an INSERT adds, by their values: inserters of different keys neither wait nor fail.
+
+A key counts as a number that is equal for equal values. It may be equal for others, too, which costs schedules only. So
+values are compared without case and punctuation, and only where the index compares them as text, numbers or UUIDs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django_lockstep.lab.explorer.footprints import LockedKey, Mode
+from django_lockstep.lab.explorer.queries import Query, exp, parameter
+
+__all__ = ["InsertedKeys", "UniqueIndex", "inserted_keys"]
+
+_NULL = -1
+"""Stands for NULL where another operand has the number of a parameter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniqueIndex:
+    """A unique index, or an exclusion constraint."""
+
+    name: str
+    """The index's name."""
+    columns: tuple[str, ...]
+    """The columns whose values it compares; empty if that is not certain."""
+    nulls_distinct: bool = True
+    """Whether rows with NULL in one of them never conflict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertedKeys:
+    """The keys of the one row that an INSERT adds."""
+
+    table: str
+    """The table's name."""
+    parts: tuple[tuple[UniqueIndex, tuple[int, ...]], ...]
+    """For each index the numbers of the parameters that are its columns' values, or `_NULL`."""
+
+    @property
+    def every_key(self) -> LockedKey:
+        """The lock that stands for any key of the table."""
+        return (self.table, None), Mode.UNIQUE
+
+    def locks(self, params: Any) -> frozenset[LockedKey] | None:
+        """Return the keys with these parameters; None if they are not certain."""
+        given: Sequence[Any] = params if isinstance(params, list | tuple) else ()
+        found: set[LockedKey] = set()
+        for index, numbers in self.parts:
+            if any(number >= len(given) for number in numbers):
+                return None
+            values = [None if number == _NULL else given[number] for number in numbers]
+            if not all(value is None or _is_exact(value) for value in values):
+                return None
+            if not (index.nulls_distinct and None in values):
+                number = zlib.crc32("|".join(map(_normalized, values)).encode())
+                found.add(((f"{self.table}, index {index.name}", number), Mode.UNIQUE))
+        return frozenset(found)
+
+
+def inserted_keys(
+    query: Query,
+    table: str,
+    *,
+    indexes: Sequence[UniqueIndex],
+    numbered: frozenset[str],
+    assigned: frozenset[str],
+) -> InsertedKeys | None:
+    """Return the keys that an INSERT of one row adds; None if they are not certain.
+
+    ``indexes`` are the table's, ``numbered`` the columns whose default is the next number of a sequence, ``assigned``
+    those that triggers set.
+    """
+    source = query.tree.expression
+    if query.on_conflict or not (isinstance(source, exp.Values) and len(source.expressions) == 1):
+        return None
+    values = dict(query.inserted)
+    parts = []
+    for index in indexes:
+        if index.columns and len(index.columns) == 1 and index.columns[0] in numbered - values.keys() - assigned:
+            continue  # a number of the sequence is never given twice
+        numbers = _operands(index, values)
+        if numbers is None or numbered.intersection(index.columns) or assigned.intersection(index.columns):
+            return None
+        parts.append((index, numbers))
+    return InsertedKeys(table=table, parts=tuple(parts))
+
+
+def _operands(index: UniqueIndex, values: Mapping[str, Any]) -> tuple[int, ...] | None:
+    nodes = [values.get(column) for column in index.columns]
+    numbers = [_NULL if isinstance(node, exp.Null) else parameter(node) for node in nodes]
+    known = tuple(number for number in numbers if number is not None)
+    return known if known and len(known) == len(numbers) else None
+
+
+def _is_exact(value: Any) -> bool:
+    return isinstance(value, int | str | UUID) and not isinstance(value, bool)
+
+
+def _normalized(value: Any) -> str:
+    """Return text that is equal for values that the server takes for equal, such as ``05`` and 5 as numbers."""
+    letters = "".join(filter(str.isalnum, str(value).casefold()))
+    return "NULL" if value is None else letters.lstrip("0")
