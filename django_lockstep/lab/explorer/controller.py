@@ -228,7 +228,10 @@ class Controller:
             yield self._begin(chosen, operation)
             move = self._build_move(chosen, len(self._trace.moves), was_waiting=waiting)
             self._trace.moves.append(move)
-            self._trace.yields += self._fairness.note(chosen, self._state.current[chosen].operation)
+            sent = self._state.current[chosen].operation
+            wanted = self._transaction(chosen, sent).statement(sent).locks
+            released = move.footprint.releases
+            self._trace.yields += self._fairness.note(chosen, sent, wanted=wanted, released=released)
             record(move)
             if self.look is not None:
                 yield None

@@ -1,4 +1,9 @@
-"""Fairness: actors that must yield because they would be refused, or get the same answer, again."""
+"""Fairness: actors that must yield because they would be refused, or get the same answer, again.
+
+Two actors that refuse each other their locks in turn each see the other one move, so that yielding to it does not end
+that, as long as the third one, which has what both need, is left to other schedules. So an actor that has been refused
+a lock very often waits for a move that releases it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,15 @@ from collections.abc import Iterable
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.errors import RestartSearch
+from django_lockstep.lab.explorer.footprints import LockedKey, collide
 from django_lockstep.lab.explorer.operations import ASLEEP, Operation
 
 __all__ = ["FairScheduler"]
 
 _TIMES = 3
 """How often a loop that polls sends the same query before it must yield."""
+_MOST_REFUSALS = 50
+"""How often an actor is refused one lock before it has to wait for its release: code that gives up does so before."""
 _IS_POLLING = 25
 """How often a query is repeated, while no other actor moves, by what must be such a loop: other code repeats some
 too."""
@@ -32,16 +40,29 @@ class FairScheduler:
         self._refused: dict[int, str] = {}
         self._asked: dict[int, Counter[Question]] = {}
         self._yielding: set[int] = set()
+        self._refusals: Counter[tuple[int, frozenset[LockedKey]]] = Counter()
+        self._parked: dict[int, frozenset[LockedKey]] = {}
+        """The locks that actors were refused too often."""
 
     def enabled(self, ready: Iterable[int]) -> set[int]:
         """Return which of the actors at a gate may move; all of them if all would have to yield."""
-        return (set(ready) - self._yielding) or set(ready)
+        able = set(ready) - self._parked.keys() or set(ready)
+        return (able - self._yielding) or able
 
-    def note(self, actor: int, operation: Operation) -> bool:
+    def note(
+        self,
+        actor: int,
+        operation: Operation,
+        *,
+        wanted: frozenset[LockedKey] = frozenset(),
+        released: frozenset[LockedKey] = frozenset(),
+    ) -> bool:
         """Note what the actor did, and return whether it must yield until another one moves.
 
-        Raises `RestartSearch` when a loop is found to poll.
+        ``wanted`` are the locks that its statement takes, ``released`` those that its move has released. Raises
+        `RestartSearch` when a loop is found to poll.
         """
+        self._park(actor, wanted=wanted if _is_refused(operation) else frozenset(), released=released)
         # Another actor has moved: one that yielded to it may now get another answer.
         self._yielding &= {actor}
         self._refused = {other: sql for other, sql in self._refused.items() if other == actor}
@@ -52,9 +73,19 @@ class FairScheduler:
             self._yielding.add(actor)
         return again
 
+    def _park(self, actor: int, *, wanted: frozenset[LockedKey], released: frozenset[LockedKey]) -> None:
+        for other, refused in [*self._parked.items()]:
+            if collide(released, refused):
+                del self._parked[other]
+                self._refusals[other, refused] = 0
+        if wanted:
+            self._refusals[actor, wanted] += 1
+            if self._refusals[actor, wanted] >= _MOST_REFUSALS:
+                self._parked[actor] = wanted
+
     def _is_refused_again(self, actor: int, operation: Operation) -> bool:
         # NOWAIT and lock_timeout: as long as nobody else moves, the lock is not released either.
-        if operation.error is None or sqlstate_of(operation.error) != "55P03":
+        if not _is_refused(operation):
             return False
         again = self._refused.get(actor) == operation.template
         self._refused[actor] = operation.template
@@ -74,3 +105,7 @@ class FairScheduler:
             self._polling.add(operation.template)
             raise RestartSearch
         return asked[question] >= _TIMES and operation.template in self._polling
+
+
+def _is_refused(operation: Operation) -> bool:
+    return operation.error is not None and sqlstate_of(operation.error) == "55P03"
