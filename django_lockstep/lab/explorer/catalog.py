@@ -16,14 +16,17 @@ __all__ = ["Catalog", "Consequences", "TableFacts"]
 
 _NAMES = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
             ELSE {0}::text END"""
-# Of types whose values are equal if their texts are, under collations that take only the same letters for equal.
+# Of types whose values are equal only if their texts are, by the server's own comparison, under collations that take no
+# different letters for equal.
 _INDEXED = """
 SELECT CASE WHEN bool_and(a.attgenerated = '' AND a.atttypid = ANY ('{int2,int4,int8,uuid,text,varchar}'::regtype[])
-                          AND coalesce(l.collisdeterministic, true)) AND i.indexprs IS NULL AND NOT i.indisexclusion
+                          AND o.opcnamespace = 'pg_catalog'::regnamespace AND coalesce(l.collisdeterministic, true))
+                 AND i.indexprs IS NULL AND NOT i.indisexclusion
        THEN jsonb_agg(a.attname ORDER BY k.place) ELSE '[]' END
 FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
+JOIN pg_opclass o ON o.oid = i.indclass[k.place - 1]
 LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-LEFT JOIN pg_collation l ON l.oid = a.attcollation WHERE k.place <= i.indnkeyatts
+LEFT JOIN pg_collation l ON l.oid = i.indcollation[k.place - 1] WHERE k.place <= i.indnkeyatts
 """
 _TABLES = f"""
 SELECT c.relname,
@@ -38,10 +41,11 @@ SELECT c.relname,
                   SELECT FROM pg_attribute g WHERE g.attrelid = c.oid AND g.attnum = ANY (i.indkey)
                   AND g.attgenerated <> ''))
              WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion))::text[],
-       (SELECT coalesce(jsonb_agg(jsonb_build_array(i.indexrelid::regclass, ({_INDEXED}),
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(n.relname, ({_INDEXED}),
                                                     coalesce(to_jsonb(i)->>'indnullsnotdistinct', 'false') = 'false')),
                         '[]')
-        FROM pg_index i WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion)),
+        FROM pg_index i JOIN pg_class n ON n.oid = i.indexrelid
+        WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion)),
        ARRAY(SELECT a.attname FROM pg_attribute a
              LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND (a.attidentity <> '' OR

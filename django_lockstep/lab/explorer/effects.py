@@ -94,8 +94,8 @@ def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     if query.on_conflict == "DO UPDATE":
         parts.append(update(query, table, rows=frozenset({whole}), others=others, catalog=catalog))
     merged = merge("INSERT", parts)
-    # A deferred constraint is checked, and waited for, at COMMIT.
-    if merged.kind == "UNKNOWN" or table.deferred or table.indexes is None:
+    # A deferred constraint is checked, and waited for, at COMMIT. A trigger may set any key.
+    if merged.kind == "UNKNOWN" or table.deferred or table.indexes is None or EVERY_COLUMN in table.assigned:
         return merged
     keys = inserted_keys(query, table.name, indexes=table.indexes, numbered=table.numbered, assigned=table.assigned)
     return replace(merged, keys=keys)

@@ -66,6 +66,12 @@ class Operation:
         return tuple("NULL" if value is None else str(value) for value in given)
 
     @property
+    def constraint(self) -> str:
+        """The name of the constraint that its error is about; empty if it is about none."""
+        diagnosis = getattr(self.error, "diag", None) or getattr(getattr(self.error, "__cause__", None), "diag", None)
+        return getattr(diagnosis, "constraint_name", None) or ""
+
+    @property
     def template(self) -> str:
         """The statement without what differs from run to run: white space and names of savepoints."""
         return _normalise(self.sql)

@@ -126,12 +126,6 @@ def _step(
         rows=operation.rows,
         values=tuple(map(masker.mask_row, operation.values)),
         source=line_of(operation.origin),
-        constraint=_constraint(operation.error),
+        constraint=operation.constraint,
         shared=shared,
     )
-
-
-def _constraint(error: Any) -> str:
-    """Return the name of the constraint that the error is about."""
-    diagnosis = getattr(error, "diag", None) or getattr(getattr(error, "__cause__", None), "diag", None)
-    return getattr(diagnosis, "constraint_name", None) or ""

@@ -116,6 +116,9 @@ class Transaction:
         # The statement found the key of another transaction, which must have been committed before.
         if operation.error is not None and sqlstate_of(operation.error) in _KEY_EXISTS:
             touched = touched | Footprint(locks=statement.key_conflicts)
+            # A sequence has given a number that was there already: who gets which number matters.
+            if statement.keys is not None and not statement.keys.has_index(operation.constraint):
+                self._catalog.note_read({statement.keys.table})
         # A blind INSERT commutes with most steps, which saves nearly all orders of it.
         if touched.serializable and (insert := self._blind_insert(statement, operation)):
             touched = replace(touched, serializable=False, blind=frozenset({insert}))
@@ -160,7 +163,7 @@ class Transaction:
     def _locks_of(self, statement: Statement, operation: Operation) -> frozenset[LockedKey]:
         """Return the statement's locks, of an INSERT with the unique keys that it adds."""
         keys = statement.keys
-        found = None if keys is None else keys.locks(operation.params)
+        found = None if keys is None or operation.many else keys.locks(operation.params)
         if keys is None or found is None:
             return statement.locks
         # Rows that others read are found in the order in which they were inserted, and have numbers in that order.

@@ -6,6 +6,7 @@ values are compared without case and punctuation, and only where the index compa
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from django_lockstep.lab.explorer.queries import Query, exp, parameter
 
 __all__ = ["InsertedKeys", "UniqueIndex", "inserted_keys"]
 
+_OTHER_BASE = re.compile(r"\s*[+-]?0[xob]", re.IGNORECASE)
 _NULL = -1
 """Stands for NULL where another operand has the number of a parameter."""
 
@@ -46,6 +48,10 @@ class InsertedKeys:
     def every_key(self) -> LockedKey:
         """The lock that stands for any key of the table."""
         return (self.table, None), Mode.UNIQUE
+
+    def has_index(self, name: str) -> bool:
+        """Whether this is one of the indexes."""
+        return any(index.name == name for index, _ in self.parts)
 
     def locks(self, params: Any) -> frozenset[LockedKey] | None:
         """Return the keys with these parameters; None if they are not certain."""
@@ -99,7 +105,8 @@ def _operands(index: UniqueIndex, values: Mapping[str, Any]) -> tuple[int, ...] 
 
 
 def _is_exact(value: Any) -> bool:
-    return isinstance(value, int | str | UUID) and not isinstance(value, bool)
+    # Of these types alone, whose subclasses may be sent as something else; the server reads 0x10 as 16.
+    return type(value) in (int, str, UUID) and not _OTHER_BASE.match(str(value))
 
 
 def _normalized(value: Any) -> str:

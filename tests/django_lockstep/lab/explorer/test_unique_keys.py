@@ -5,7 +5,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import transaction
+from django.db import NotSupportedError, transaction
+from django.utils.safestring import SafeString
 
 from django_lockstep.lab.explorer import Exploration, Scenario, explore
 from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
@@ -70,11 +71,14 @@ def test_null_is_never_equal_unless_the_index_says_so() -> None:
         ("id, account, key", (1, 1, "a"), {}),  # a number that the sequence may give as well
         ("account, key", (1, 1.5), {}),
         ("account, key", (1, True), {}),
+        ("account, key", (1, SafeString("a")), {}),
+        ("account, key", (1, "0x10"), {}),
         ("account, key", (1,), {"values": "%s, upper('a')"}),
         ("account, key", (1, "a", 2, "b"), {"values": "%s, %s), (%s, %s"}),
         ("account, key", (1, "a"), {"end": "ON CONFLICT DO NOTHING"}),
         ("account, key", (1, "a"), {"table": TableFacts(name="entry", indexes=(UniqueIndex(name="e", columns=()),))}),
         ("account, key", (1, "a"), {"table": TableFacts(name="entry", indexes=(BOTH,), assigned=frozenset({"key"}))}),
+        ("account, key", (1, "a"), {"table": TableFacts(name="entry", indexes=(BOTH,), assigned=frozenset({"*"}))}),
         ("account, key", (1, "a"), {"table": TableFacts(name="entry", indexes=(BOTH,), deferred=True)}),
         ("account, key", (1, "a"), {"table": TableFacts(name="entry")}),
     ],
@@ -126,6 +130,27 @@ def test_the_second_with_the_same_key_waits_and_fails_whoever_that_is() -> None:
     reduced, _ = both(inserts("a", None), inserts("b", "a"))
     assert reduced.errors == {"23505": reduced.errors["23505"]}
     assert {tuple(outcome.errors) for outcome in reduced.outcomes} == {("A",), ("B",)}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_number_that_was_there_before_the_sequence_gave_it_refuses_whoever_gets_it() -> None:
+    sequence_is_behind = f"{TABLE}; INSERT INTO made_log (id, key) VALUES (2, 'old')"
+    reduced, _ = both(inserts("a"), inserts("b"), table=sequence_is_behind)
+    assert {tuple(outcome.errors) for outcome in reduced.outcomes} == {("A",), ("B",)}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_collation_that_takes_other_letters_for_equal_counts() -> None:
+    index = f"{TABLE}; CREATE UNIQUE INDEX made_loosely ON made_log (key COLLATE made_loose)"
+    try:
+        schemas.run("CREATE COLLATION made_loose (provider=icu, locale='und-u-ks-level1', deterministic=false)")
+    except NotSupportedError:
+        pytest.skip("this build of PostgreSQL has no ICU, and no other collation takes different letters for equal")
+    try:
+        reduced, _ = both(inserts("e"), inserts("é"), table=index)
+    finally:
+        schemas.run("DROP COLLATION made_loose")
+    assert reduced.errors
 
 
 @pytest.mark.django_db(transaction=True)
