@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from django.contrib import admin, messages
@@ -19,7 +20,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_lockstep.lab.downloads import attachment
-from django_lockstep.lab.explorer.drawing.elements import STYLE
 from django_lockstep.lab.models import Lock
 from django_lockstep.lab.report import Session, lock_report, text
 from django_lockstep.lab.report.ending import Ending, end_session
@@ -32,6 +32,7 @@ logger = logging.getLogger("lockstep.lab")
 
 SECONDS = 2
 """Seconds between two refreshes of the page."""
+_STYLE = Path(__file__).parent / "static" / "lockstep_lab" / "locks.css"
 _MAY_END = "lockstep_lab.end_session"
 _QUESTIONS: dict[Ending, Any] = {
     "cancel": gettext_lazy("Cancel the current statement of this session? Its transaction fails, and is rolled back."),
@@ -85,7 +86,7 @@ class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         except NotSupportedError as error:
             raise Http404(str(error)) from error
         # Only a file of this package.
-        style = mark_safe(STYLE.with_name("locks.css").read_text(encoding="utf-8"))  # noqa: S308
+        style = mark_safe(_STYLE.read_text(encoding="utf-8"))  # noqa: S308
         return attachment(render_to_string("lockstep_lab/waits.svg", {**_drawing(graph), "style": style}), "waits.svg")
 
     def end_view(self, request: HttpRequest, pid: int, ending: Ending) -> HttpResponse:

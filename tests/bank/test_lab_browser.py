@@ -77,6 +77,24 @@ def test_the_tree_leads_to_each_schedule(open_page: OpenPage) -> None:
     expect(page.get_by_role("heading", name="Schedule ABBBAA: WRONG")).to_be_visible()
 
 
+def test_a_printed_page_has_every_schedule_and_only_the_step_that_the_address_names(open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto("/lab/lost-update:naive/")
+    page.get_by_role("button", name="Run", exact=True).click()
+    hidden = page.locator(".tree details:not([open]) li").first
+    expect(hidden).to_be_hidden()
+    expect(page.locator(".move").first).to_be_visible()
+
+    page.emulate_media(media="print")
+    expect(hidden).to_be_visible()
+    expect(page.locator(".downloads")).to_be_hidden()
+    expect(page.locator("form").first).to_be_hidden()
+    expect(page.locator(".move").first).to_be_hidden()
+    page.goto("/lab/lost-update:naive/#run-1-2")
+    expect(page.locator("#run-1-2")).to_be_visible()
+    expect(page.locator("#run-1-1")).to_be_hidden()
+
+
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
 def test_the_arena_is_watched_and_its_results_read(open_page: OpenPage, script: bool) -> None:
     page = open_page(java_script_enabled=script, viewport={"width": 390, "height": 844})

@@ -10,9 +10,8 @@ from typing import Any
 
 from django_lockstep.lab.explorer.copies import Layout
 from django_lockstep.lab.explorer.introspection import Facts, read_facts
-from django_lockstep.lab.explorer.unique_keys import UniqueIndex
 
-__all__ = ["Catalog", "Consequences", "TableFacts"]
+__all__ = ["Catalog", "Consequences", "TableFacts", "UniqueIndex"]
 
 _NAMES = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
             ELSE {0}::text END"""
@@ -66,6 +65,18 @@ FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_table_is_vis
 _ACTIONS = {"c": {"DELETE": "DELETE", "UPDATE": "UPDATE"}, "n": {"DELETE": "UPDATE", "UPDATE": "UPDATE"}}
 """What CASCADE and SET NULL do to a child, by what is done to its parent. SET DEFAULT may also insert the default's
 row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniqueIndex:
+    """A unique index, or an exclusion constraint."""
+
+    name: str
+    """The index's name."""
+    columns: tuple[str, ...]
+    """The columns whose values it compares; empty if that is not certain."""
+    nulls_distinct: bool = True
+    """Whether rows with NULL in one of them never conflict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

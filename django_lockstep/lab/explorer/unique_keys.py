@@ -13,26 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django_lockstep.lab.explorer.catalog import UniqueIndex
 from django_lockstep.lab.explorer.footprints import LockedKey, Mode
 from django_lockstep.lab.explorer.queries import Query, exp, parameter
 
-__all__ = ["InsertedKeys", "UniqueIndex", "inserted_keys"]
+__all__ = ["InsertedKeys", "inserted_keys"]
 
 _OTHER_BASE = re.compile(r"\s*[+-]?0[xob]", re.IGNORECASE)
 _NULL = -1
 """Stands for NULL where another operand has the number of a parameter."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniqueIndex:
-    """A unique index, or an exclusion constraint."""
-
-    name: str
-    """The index's name."""
-    columns: tuple[str, ...]
-    """The columns whose values it compares; empty if that is not certain."""
-    nulls_distinct: bool = True
-    """Whether rows with NULL in one of them never conflict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
