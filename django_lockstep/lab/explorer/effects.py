@@ -49,6 +49,11 @@ class Statement:
         return self.kind == "UNKNOWN" or bool(self.writes or self.locks)
 
     @cached_property
+    def tables_read(self) -> frozenset[str] | None:
+        """The tables of which it reads rows; None if that is not known."""
+        return None if self.kind == "UNKNOWN" else frozenset(table for table, _ in self.reads)
+
+    @cached_property
     def rows(self) -> str:
         """The rows that it names, as text that is equal from run to run."""
         return str(sorted(map(str, self.reads | self.writes)))
@@ -94,11 +99,7 @@ def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     if query.on_conflict == "DO UPDATE":
         parts.append(update(query, table, rows=frozenset({whole}), others=others, catalog=catalog))
     merged = merge("INSERT", parts)
-    # A deferred constraint is checked, and waited for, at COMMIT. A trigger may set any key.
-    if merged.kind == "UNKNOWN" or table.deferred or table.indexes is None or EVERY_COLUMN in table.assigned:
-        return merged
-    keys = inserted_keys(query, table.name, indexes=table.indexes, numbered=table.numbered, assigned=table.assigned)
-    return replace(merged, keys=keys)
+    return merged if merged.kind == "UNKNOWN" else replace(merged, keys=inserted_keys(query, table))
 
 
 def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:

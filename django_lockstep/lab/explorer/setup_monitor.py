@@ -64,7 +64,7 @@ class _CopyingGate:
         catalog = self._server.catalog
         statement = parse_cached(operation, catalog)
         if not self._monitor.before_actors:
-            catalog.note_read(None if statement.kind == "UNKNOWN" else {table for table, _ in statement.reads})
+            catalog.note_read(statement.tables_read)
         if statement.kind == "UNKNOWN":
             self._server.tables.save_all()
         self._server.tables.save(table for table, _ in statement.writes)

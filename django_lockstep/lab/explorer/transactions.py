@@ -77,9 +77,8 @@ class Transaction:
         statement = self.statement(operation)
         # The server checks a foreign key with a SELECT ... FOR KEY SHARE of its own, which reads the parent too.
         parents = {key[0] for key, mode in statement.locks if mode is Mode.KEY_SHARE}
-        tables = {table for table, _ in statement.reads}
-        self._read |= tables | parents
-        self._catalog.note_read(None if statement.kind == "UNKNOWN" else tables)
+        self._read |= (statement.tables_read or frozenset()) | parents
+        self._catalog.note_read(statement.tables_read)
         if statement.kind == "UNKNOWN":
             self._overlap.note_opaque()
         elif self._is_serializable(operation):
@@ -90,7 +89,7 @@ class Transaction:
 
     def waiting(self, operation: Operation) -> Footprint:
         """Return the footprint of a step that has begun and now waits."""
-        statement = self.statement(operation)
+        statement = self._with_keys(operation)
         return self._own(statement, operation) | Footprint(locks=statement.key_conflicts)
 
     @property
@@ -107,7 +106,7 @@ class Transaction:
 
         ``waited``: it did not end at once.
         """
-        statement = self.statement(operation)
+        statement = self._with_keys(operation)
         if not waited and _has_found_nothing(statement, operation):
             # So is a write that compares a version and comes too late: it locks nothing and publishes nothing. After a
             # wait the row stays locked, even if it no longer matches (EvalPlanQual in the server's execMain.c).
@@ -141,6 +140,19 @@ class Transaction:
         insert = BlindInsert(target=target, watched=self._read, held=self._held)
         return insert if self._overlap.allows(insert, session=self) else None
 
+    def _with_keys(self, operation: Operation) -> Statement:
+        """Return the step's statement, of an INSERT with the unique keys that it adds instead of any key."""
+        statement = self.statement(operation)
+        keys = statement.keys
+        found = None if keys is None or operation.many else keys.locks(operation.params)
+        if keys is None or found is None:
+            return statement
+        # Rows that others read are found in the order in which they were inserted, and have numbers in that order.
+        self._catalog.note_filled(keys.table)
+        if keys.table in self._catalog.ordered:
+            return statement
+        return replace(statement, locks=statement.locks - {keys.every_key} | found)
+
     def _own(self, statement: Statement, operation: Operation) -> Footprint:
         if statement.kind == "LOCAL":
             return LOCAL
@@ -154,21 +166,11 @@ class Transaction:
         only_reads = statement.kind == "SELECT" and not statement.locks and self._has_only_read(operation)
         return Footprint(
             reads=statement.reads | deferred.reads,
-            locks=frozenset(filter(self._is_new, self._locks_of(statement, operation) | deferred.locks)),
+            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)),
             snapshot=level in _ONE_SNAPSHOT and first,
             serializable=self._is_serializable(operation) and not only_reads,
             serializable_read=self._is_serializable(operation) and only_reads,
         )
-
-    def _locks_of(self, statement: Statement, operation: Operation) -> frozenset[LockedKey]:
-        """Return the statement's locks, of an INSERT with the unique keys that it adds."""
-        keys = statement.keys
-        found = None if keys is None or operation.many else keys.locks(operation.params)
-        if keys is None or found is None:
-            return statement.locks
-        # Rows that others read are found in the order in which they were inserted, and have numbers in that order.
-        self._catalog.note_filled(keys.table)
-        return statement.locks if keys.table in self._catalog.ordered else statement.locks - {keys.every_key} | found
 
     def _is_new(self, lock: LockedKey) -> bool:
         """Whether the transaction may not hold the lock yet: nobody can notice that it takes it once more."""
@@ -193,7 +195,7 @@ class Transaction:
         return Footprint(reads=frozenset(looked_for), locks=statement.deferred | keys)
 
     def _note(self, statement: Statement, operation: Operation) -> None:
-        self._locks |= self._locks_of(statement, operation)
+        self._locks |= statement.locks
         self._deferred = self._deferred | self._deferred_checks(statement)
         self._session_changed = self._session_changed or statement.changes_session
         self._writes |= statement.writes

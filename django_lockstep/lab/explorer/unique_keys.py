@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django_lockstep.lab.explorer.catalog import UniqueIndex
+from django_lockstep.lab.explorer.catalog import TableFacts, UniqueIndex
 from django_lockstep.lab.explorer.footprints import LockedKey, Mode
+from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
 from django_lockstep.lab.explorer.queries import Query, exp, parameter
 
 __all__ = ["InsertedKeys", "inserted_keys"]
@@ -58,32 +59,24 @@ class InsertedKeys:
         return frozenset(found)
 
 
-def inserted_keys(
-    query: Query,
-    table: str,
-    *,
-    indexes: Sequence[UniqueIndex],
-    numbered: frozenset[str],
-    assigned: frozenset[str],
-) -> InsertedKeys | None:
-    """Return the keys that an INSERT of one row adds; None if they are not certain.
-
-    ``indexes`` are the table's, ``numbered`` the columns whose default is the next number of a sequence, ``assigned``
-    those that triggers set.
-    """
+def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
+    """Return the keys that an INSERT of one row into the table adds; None if they are not certain."""
+    # A deferred constraint is checked, and waited for, at COMMIT. A trigger may set any key.
+    if table.indexes is None or table.deferred or EVERY_COLUMN in table.assigned:
+        return None
     source = query.tree.expression
     if query.on_conflict or not (isinstance(source, exp.Values) and len(source.expressions) == 1):
         return None
     values = dict(query.inserted)
     parts = []
-    for index in indexes:
-        if index.columns and len(index.columns) == 1 and index.columns[0] in numbered - values.keys() - assigned:
+    for index in table.indexes:
+        if len(index.columns) == 1 and index.columns[0] in table.numbered - values.keys() - table.assigned:
             continue  # a number of the sequence is never given twice
         numbers = _operands(index, values)
-        if numbers is None or numbered.intersection(index.columns) or assigned.intersection(index.columns):
+        if numbers is None or (table.numbered | table.assigned).intersection(index.columns):
             return None
         parts.append((index, numbers))
-    return InsertedKeys(table=table, parts=tuple(parts))
+    return InsertedKeys(table=table.name, parts=tuple(parts))
 
 
 def _operands(index: UniqueIndex, values: Mapping[str, Any]) -> tuple[int, ...] | None:
