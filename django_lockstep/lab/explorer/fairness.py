@@ -1,8 +1,8 @@
 """Fairness: actors that must yield because they would be refused, or get the same answer, again.
 
-Two actors that refuse each other their locks in turn each see the other one move, so that yielding to it does not end
-that, as long as the third one, which has what both need, is left to other schedules. So an actor that has been refused
-a lock very often waits for a move that releases it.
+A move that changed nothing wakes nobody that yields, except one that sleeps. Two actors that refuse each other locks
+that they do hold still wake each other, as long as the third one, which has what both need, is left to other
+schedules. So an actor that has been refused a lock very often waits for a move that releases it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class FairScheduler:
         self._refused: dict[int, str] = {}
         self._asked: dict[int, Counter[Question]] = {}
         self._yielding: set[int] = set()
+        self._asleep: set[int] = set()
         self._refusals: Counter[tuple[int, frozenset[LockedKey]]] = Counter()
         self._parked: dict[int, frozenset[LockedKey]] = {}
         """The locks that actors were refused too often."""
@@ -47,7 +48,7 @@ class FairScheduler:
     def enabled(self, ready: Iterable[int]) -> set[int]:
         """Return which of the actors at a gate may move; all of them if all would have to yield."""
         able = set(ready) - self._parked.keys() or set(ready)
-        return (able - self._yielding) or able
+        return (able - self._yielding - self._asleep) or able
 
     def note(
         self,
@@ -57,18 +58,23 @@ class FairScheduler:
         wanted: frozenset[LockedKey] = frozenset(),
         released: frozenset[LockedKey] = frozenset(),
     ) -> bool:
-        """Note what the actor did, and return whether it must yield until another one moves.
+        """Note what the actor did, and return whether it must yield until another one moves, other than in vain.
 
         ``wanted`` are the locks that its statement takes, ``released`` those that its move has released. Raises
         `RestartSearch` when a loop is found to poll.
         """
         self._park(actor, wanted=wanted if _is_refused(operation) else frozenset(), released=released)
-        # Another actor has moved: one that yielded to it may now get another answer.
-        self._yielding &= {actor}
-        self._refused = {other: sql for other, sql in self._refused.items() if other == actor}
-        self._asked = {actor: self._asked.get(actor, Counter())}
+        self._asleep &= {actor}
+        # Another actor has moved: one that yielded to it may now get another answer. Not if that one was only refused a
+        # lock itself: two that need the lock of a third one would wake each other for ever.
+        if not _is_in_vain(operation, released):
+            self._yielding &= {actor}
+            self._refused = {other: sql for other, sql in self._refused.items() if other == actor}
+            self._asked = {actor: self._asked.get(actor, Counter())}
+        if operation.sql.startswith(ASLEEP):
+            self._asleep.add(actor)
+            return True
         again = self._is_refused_again(actor, operation) or self._polls(actor, operation)
-        again = again or operation.sql.startswith(ASLEEP)
         if again:
             self._yielding.add(actor)
         return again
@@ -92,7 +98,7 @@ class FairScheduler:
         return again
 
     def _polls(self, actor: int, operation: Operation) -> bool:
-        asked, statement = self._asked[actor], operation.statement
+        asked, statement = self._asked.setdefault(actor, Counter()), operation.statement
         if statement is None or statement.kind in {"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"}:
             return False
         if operation.error is not None or statement.kind == "UNKNOWN" or (statement.writes and operation.rows != 0):
@@ -109,3 +115,9 @@ class FairScheduler:
 
 def _is_refused(operation: Operation) -> bool:
     return operation.error is not None and sqlstate_of(operation.error) == "55P03"
+
+
+def _is_in_vain(operation: Operation, released: frozenset[LockedKey]) -> bool:
+    """Whether the move changed nothing for the others: refused a lock, or rolled back where no lock was held."""
+    rolled_back = operation.statement is not None and operation.statement.kind == "ROLLBACK"
+    return not released and (_is_refused(operation) or rolled_back)
