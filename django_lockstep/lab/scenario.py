@@ -60,13 +60,18 @@ class Scenario:
         for name, value in values.items():
             object.__setattr__(self, name, value)  # frozen
 
+    @property
+    def judges_results(self) -> bool:
+        """Whether the invariant takes what actors returned and raised."""
+        return self.invariant is not None and _takes_three(self.invariant)
+
     def objection(
         self, fixture: Any, results: Mapping[str, Any] = _NOTHING, errors: Mapping[str, BaseException] = _NOTHING
     ) -> str:
         """Return how the invariant is broken; empty if it holds, and without an invariant."""
         if self.invariant is None:
             return ""
-        given = (fixture, results, errors) if _takes_three(self.invariant) else (fixture,)
+        given = (fixture, results, errors) if self.judges_results else (fixture,)
         try:
             held = self.invariant(*given)
         except AssertionError as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from django_lockstep.lab.explorer.errors import Nondeterminism
 from django_lockstep.lab.explorer.footprints import Footprint, dependent
 
-__all__ = ["Branch", "Move", "State", "related"]
+__all__ = ["Branch", "Move", "State", "admits", "related"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,10 @@ class Move:
     """Actors that hold what the step now waits for."""
     cycle: frozenset[int] = frozenset()
     """Actors of the deadlock that it closed."""
+    admits: frozenset[int] = frozenset()
+    """Actors that may begin to write from this move on; see `django_lockstep.lab.explorer.symmetry`."""
+    admitted: bool = False
+    """Whether it is the first write of an actor that had to be admitted."""
 
     @property
     def participants(self) -> frozenset[int]:
@@ -59,6 +63,8 @@ class Branch:
     """The states that it reaches: before the run those of its beginning, the last of which is where it branches off."""
     reduce: bool
     """Whether it is abandoned where every continuation is explored elsewhere."""
+    symmetric: bool = False
+    """Whether actors with one function begin to write in their order only."""
     _depth: int = 0
 
     def begin(self) -> None:
@@ -122,5 +128,12 @@ def related(one: Move, other: Move) -> bool:
         # Which transaction the server ends, and whether there is a cycle at all, is decided by everyone in it.
         or one.actor in other.cycle
         or other.actor in one.cycle
+        or admits(one, other)
+        or admits(other, one)
         or dependent(one.footprint, other.footprint)
     )
+
+
+def admits(earlier: Move, later: Move) -> bool:
+    """Whether the later move could not be made before the earlier one."""
+    return later.admitted and later.actor in earlier.admits

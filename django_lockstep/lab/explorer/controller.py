@@ -27,6 +27,7 @@ from django_lockstep.lab.explorer.limits import Limits
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.explorer.symmetry import Admissions
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.transactions import Transaction
 from django_lockstep.lab.explorer.unwinding import Unwinding
@@ -110,6 +111,7 @@ class Controller:
         self._overlap = Overlap()
         self._deadlock_policy.reset()
         self._fairness = FairScheduler(self.polling)
+        self._admissions = Admissions(())
         self._trace = Trace()
         self._trouble: BaseException | None = None
 
@@ -147,14 +149,18 @@ class Controller:
         chooser: Chooser,
         expected: Trace | None = None,
         record: Callable[[Move], None] = lambda move: None,
+        symmetric: bool = False,
         in_turn: bool = False,
     ) -> Trace:
         """Run the functions under the chooser's schedule; the trace is incomplete if the chooser abandons the run.
 
-        ``expected`` is the last run: as long as the moves are the same, the statements must be the same. Raises
-        `Nondeterminism` if they are not, `Overtaken` if waiters must go on ``in_turn`` and do not, and `Stuck`.
+        ``expected`` is the last run: as long as the moves are the same, the statements must be the same. If
+        ``symmetric``, actors with one function begin to write in their order only. Raises `Nondeterminism` if the
+        statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, and `Stuck`.
         """
         self._reset()
+        self._admissions = Admissions(list(functions) if symmetric else ())
+        self._trace.symmetric = symmetric
         self._in_turn = in_turn
         with self._turn:
             for actor, function in zip(self.actors, functions, strict=True):
@@ -208,9 +214,10 @@ class Controller:
 
         Yields None where only the controller's thread may ask for the next one.
         """
+        self._admissions.note_begun(self._ended)
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while self._state.ready:
-            enabled, over = self._fairness.enabled(self._state.ready), self.limits.is_over(self._trace, self._names)
+            enabled, over = self._fairness.enabled(self._admitted), self.limits.is_over(self._trace, self._names)
             chosen = None if over else chooser.choose(enabled)
             if chosen is None:
                 self._trace.complete = False
@@ -236,6 +243,21 @@ class Controller:
             if self.look is not None:
                 yield None
                 self.look(len(self._trace.moves) - 1, self._state.ready.keys())
+
+    @property
+    def _admitted(self) -> list[int]:
+        """The actors at a gate that may make their next step."""
+        held_back = self._admissions.holds_back
+        return [i for i, one in self._state.ready.items() if not (held_back(i) and self._writes(i, one))]
+
+    @property
+    def _ended(self) -> set[int]:
+        state = self._state
+        return {actor.index for actor in self.actors} - state.ready.keys() - state.waiting.keys() - state.running
+
+    def _writes(self, actor: int, operation: Operation) -> bool:
+        """Whether the statement writes or locks, or is not understood."""
+        return self._transaction(actor, operation).statement(operation).may_change
 
     def _note_state(self, enabled: Collection[int]) -> None:
         self._trace.enabled.append(tuple(sorted(enabled)))
@@ -323,6 +345,8 @@ class Controller:
             if index in was_waiting:
                 step.woken_by = chosen
         sent = self._state.current[chosen].operation
+        writes = self._writes(chosen, sent)
+        admitted = writes and self._admissions.is_first(chosen)
         # A step that only begins to wait is a move too: its place in the queue decides who gets the lock next.
         if chosen in self._state.waiting:
             parts[chosen] = self._transaction(chosen, sent).waiting(sent)
@@ -332,7 +356,9 @@ class Controller:
         return Move(
             actor=chosen,
             footprint=touched,
-            writes=self._transaction(chosen, sent).statement(sent).may_change,
+            writes=writes,
+            admitted=admitted,
+            admits=self._admissions.note_begun(self._ended | ({chosen} if writes else set())),
             woken=frozenset(parts.keys() & was_waiting.keys()),
             waits_for=self._state.waiting.get(chosen, frozenset()),
             cycle=self._cycle_of(number),

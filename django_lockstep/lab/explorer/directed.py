@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from django_lockstep.lab.explorer.branches import Move, State, related
 from django_lockstep.lab.explorer.footprints import Footprint, Mode, dependent
 from django_lockstep.lab.explorer.schedules import SinglePreemption
+from django_lockstep.lab.explorer.symmetry import originals
 
 __all__ = ["DirectedSearch"]
 
@@ -39,13 +40,13 @@ class DirectedSearch:
     """
 
     exhaustive = False
+    symmetric = False
     states: Sequence[State] = ()
 
     def __init__(self, actors: Sequence[object], *, tables: Collection[str] = ()) -> None:
         self._tables = frozenset(tables)
         self._actors = range(len(actors))
-        self._originals = [actors.index(actor) for actor in actors]
-        """For each actor the first one with the same function."""
+        self._originals = originals(actors)
         # Serial runs first: where to interrupt is found in them.
         self._plans = [_Plan(actor, None) for actor in sorted(set(self._originals))]
         self._serial: dict[int, list[Move]] = {}

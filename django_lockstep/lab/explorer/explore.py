@@ -22,6 +22,7 @@ from django_lockstep.lab.explorer.schedules import parse_schedule
 from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.strategy import Reduction, SearchStrategy, make_strategy
+from django_lockstep.lab.explorer.symmetry import originals
 from django_lockstep.lab.explorer.tally import ExplorationTally, TracedResult
 from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.explorer.tree import TreeBuilder
@@ -66,7 +67,9 @@ def explore(
     ``directed`` runs only the schedules in which one actor is interrupted just before or after one of its writes or
     locks, about two for each: enough to find most races in long code, but never to say that there is none. The names of
     tables instead of True limit that to writes and locks of these.
-    ``reduction="none"`` runs every interleaving, also those that differ only in the order of independent steps.
+    ``reduction="none"`` runs every interleaving, also those that differ only in the order of independent steps;
+    ``"symmetric"`` also leaves out those that only exchange actors with one and the same function, for which the
+    invariant must treat these alike: `NotExplorable` if it does not.
     ``preemptions`` limits how often an actor that could go on is interrupted (then without reduction).
     ``max_schedules`` and ``timeout`` (seconds) limit the search, ``max_steps`` one run; ``stop_on_first`` ends the
     search with the first wrong run, or with the first run for which it returns True, if it is a function.
@@ -192,8 +195,11 @@ def _attempt(
     tree: bool,
 ) -> Exploration:
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
-    strategy = make_strategy(list(session.scenario.actors.values()), **search)
-    tally = ExplorationTally(**limits, vacuity=Vacuity(session.names), tree=TreeBuilder() if tree else None)
+    functions = list(session.scenario.actors.values())
+    strategy = make_strategy(functions, **search)
+    # What one of several actors with one function never does, another one does in a schedule that is left out.
+    vacuity = Vacuity(session.names, originals(functions) if strategy.symmetric else None)
+    tally = ExplorationTally(**limits, vacuity=vacuity, tree=TreeBuilder() if tree else None)
     session.controller.limits = Limits(max_steps=config.max_steps, deadline=tally.deadline)
     trouble = _run_schedules(session, strategy, tally=tally, config=config, workers=workers)
     failure, trouble = _confirm_broken(session, tally, trouble)

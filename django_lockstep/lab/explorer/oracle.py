@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.explorer.errors import NotExplorable
 from django_lockstep.lab.explorer.final_state import (
     FinalState,
     comparison_text,
@@ -18,6 +19,7 @@ from django_lockstep.lab.explorer.final_state import (
     without_columns,
 )
 from django_lockstep.lab.explorer.requests import Response
+from django_lockstep.lab.explorer.symmetry import exchanges
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["Objection", "Oracle", "RunResult", "error_name", "plain_results"]
@@ -154,6 +156,22 @@ class Oracle:
         if self._scenario.invariant is None:
             return self._serial_objection(end)
         return Objection(self._scenario.objection(end.fixture, end.results, end.errors))
+
+    def require_alike(self, end: RunResult) -> None:
+        """Raise `NotExplorable` if the invariant answers otherwise where actors with one function change places."""
+        if not self._scenario.judges_results:
+            return
+        answers = set()
+        for order in exchanges(list(self._scenario.actors.values())):
+            names = {name: self._names[index] for name, index in zip(self._names, order, strict=True)}
+            results = {names[name]: result for name, result in end.results.items()}
+            errors = {names[name]: error for name, error in end.errors.items()}
+            answers.add(bool(self._scenario.objection(end.fixture, results, errors)))
+        if len(answers) > 1:
+            raise NotExplorable(
+                "The invariant tells actors with one and the same function apart: reduction='symmetric' takes them for "
+                "equal, 'dpor' does not"
+            )
 
     def _serial_objection(self, end: RunResult) -> Objection:
         mine = self._comparable(end)

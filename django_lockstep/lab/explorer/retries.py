@@ -27,6 +27,9 @@ nondeterminism."""
 class _Schedule(Protocol):
     """What chooses the moves of one schedule, and can choose the same ones again."""
 
+    symmetric: bool
+    """Whether actors with one function begin to write in their order only."""
+
     def begin(self) -> object:
         """Start the schedule, or start it again."""
 
@@ -49,7 +52,8 @@ def follow(
 def play_next(session: ExplorationSession, schedule: _Schedule, before: Trace | None) -> tuple[Any, Trace]:
     def again(in_turn: bool) -> tuple[Any, Trace]:
         schedule.begin()
-        return session.play(schedule, expected=before, record=schedule.record, in_turn=in_turn)
+        how: dict[str, Any] = {"record": schedule.record, "symmetric": schedule.symmetric, "in_turn": in_turn}
+        return session.play(schedule, expected=before, **how)
 
     return _retry_overtaken(session, again)
 

@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from django_lockstep.lab.explorer.branches import Branch, Move, State, related
+from django_lockstep.lab.explorer.branches import Branch, Move, State, admits, related
 
 __all__ = ["Search", "swapped_orders"]
 
@@ -66,16 +66,18 @@ class Search:
     until `begin` returns False. Several at the same time: take branches with `take`, give each one that has run to
     `add`, in any order, until none is running and `take` returns None.
 
-    ``reduce`` leaves out schedules that only swap independent steps. ``preemptions`` bounds how often an actor that
-    could go on is interrupted; partial-order reduction is not complete under such a bound (K. Coons, M. Musuvathi,
-    K. McKinley, "Bounded partial-order reduction", OOPSLA 2013), so that the search then takes every schedule within
-    it.
+    ``reduce`` leaves out schedules that only swap independent steps, and ``symmetric`` also those that only exchange
+    actors with one function, for which the runs have to be made as `Branch.symmetric` says. ``preemptions`` bounds how
+    often an actor that could go on is interrupted; partial-order reduction is not complete under such a bound
+    (K. Coons, M. Musuvathi, K. McKinley, "Bounded partial-order reduction", OOPSLA 2013), so that the search then takes
+    every schedule within it.
     """
 
     exhaustive = True
 
-    def __init__(self, *, reduce: bool = True, preemptions: int | None = None) -> None:
+    def __init__(self, *, reduce: bool = True, symmetric: bool = False, preemptions: int | None = None) -> None:
         self._reduce = reduce and preemptions is None
+        self.symmetric = symmetric
         self._bound = preemptions
         self._taken = 0
         self.start_over()
@@ -178,7 +180,7 @@ class Search:
     def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
         self._taken += 1
         self._running[self._taken] = node
-        return Branch(number=self._taken, states=beginning, reduce=self._reduce)
+        return Branch(number=self._taken, states=beginning, reduce=self._reduce, symmetric=self.symmetric)
 
     def _add_node(self, state: State, *, parent: _Node | None, previous: int) -> _Node:
         node = _Node(
@@ -273,8 +275,8 @@ class _Races:
     def _reversible(self, earlier: int, later: int) -> bool:
         # Steps of one actor have the order of its code. An actor that the earlier move woke was waiting before that, so
         # that it could not have gone first.
-        actor = self._moves[later].actor
-        return actor != self._moves[earlier].actor and actor not in self._moves[earlier].woken
+        first, second = self._moves[earlier], self._moves[later]
+        return second.actor != first.actor and second.actor not in first.woken and not admits(first, second)
 
     def _add_backtrack(self, earlier: int, later: int) -> None:
         node = self._nodes[earlier]

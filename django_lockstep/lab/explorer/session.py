@@ -131,6 +131,7 @@ class ExplorationSession:
         *,
         expected: Trace | None = None,
         record: Callable[[Move], None] = lambda move: None,
+        symmetric: bool = False,
         in_turn: bool = False,
     ) -> tuple[Any, Trace]:
         """Put everything back, set up, and run the actors; return what ``set_up`` returned, and the trace.
@@ -143,7 +144,7 @@ class ExplorationSession:
         fixture = self.set_up()
         functions = list(self.scenario.actors.values())
         trace = self.controller.run(
-            functions, fixture, chooser=chooser, expected=expected, record=record, in_turn=in_turn
+            functions, fixture, chooser=chooser, expected=expected, record=record, symmetric=symmetric, in_turn=in_turn
         )
         trace.learned_tables = learned
         if self._foreign_connections:
@@ -238,6 +239,8 @@ class ExplorationSession:
 
     def judge(self, end: RunResult, trace: Trace) -> Run:
         """Return the run as a `Run`, with the verdict on its result."""
+        if trace.symmetric:
+            self.oracle.require_alike(end)
         objection = self.oracle.objection(end)
         deadlocked = self._deadlocked(trace)
         reason = objection.text or deadlocked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from django_lockstep.lab.explorer.branches import Move, State
 from django_lockstep.lab.explorer.directed import DirectedSearch
@@ -11,7 +11,7 @@ from django_lockstep.lab.explorer.search import Search
 
 __all__ = ["Reduction", "SearchStrategy", "make_strategy"]
 
-Reduction = Literal["dpor", "none"]
+Reduction = Literal["dpor", "symmetric", "none"]
 
 
 class SearchStrategy(Protocol):
@@ -19,6 +19,8 @@ class SearchStrategy(Protocol):
 
     exhaustive: bool
     """Whether a search with nothing left has covered every interleaving, up to the order of independent steps."""
+    symmetric: bool
+    """Whether actors with one function begin to write in their order only."""
 
     @property
     def left(self) -> int:
@@ -61,14 +63,14 @@ def make_strategy(
         raise ValueError(f"processes must be a positive integer, not {processes}")
     if processes > 1 and cluster is not None:
         raise ValueError(f"processes={processes} explore on this machine, and cluster={cluster!r} elsewhere: name one")
-    if reduction not in ("dpor", "none"):
-        raise ValueError(f"reduction must be 'dpor' or 'none', not {reduction!r}")
+    if reduction not in get_args(Reduction):
+        raise ValueError(f"reduction must be {' or '.join(map(repr, get_args(Reduction)))}, not {reduction!r}")
     if not directed:
-        return Search(reduce=reduction == "dpor", preemptions=preemptions)
-    if reduction == "none" or preemptions is not None:
+        return Search(reduce=reduction != "none", symmetric=reduction == "symmetric", preemptions=preemptions)
+    if reduction != "dpor" or preemptions is not None:
         raise ValueError(
-            "A directed search runs only schedules around writes: it cannot be combined with reduction='none' or with "
-            "preemptions"
+            f"A directed search runs only schedules around writes: it cannot be combined with reduction={reduction!r} "
+            f"or with preemptions"
         )
     if processes > 1:
         raise ValueError(f"A directed search has few schedules and runs in one process, not in {processes}")

@@ -149,7 +149,8 @@ class ExplorationTally:
         if not strategy.exhaustive:
             return "nothing found", f"nothing found in {schedules}"
         fair = "fair " if self.yields else ""
-        return "holds", f"Every {fair}interleaving was explored, in {schedules}"
+        exchange = ", up to the exchange of actors with one function" if strategy.symmetric else ""
+        return "holds", f"Every {fair}interleaving was explored{exchange}, in {schedules}"
 
     def _outcomes(self) -> dict[tuple[object, ...], Outcome]:
         outcomes = {

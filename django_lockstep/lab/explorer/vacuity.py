@@ -46,10 +46,11 @@ def activity_of(steps: Sequence[StepRecord], errors: Mapping[str, BaseException]
 
 
 class Vacuity:
-    """Notes what every actor did in all runs."""
+    """Notes what every actor did in all runs; actors whose ``roles`` are equal are taken for one."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], roles: Sequence[object] | None = None) -> None:
         self._names = names
+        self._roles = names if roles is None else roles
         self._active: set[int] = set()
         self._changed = False
         self._ended = 0
@@ -70,10 +71,11 @@ class Vacuity:
         """Why the race is vacuous, in a sentence; empty if it is not."""
         schedules = counted(self._ended, "schedule")
         for index, name in enumerate(self._names):
+            alike = [other for other, role in enumerate(self._roles) if role == self._roles[index]]
             kind, text = self._first.get(name, ("", ""))
-            if kind and self._raised[name][kind] == self._ended:
+            if kind and all(self._raised[self._names[other]][kind] == self._ended for other in alike):
                 return f"nothing was raced: {name} raised {text} in {_all(schedules)}"
-            if index not in self._active:
+            if not self._active.intersection(alike):
                 return f"nothing was raced: {name} sent no statement in {_all(schedules)}"
         if not self._changed:
             return "nothing was raced: no actor wrote or locked anything"

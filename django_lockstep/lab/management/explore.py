@@ -10,7 +10,7 @@ from argparse import ArgumentParser, BooleanOptionalAction
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -21,7 +21,7 @@ from django_lockstep.lab.explorer.formats import FORMATS, format_of
 from django_lockstep.lab.explorer.reports import RaceReport, as_text, runs_to_draw
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.scratch import scratch_databases
-from django_lockstep.lab.explorer.strategy import make_strategy
+from django_lockstep.lab.explorer.strategy import Reduction, make_strategy
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.races import Race, find_race, load_scenario, registered_races
 from django_lockstep.lab.wording import counted
@@ -59,7 +59,7 @@ class Command(BaseCommand):
             action="store_true",
             help="run only the schedules that interrupt an actor just before or after one of its writes or locks",
         )
-        add("--reduction", choices=["dpor", "none"], default="dpor")
+        add("--reduction", choices=get_args(Reduction), default="dpor")
         add("--preemptions", type=int, help="interrupt actors that could go on at most so many times")
         add("--processes", type=int, default=1, metavar="N", help="explore each race with N processes (default: 1)")
         add(

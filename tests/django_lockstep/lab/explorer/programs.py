@@ -178,6 +178,15 @@ def ends(exploration: Exploration) -> set[tuple[Any, ...]]:
     return {(tuple(o.errors.items()), tuple(o.results.items()), comparison_text(o.state)) for o in exploration.outcomes}
 
 
+def whoever(exploration: Exploration) -> set[tuple[Any, ...]]:
+    """The ends, whichever of the actors came to which."""
+    return {
+        (tuple(sorted((o.errors.get(name, ""), o.results.get(name, "")) for name in exploration.actors)), state)
+        for o in exploration.outcomes
+        for state in [comparison_text(o.state)]
+    }
+
+
 class Drawn:
     """Chooses at random who moves."""
 
