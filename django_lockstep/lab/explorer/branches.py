@@ -31,6 +31,8 @@ class Move:
     """Actors that hold what the step now waits for."""
     cycle: frozenset[int] = frozenset()
     """Actors of the deadlock that it closed."""
+    meets: frozenset[int] = frozenset()
+    """Actors whose next step names, in this run, a key that it names, too; in other runs their keys may be others."""
     admits: frozenset[int] = frozenset()
     """Actors that may begin to write from this move on; see `django_lockstep.lab.explorer.symmetry`."""
     admitted: bool = False
@@ -117,7 +119,7 @@ def _asleep_after(state: State) -> dict[int, Move]:
         actor: known
         for actor, known in state.sleep.items()
         # An actor that is now waited for may close a cycle, which it could not before.
-        if actor not in move.participants and actor not in move.waits_for and not related(known, move)
+        if not (actor in move.participants | move.waits_for | move.meets or related(known, move))
     }
 
 

@@ -360,9 +360,18 @@ class Controller:
             admitted=admitted,
             admits=self._admissions.note_begun(self._ended | ({chosen} if writes else set())),
             woken=frozenset(parts.keys() & was_waiting.keys()),
+            meets=self._met_by(touched, parts),
             waits_for=self._state.waiting.get(chosen, frozenset()),
             cycle=self._cycle_of(number),
         )
+
+    def _met_by(self, touched: Footprint, moved: Collection[int]) -> frozenset[int]:
+        """Return the actors whose next step may be about one of the keys touched, or wake one whose step is."""
+        pending = {i: (one, frozenset({i})) for i, one in self._state.ready.items() if i not in moved}
+        for index, holders in self._state.waiting.items():
+            pending[index] = self._state.current[index].operation, holders
+        met = (to for i, (one, to) in pending.items() if self._transaction(i, one).meets(one, touched))
+        return frozenset().union(*met)
 
     def _note_unsteerable(self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits) -> None:
         """Note moves after which only the server decides the order; ``parts`` are the footprints of ended steps."""

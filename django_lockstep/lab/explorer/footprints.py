@@ -11,10 +11,23 @@ import functools
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["LOCAL", "OPAQUE", "BlindInsert", "Footprint", "FootprintKey", "LockedKey", "Mode", "collide", "dependent"]
+__all__ = [
+    "ADVISORY",
+    "LOCAL",
+    "OPAQUE",
+    "BlindInsert",
+    "Footprint",
+    "FootprintKey",
+    "LockedKey",
+    "Mode",
+    "collide",
+    "dependent",
+]
 
 FootprintKey = tuple[str, int | None]
 """A table and the primary key of a row in it; None for any row."""
+ADVISORY = "advisory lock"
+"""The name of a table that stands for all advisory locks, as its rows."""
 
 
 class Mode(IntEnum):

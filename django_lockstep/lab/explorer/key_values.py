@@ -7,13 +7,12 @@ from typing import Any
 
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.effects import Statement
-from django_lockstep.lab.explorer.footprints import LockedKey, Mode
+from django_lockstep.lab.explorer.footprints import ADVISORY, LockedKey, Mode
+from django_lockstep.lab.explorer.hashes import hashed_text
 from django_lockstep.lab.explorer.queries import Query, exp, identifier, only, parameter
 
-__all__ = ["ADVISORY", "KeyValues", "may_be_key"]
+__all__ = ["HASH", "KeyValues", "may_be_key"]
 
-ADVISORY = "advisory lock"
-"""The name of a table that stands for all advisory locks, as its rows."""
 _ADVISORY = {
     "pg_advisory_xact_lock": Mode.UPDATE,
     "pg_advisory_xact_lock_shared": Mode.SHARE,
@@ -21,6 +20,8 @@ _ADVISORY = {
     "pg_try_advisory_xact_lock_shared": Mode.SHARE,
 }
 _INTEGERS = ("BIGINT", "INT", "SMALLINT")
+HASH = "hashtextextended"
+"""The function that makes keys of advisory locks from names."""
 
 
 def may_be_key(value: object) -> bool:
@@ -49,16 +50,18 @@ class KeyValues:
 
     def key(self, query: Query, node: Any) -> int | None:
         """Return the key that an operand of the query stands for; None if that is not certain."""
-        inner = node.unnest()
-        if isinstance(inner, exp.Cast) and inner.is_type(*_INTEGERS):
-            inner = inner.this.unnest()
-        number = parameter(inner)
-        if number is not None:
-            given: Any = self._params[number] if number < len(self._params) else None
+        inner = _without_cast(node, _INTEGERS)
+        if parameter(inner) is not None:
+            given = self._given(inner)
             return int(given) if may_be_key(given) else None
         if isinstance(inner, exp.Literal):
             return int(inner.name) if not inner.is_string and may_be_key(inner.name) else None
         return self._of_part(query, inner)
+
+    def _given(self, node: Any) -> Any:
+        """Return the value of a parameter; None of anything else, too."""
+        number = parameter(node)
+        return self._params[number] if number is not None and number < len(self._params) else None
 
     def _of_part(self, query: Query, node: Any) -> int | None:
         """Return the key that ``part.column`` or ``(SELECT column FROM part)`` stands for."""
@@ -74,10 +77,32 @@ class KeyValues:
     def advisory_locks(self, query: Query) -> frozenset[LockedKey]:
         """Return advisory locks as row locks of one table."""
         return frozenset(
-            ((ADVISORY, self.key(query, given[0]) if len(given) == 1 else None), _ADVISORY[name])
+            ((ADVISORY, self._advisory_key(query, given[0]) if len(given) == 1 else None), _ADVISORY[name])
             for name, given in query.calls
             if name in _ADVISORY
         )
+
+    def _advisory_key(self, query: Query, node: Any) -> int | None:
+        inner = node.unnest()
+        if not (isinstance(inner, exp.Anonymous) and inner.name.lower() == HASH and len(inner.expressions) == 2):
+            return self.key(query, node)
+        name, seed = self._text(inner.expressions[0]), self.key(query, inner.expressions[1])
+        # The server hashes other texts in its own encoding.
+        return None if name is None or seed is None or not name.isascii() else hashed_text(name, seed)
+
+    def _text(self, node: Any) -> str | None:
+        """Return the text that an operand stands for; None if that is not certain."""
+        inner = _without_cast(node, ["TEXT"])  # VARCHAR may be shorter
+        if isinstance(inner, exp.DPipe):
+            parts = self._text(inner.this), self._text(inner.expression)
+            return None if None in parts else "".join(map(str, parts))
+        given = inner.name if isinstance(inner, exp.Literal) and inner.is_string else self._given(inner)
+        return str(given) if isinstance(given, str) or may_be_key(given) else None
+
+
+def _without_cast(node: Any, types: Sequence[str]) -> Any:
+    inner = node.unnest()
+    return inner.this.unnest() if isinstance(inner, exp.Cast) and inner.is_type(*types) else inner
 
 
 def _returns(query: Query, table: str, column: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects import UNKNOWN, Statement, delete, insert, merge, update
 from django_lockstep.lab.explorer.footprints import FootprintKey, Mode
-from django_lockstep.lab.explorer.key_values import KeyValues, may_be_key
+from django_lockstep.lab.explorer.key_values import HASH, KeyValues, may_be_key
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.queries import Query, exp, identifier, only, read_text
 from django_lockstep.lab.explorer.session_settings import changes_session, is_harmless_set, isolation_level_set
@@ -48,6 +48,8 @@ _MODES = {
     (False, True): Mode.KEY_SHARE,
 }
 """By whether a locking clause says UPDATE, and whether it says KEY."""
+_NAMING = re.compile(f"set_config|{HASH}", re.IGNORECASE)
+"""Functions that take a name."""
 _MOST_REMEMBERED = 4096
 _CHANGES_SESSION = Statement(kind="UNKNOWN", changes_session=True)
 
@@ -62,8 +64,8 @@ def parse_cached(operation: Operation, catalog: Catalog) -> Statement:
 def _parse_remembered(operation: Operation, catalog: Catalog) -> Statement:
     """Return the statement from the catalog's cache: every schedule sends the same few statements again."""
     given = operation.params if isinstance(operation.params, list | tuple) else ()
-    # Other values, such as times, differ each time; only those that may be keys or names of settings matter.
-    matters = _is_named if "set_config" in operation.sql.lower() else may_be_key
+    # Other values, such as times, differ each time; only those that may be keys or names of settings and locks matter.
+    matters = _is_named if _NAMING.search(operation.sql) else may_be_key
     key = (operation.sql, tuple(value if matters(value) else None for value in given), operation.many)
     known: Statement | None = catalog.parsed.get(key)
     if known is None:

@@ -8,6 +8,7 @@ from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.effects import UNKNOWN, Statement
 from django_lockstep.lab.explorer.footprints import (
+    ADVISORY,
     LOCAL,
     OPAQUE,
     BlindInsert,
@@ -16,6 +17,7 @@ from django_lockstep.lab.explorer.footprints import (
     LockedKey,
     Mode,
     collide,
+    dependent,
 )
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
@@ -38,6 +40,11 @@ def _has_found_nothing(statement: Statement, operation: Operation) -> bool:
     # Locks that a subquery takes are taken all the same.
     others = statement.locks - statement.row_locks
     return all(mode is Mode.KEY_SHARE and key[0] not in own for key, mode in others)
+
+
+def _is_value(lock: LockedKey) -> bool:
+    key, mode = lock
+    return mode is Mode.UNIQUE or key[0] == ADVISORY
 
 
 class Transaction:
@@ -91,6 +98,14 @@ class Transaction:
         """Return the footprint of a step that has begun and now waits."""
         statement = self._with_keys(operation)
         return self._own(statement, operation) | Footprint(locks=statement.key_conflicts)
+
+    def meets(self, operation: Operation, touched: Footprint) -> bool:
+        """Whether the step that is next, or waits, names a key that these do, or may release one.
+
+        Those are unique keys and advisory locks, which are known by values that each run may make anew.
+        """
+        wanted, held = (frozenset(filter(_is_value, each)) for each in (self.waiting(operation).locks, self._locks))
+        return bool(wanted | held) and dependent(Footprint(locks=wanted, releases=held), touched)
 
     @property
     def holds_locks(self) -> bool:

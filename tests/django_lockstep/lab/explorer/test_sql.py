@@ -6,8 +6,16 @@ import pytest
 
 from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
 from django_lockstep.lab.explorer.effects import Statement
-from django_lockstep.lab.explorer.footprints import LOCAL, OPAQUE, Footprint, FootprintKey, LockedKey, Mode, dependent
-from django_lockstep.lab.explorer.key_values import ADVISORY
+from django_lockstep.lab.explorer.footprints import (
+    ADVISORY,
+    LOCAL,
+    OPAQUE,
+    Footprint,
+    FootprintKey,
+    LockedKey,
+    Mode,
+    dependent,
+)
 from django_lockstep.lab.explorer.sql import parse
 
 
@@ -289,11 +297,34 @@ def test_advisory_locks_are_noticed_wherever_they_are_taken() -> None:
     taken = "(SELECT pg_advisory_xact_lock(%s)) IS NOT NULL"
 
     write = read(f'UPDATE "seat" SET "price" = 1 WHERE {taken} AND "seat"."id" = %s', 7, 3)
-    hashed = read("SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 0))", "seat:3")
+    hashed = read("SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 0))", None)
 
     assert write.writes == {("seat", 3)}
     assert write.locks == {(("seat", 3), Mode.NO_KEY_UPDATE), ((ADVISORY, 7), Mode.UPDATE)}
     assert hashed.locks == {((ADVISORY, None), Mode.SHARE)}
+
+
+def named(argument: str, *params: Any, seed: int = 0) -> int | None:
+    """Return the key of an advisory lock on the hash of a name."""
+    ((_, key),) = {
+        row for row, _ in read(f"SELECT pg_advisory_xact_lock(hashtextextended({argument}, {seed}))", *params).locks
+    }
+    return key
+
+
+def test_the_same_name_is_the_same_advisory_lock() -> None:
+    same = [named("%s", "seat:3"), named("'seat:3'"), named("'seat:' || %s", 3), named("(%s::text)", "seat:3")]
+    same.append(named("'seat' || ':' || %s::text", "3"))
+    other = [named("%s", "seat:4"), named("%s", "seat:3", seed=1), named("%s", "seat3"), named("%s", "Seat:3")]
+
+    assert None not in same
+    assert len({*same}) == 1
+    assert len({*same, *other}) == 1 + len(other)
+
+
+@pytest.mark.parametrize("argument", ["upper(%s)", "%s || now()", "%s COLLATE any_case", "%s::varchar(3)"])
+def test_a_name_that_the_server_works_out_is_any_advisory_lock(argument: str) -> None:
+    assert named(argument, "seat") is None
 
 
 @pytest.mark.parametrize("sql", ["SAVEPOINT s1", "RELEASE SAVEPOINT s1", "SET LOCAL lock_timeout = 1"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import NotSupportedError, transaction
@@ -110,7 +110,7 @@ def both(*actors: Actor, table: str = TABLE, **given: Any) -> tuple[Exploration,
     """Explore with and without reduction; the same must come of it."""
     given = {"invariant": lambda fixture: True, **given}
     with schemas.made(table):
-        scenario = Scenario(set_up=lambda: None, actors=actors, **given)
+        scenario = Scenario(actors=actors, **{"set_up": lambda: None, **given})
         reduced, full = explore(scenario), explore(scenario, reduction="none")
     assert ends(reduced) == ends(full)
     return reduced, full
@@ -129,6 +129,35 @@ def test_the_second_with_the_same_key_waits_and_fails_whoever_that_is() -> None:
     reduced, _ = both(inserts("a", None), inserts("b", "a"))
     assert reduced.errors == {"23505": reduced.errors["23505"]}
     assert {tuple(outcome.errors) for outcome in reduced.outcomes} == {("A",), ("B",)}
+
+
+def inserts_that_of_the_set_up(key: str) -> None:
+    inserts(key)(key)
+
+
+def locks_and_inserts_that_of_the_set_up(key: str) -> None:
+    with transaction.atomic():
+        schemas.run("SELECT pg_advisory_xact_lock(hashtextextended('key:' || %s, 0))", [key])
+        schemas.run("INSERT INTO made_log (key) VALUES (%s)", [key])
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("actor", [inserts_that_of_the_set_up, locks_and_inserts_that_of_the_set_up])
+@pytest.mark.parametrize("actors", [2, 3])
+def test_the_same_key_is_the_same_where_each_run_has_another_one(actor: Actor, actors: int) -> None:
+    reduced, full = both(*[actor] * actors, set_up=lambda: str(uuid4()), observe=lambda key: "")
+    assert len({tuple(outcome.errors) for outcome in reduced.outcomes}) == actors
+    assert reduced.schedules <= full.schedules
+
+
+@pytest.mark.django_db(transaction=True)
+def test_keys_that_each_run_and_actor_makes_anew_are_different() -> None:
+    def inserts_a_new_one(fixture: Any) -> None:
+        inserts(str(uuid4()), None)(fixture)
+
+    reduced, full = both(*[inserts_a_new_one] * 2, observe=lambda fixture: "")
+    assert reduced.schedules == 1
+    assert full.schedules == 20
 
 
 @pytest.mark.django_db(transaction=True)
