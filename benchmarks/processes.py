@@ -13,19 +13,21 @@ from unittest.mock import patch
 from distributed import LocalCluster
 from django.db import connection
 
+from accounts.contention import contention
 from accounts.models import Account
 from accounts.races.ready_made import RACES
-from accounts.races.rows import make_user, open_account
-from accounts.strategies import STRATEGIES
+from accounts.races.rows import make_user, one_account, open_account
+from accounts.strategies import STRATEGIES, Strategy
 from benchmarks.explore.measure import ends
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from django_lockstep.lab.explorer import Exploration, explore, processes
 from django_lockstep.lab.explorer.scratch import scratch_databases
+from django_lockstep.lab.explorer.strategy import Reduction
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["SUITE"]
 
-_AGREE, _EARLY, _LATE, _FOUR = 10.0, 5.0, 15.0, 10.0
+_AGREE, _EARLY, _LATE, _FOUR = 10.0, 5.0, 15.0, 600.0
 """Seconds for each second of ``--seconds``: one exploration of a ready-made race; when rates begin and end; one
 race of four actors."""
 _STATEMENT = 0.02
@@ -55,16 +57,29 @@ def big(*, distant: bool) -> Scenario:
 
 
 def four(name: str) -> Scenario:
-    """Return four deposits, or a ring of four transfers, by a strategy."""
+    """Return four equal deposits into one account, or a ring of four transfers, by a strategy."""
     story, _, strategy = name.partition(":")
-    return RACES[f"lost-update:{strategy}"].with_actors(_ACTORS).scenario if story == "deposits" else _ring(strategy)
+    return _FOURS[story][0](STRATEGIES[strategy].bound(engine="plain"))
 
 
-def _ring(strategy: str) -> Scenario:
-    transfer = STRATEGIES[strategy].bound(engine="plain").transfer
+def _deposits(strategy: Strategy) -> Scenario:
+    def deposit(pk: Any) -> None:
+        strategy.deposit(pk, 10)
 
+    def set_up() -> Any:
+        contention.clear()  # what one schedule taught would change the next
+        return one_account()
+
+    return Scenario(
+        set_up=set_up,
+        actors=[deposit] * _ACTORS,
+        invariant=lambda pk: Account.objects.get(pk=pk).balance == 100 + 10 * _ACTORS,
+    )
+
+
+def _ring(strategy: Strategy) -> Scenario:
     def to_the_next(number: int) -> Callable[[list[Any]], Any]:
-        return lambda pks: transfer(pks[number], pks[(number + 1) % _ACTORS], 5)
+        return lambda pks: strategy.transfer(pks[number], pks[(number + 1) % _ACTORS], 5)
 
     return Scenario(
         set_up=_four_accounts,
@@ -73,11 +88,18 @@ def _ring(strategy: str) -> Scenario:
     )
 
 
+_FOURS: dict[str, tuple[Callable[[Strategy], Scenario], Reduction]] = {
+    "deposits": (_deposits, "symmetric"),
+    "ring": (_ring, "dpor"),
+}
+
+
 def _nothing_is_lost(pks: list[Any]) -> bool:
     return sum(Account.objects.filter(pk__in=pks).values_list("balance", flat=True)) == 100 * _ACTORS
 
 
 def _four_accounts() -> list[Any]:
+    contention.clear()
     owner = make_user()
     return [open_account(100, overdraft_limit=1000, user=owner).pk for _ in range(_ACTORS)]
 
@@ -190,13 +212,18 @@ def _explored_for(seconds: float, *, workers: int, distant: bool) -> tuple[float
 
 
 def _four_names() -> Sequence[str]:
-    return [f"{story}:{name}" for story in ("deposits", "ring") for name in STRATEGIES]
+    return [f"{story}:{name}" for story in _FOURS for name in STRATEGIES]
 
 
 def _fours(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in _four_names():
         load = functools.partial(four, name)
-        found: Exploration = explore(load(), load=load, processes=2, timeout=_FOUR * options.seconds)
+        how: dict[str, Any] = {
+            "processes": 2,
+            "timeout": _FOUR * options.seconds,
+            "reduction": _FOURS[name.partition(":")[0]][1],
+        }
+        found: Exploration = explore(load(), load=load, **how)
         say(f"{name:36} {found.verdict}: {found.schedules} schedules in {found.seconds:.1f} s")
         yield name, {name: getattr(found, name) for name in ("verdict", "schedules", "seconds", "left")}
 
@@ -236,7 +263,7 @@ _RATE_COLUMNS = ("workers", "one", "several", "ratio", "leading_ms", "served")
 
 def _four_table(fours: Mapping[str, Mapping[str, Any]], options: Options) -> FigureTable:
     return FigureTable(
-        title="Four actors by two processes, reduced",
+        title="Four actors by two processes: equal deposits up to their exchange, rings of transfers",
         columns=("race", "verdict", "schedules", "seconds", "branches left"),
         rows=tuple(
             (name, *(each[key] for key in ("verdict", "schedules", "seconds", "left"))) for name, each in fours.items()
