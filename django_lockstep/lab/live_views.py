@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from django.core.handlers.asgi import ASGIRequest
-from django.db import transaction
+from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -22,12 +22,14 @@ from django.views.decorators.http import require_POST, require_safe
 
 from django_lockstep.lab.live.runs import start_races
 from django_lockstep.lab.live.store import Store, open_store
+from django_lockstep.lab.live.streams import taken_place
 from django_lockstep.lab.page_runs import RunRefused
 from django_lockstep.lab.races import registered_races
 from django_lockstep.lab.views import for_lab_users, races_context
 
 __all__ = ["answer_progress", "progress", "start", "stop"]
 
+_STREAM = "text/event-stream"
 _PERIOD = 0.5
 """Seconds between two events."""
 _CACHE_SECONDS = 0.2
@@ -69,8 +71,9 @@ def stop(request: HttpRequest) -> HttpResponse:
 def progress(request: HttpRequest) -> HttpResponseBase:
     """Answer how far the run is; who asks watches.
 
-    Under ASGI it is a stream of server-sent events: ``progress`` whenever it goes on, and ``over`` at its end. Under
-    WSGI it is a line of the page, which asks again: a stream would take a thread of the server for each page.
+    Who accepts a stream gets server-sent events: ``progress`` whenever it goes on, and ``over`` at its end; under WSGI
+    only as many as `django_lockstep.lab.live.streams` has places for, the others a single event. Who does not accept
+    one gets a line of the page, and asks again.
     """
     return answer_progress(request)
 
@@ -78,21 +81,41 @@ def progress(request: HttpRequest) -> HttpResponseBase:
 def answer_progress(request: HttpRequest, template: str | None = None) -> HttpResponseBase:
     """Answer how far the run is, as this template shows it, or as the run's own line."""
     line = functools.partial(_line, open_store().folder, translation.get_language(), template)
-    if isinstance(request, ASGIRequest):
+    if _STREAM in request.headers.get("accept", ""):
+        events = _events(line)
+        stream = _slowly(events) if isinstance(request, ASGIRequest) else _in_this_thread(events, request)
         headers = {"X-Accel-Buffering": "no"}  # nginx would keep events back
-        return StreamingHttpResponse(_follow(line), content_type="text/event-stream", headers=headers)
+        return StreamingHttpResponse(stream, content_type=_STREAM, headers=headers)
     text = line()
     return HttpResponse(text, headers={} if text else {"HX-Trigger": "over"})
 
 
-async def _follow(render: Callable[[], str]) -> AsyncIterator[str]:
+def _events(render: Callable[[], str]) -> Iterator[str]:
     said = None
     while line := render():
         # A comment, so that a visitor who has left is noticed.
         yield f"event: progress\ndata: {line}\n\n" if line != said else ":\n\n"
         said = line
-        await asyncio.sleep(_PERIOD)
     yield "event: over\ndata: -\n\n"
+
+
+async def _slowly(events: Iterator[str]) -> AsyncIterator[str]:
+    for event in events:
+        yield event
+        await asyncio.sleep(_PERIOD)
+
+
+def _in_this_thread(events: Iterator[str], request: HttpRequest) -> Iterator[str]:
+    # The thread's connections would stay open for as long as the page is watched.
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close()
+    with taken_place(request) as free:
+        for event in events:
+            yield event
+            if not free:
+                return  # the browser connects again, after a time of its own
+            time.sleep(_PERIOD)
 
 
 def _line(folder: Path, language: str, template: str | None) -> str:

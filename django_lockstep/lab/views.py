@@ -15,7 +15,6 @@ from typing import Any
 from django.apps import apps
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.core.handlers.asgi import ASGIRequest
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.http.response import HttpResponseBase
@@ -32,6 +31,7 @@ from django_lockstep.lab.explorer.reports import RaceReport, as_html, as_json
 from django_lockstep.lab.explorer.schedules import parse_schedule
 from django_lockstep.lab.live.runs import start_races
 from django_lockstep.lab.live.store import Store, open_store
+from django_lockstep.lab.live.streams import has_place
 from django_lockstep.lab.page_runs import RunRefused, run_races, run_spec
 from django_lockstep.lab.races import Race, registered_races, replay_test
 
@@ -104,7 +104,7 @@ def live_context(request: HttpRequest, store: Store) -> dict[str, Any]:
     run = store.run()
     if run is not None and run.active:
         store.watch()
-    htmx, streams = apps.is_installed("django_htmx"), isinstance(request, ASGIRequest)
+    htmx, streams = apps.is_installed("django_htmx"), has_place(request)
     return {"run": run, "runs": conf.runs_in_pages(), "htmx": htmx, "streams": streams, "page": request.path}
 
 
