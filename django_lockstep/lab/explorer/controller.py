@@ -237,7 +237,7 @@ class Controller:
             self._trace.moves.append(move)
             sent = self._state.current[chosen].operation
             wanted = self._transaction(chosen, sent).statement(sent).locks
-            released = move.footprint.releases
+            released = None if move.footprint.opaque else move.footprint.releases
             self._trace.yields += self._fairness.note(chosen, sent, wanted=wanted, released=released)
             record(move)
             if self.look is not None:
@@ -245,10 +245,10 @@ class Controller:
                 self.look(len(self._trace.moves) - 1, self._state.ready.keys())
 
     @property
-    def _admitted(self) -> list[int]:
-        """The actors at a gate that may make their next step."""
+    def _admitted(self) -> dict[int, Operation]:
+        """The actors at a gate that may make their next step, which it is."""
         held_back = self._admissions.holds_back
-        return [i for i, one in self._state.ready.items() if not (held_back(i) and self._writes(i, one))]
+        return {i: one for i, one in self._state.ready.items() if not (held_back(i) and self._writes(i, one))}
 
     @property
     def _ended(self) -> set[int]:

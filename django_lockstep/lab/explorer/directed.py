@@ -131,7 +131,7 @@ class DirectedSearch:
 
     def _is_concerned(self, touched: Footprint) -> bool:
         # That an inserted row refers to another one is no change of that.
-        locked = {table for (table, _), mode in touched.locks if mode is not Mode.KEY_SHARE}
+        locked = {table for (table, _), mode in touched.locks | touched.tried if mode is not Mode.KEY_SHARE}
         written = {table for table, _ in touched.publishes}
         return touched.opaque or not self._tables.isdisjoint(locked | written)
 

@@ -1,14 +1,17 @@
 """Fairness: actors that must yield because they would be refused, or get the same answer, again.
 
-A move that changed nothing wakes nobody that yields, except one that sleeps. Two actors that refuse each other locks
-that they do hold still wake each other, as long as the third one, which has what both need, is left to other
-schedules. So an actor that has been refused a lock very often waits for a move that releases it.
+A lock that another transaction holds is refused until that ends. Code that gives up after some attempts may do so, and
+is left to. What has been refused without end must be a loop that tries until it gets the lock: after two refusals it
+does not ask again before an unlock. Two actors that hold what the other one needs may still refuse each other in turn,
+as long as each one gives up its lock in between; so one that has been refused a lock very often waits for a move that
+releases it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.errors import RestartSearch
@@ -19,25 +22,35 @@ __all__ = ["FairScheduler"]
 
 _TIMES = 3
 """How often a loop that polls sends the same query before it must yield."""
+_REFUSALS = 2
+"""How often a loop that tries again without end is refused before it must wait for an unlock."""
 _MOST_REFUSALS = 50
-"""How often an actor is refused one lock before it has to wait for its release: code that gives up does so before."""
+"""How often an actor is refused one lock in all before it has to wait for its release."""
 _IS_POLLING = 25
-"""How often a query is repeated, while no other actor moves, by what must be such a loop: other code repeats some
-too."""
+"""How often a query is repeated while no other actor moves, or refused while no lock is released, by what must be such
+a loop: other code repeats some too, and gives up before."""
 
 Question = tuple[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """The locks that an actor was refused, and how often since one of them was released."""
+
+    wanted: frozenset[LockedKey]
+    times: int = 0
 
 
 class FairScheduler:
     """Keeps loops from having endless schedules: an actor that is refused twice, polls or sleeps yields to the others.
 
     After M. Musuvathi, S. Qadeer, "Fair stateless model checking", PLDI 2008. ``polling`` holds the statements of
-    loops that poll, over all runs.
+    loops that poll or try again without end, over all runs.
     """
 
     def __init__(self, polling: set[str] | None = None) -> None:
         self._polling = set() if polling is None else polling
-        self._refused: dict[int, str] = {}
+        self._refused: dict[tuple[int, Question], _Refusal] = {}
         self._asked: dict[int, Counter[Question]] = {}
         self._yielding: set[int] = set()
         self._asleep: set[int] = set()
@@ -45,10 +58,11 @@ class FairScheduler:
         self._parked: dict[int, frozenset[LockedKey]] = {}
         """The locks that actors were refused too often."""
 
-    def enabled(self, ready: Iterable[int]) -> set[int]:
-        """Return which of the actors at a gate may move; all of them if all would have to yield."""
-        able = set(ready) - self._parked.keys() or set(ready)
-        return (able - self._yielding - self._asleep) or able
+    def enabled(self, ready: Mapping[int, Operation]) -> set[int]:
+        """Return which of the actors, each with its next step, may move; all of them if all would have to yield."""
+        able = ready.keys() - self._parked.keys() or set(ready)
+        resting = self._yielding | self._asleep | {i for i in able if self._would_be_refused(i, ready[i])}
+        return (able - resting) or set(able)
 
     def note(
         self,
@@ -56,32 +70,38 @@ class FairScheduler:
         operation: Operation,
         *,
         wanted: frozenset[LockedKey] = frozenset(),
-        released: frozenset[LockedKey] = frozenset(),
+        released: frozenset[LockedKey] | None = frozenset(),
     ) -> bool:
-        """Note what the actor did, and return whether it must yield until another one moves, other than in vain.
+        """Note what the actor did, and return whether it must yield until another one does what it waits for.
 
-        ``wanted`` are the locks that its statement takes, ``released`` those that its move has released. Raises
-        `RestartSearch` when a loop is found to poll.
+        ``wanted`` are the locks that its statement takes, ``released`` those that its move has released, None where it
+        may be any. Raises `RestartSearch` when a loop is found to poll, or to try again without end.
         """
+        in_vain = _is_in_vain(operation, released)
         self._park(actor, wanted=wanted if _is_refused(operation) else frozenset(), released=released)
         self._asleep &= {actor}
         # Another actor has moved: one that yielded to it may now get another answer. Not if that one was only refused a
         # lock itself: two that need the lock of a third one would wake each other for ever.
-        if not _is_in_vain(operation, released):
+        if not in_vain:
             self._yielding &= {actor}
-            self._refused = {other: sql for other, sql in self._refused.items() if other == actor}
             self._asked = {actor: self._asked.get(actor, Counter())}
+        for (other, question), refusal in [*self._refused.items()]:
+            if other != actor and (_may_release(released, refusal.wanted) if refusal.wanted else not in_vain):
+                del self._refused[other, question]
         if operation.sql.startswith(ASLEEP):
             self._asleep.add(actor)
             return True
-        again = self._is_refused_again(actor, operation) or self._polls(actor, operation)
+        if _is_refused(operation):
+            self._asked.pop(actor, None)
+            return self._is_refused_again(actor, operation, wanted)
+        again = self._polls(actor, operation)
         if again:
             self._yielding.add(actor)
         return again
 
-    def _park(self, actor: int, *, wanted: frozenset[LockedKey], released: frozenset[LockedKey]) -> None:
+    def _park(self, actor: int, *, wanted: frozenset[LockedKey], released: frozenset[LockedKey] | None) -> None:
         for other, refused in [*self._parked.items()]:
-            if collide(released, refused):
+            if _may_release(released, refused):
                 del self._parked[other]
                 self._refusals[other, refused] = 0
         if wanted:
@@ -89,13 +109,21 @@ class FairScheduler:
             if self._refusals[actor, wanted] >= _MOST_REFUSALS:
                 self._parked[actor] = wanted
 
-    def _is_refused_again(self, actor: int, operation: Operation) -> bool:
-        # NOWAIT and lock_timeout: as long as nobody else moves, the lock is not released either.
-        if not _is_refused(operation):
-            return False
-        again = self._refused.get(actor) == operation.template
-        self._refused[actor] = operation.template
-        return again
+    def _is_refused_again(self, actor: int, operation: Operation, wanted: frozenset[LockedKey]) -> bool:
+        # NOWAIT and lock_timeout: as long as nobody releases the lock, it is refused.
+        refusal = self._refused.setdefault((actor, _question(operation)), _Refusal(wanted))
+        refusal.times += 1
+        self._find_loop(operation.template, refusal.times)
+        return self._would_be_refused(actor, operation)
+
+    def _would_be_refused(self, actor: int, operation: Operation) -> bool:
+        refusal = self._refused.get((actor, _question(operation)))
+        return refusal is not None and refusal.times >= _REFUSALS and operation.template in self._polling
+
+    def _find_loop(self, template: str, times: int) -> None:
+        if times >= _IS_POLLING and template not in self._polling:
+            self._polling.add(template)
+            raise RestartSearch
 
     def _polls(self, actor: int, operation: Operation) -> bool:
         asked, statement = self._asked.setdefault(actor, Counter()), operation.statement
@@ -105,19 +133,25 @@ class FairScheduler:
             asked.clear()
             return False
         # No other actor has moved, and this one has changed nothing: the answer is the same.
-        question = (operation.template, operation.arguments)
+        question = _question(operation)
         asked[question] += 1
-        if asked[question] >= _IS_POLLING and operation.template not in self._polling:
-            self._polling.add(operation.template)
-            raise RestartSearch
+        self._find_loop(operation.template, asked[question])
         return asked[question] >= _TIMES and operation.template in self._polling
+
+
+def _question(operation: Operation) -> Question:
+    return operation.template, operation.arguments
+
+
+def _may_release(released: frozenset[LockedKey] | None, wanted: frozenset[LockedKey]) -> bool:
+    return released is None or collide(released, wanted)
 
 
 def _is_refused(operation: Operation) -> bool:
     return operation.error is not None and sqlstate_of(operation.error) == "55P03"
 
 
-def _is_in_vain(operation: Operation, released: frozenset[LockedKey]) -> bool:
+def _is_in_vain(operation: Operation, released: frozenset[LockedKey] | None) -> bool:
     """Whether the move changed nothing for the others: refused a lock, or rolled back where no lock was held."""
     rolled_back = operation.statement is not None and operation.statement.kind == "ROLLBACK"
-    return not released and (_is_refused(operation) or rolled_back)
+    return released == frozenset() and (_is_refused(operation) or rolled_back)

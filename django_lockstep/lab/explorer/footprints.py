@@ -88,6 +88,8 @@ class Footprint:
     """Rows read as last committed."""
     locks: frozenset[LockedKey] = frozenset()
     """Row locks taken, whether asked for or implied by a write."""
+    tried: frozenset[LockedKey] = frozenset()
+    """Row locks asked for and refused at once, of which it has taken none: two that are refused commute."""
     publishes: frozenset[FootprintKey] = frozenset()
     """Rows whose changes others see from this step on."""
     releases: frozenset[LockedKey] = frozenset()
@@ -110,6 +112,7 @@ class Footprint:
         return Footprint(
             reads=self.reads | other.reads,
             locks=self.locks | other.locks,
+            tried=self.tried | other.tried,
             publishes=self.publishes | other.publishes,
             releases=self.releases | other.releases,
             snapshot=self.snapshot or other.snapshot,
@@ -166,7 +169,8 @@ def _affects(one: Footprint, other: Footprint) -> bool:
     seen = (other.snapshot and bool(one.publishes)) or any(
         _same_row(written, read) for written in one.publishes for read in other.reads
     )
-    return seen or collide(one.releases, other.locks)
+    # Whoever takes or releases a lock decides whether another one is refused it.
+    return seen or collide(one.releases, other.locks) or collide(one.releases | one.locks, other.tried)
 
 
 def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:

@@ -1,13 +1,22 @@
 """Who has to yield, and until when."""
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+import pytest
+from django.db import OperationalError, transaction
 from psycopg.errors import LockNotAvailable
 
+from django_lockstep.lab.explorer import Exploration, Scenario, explore
 from django_lockstep.lab.explorer.effects import Statement
-from django_lockstep.lab.explorer.fairness import _MOST_REFUSALS, FairScheduler
+from django_lockstep.lab.explorer.errors import RestartSearch
+from django_lockstep.lab.explorer.fairness import _IS_POLLING, _MOST_REFUSALS, FairScheduler
 from django_lockstep.lab.explorer.footprints import LockedKey, Mode
 from django_lockstep.lab.explorer.operations import ASLEEP, Operation
+from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.explorer.programs import ends
+from tests.testapps.shop.models import Seat
 
 A, B, C = 0, 1, 2
 WANTED: frozenset[LockedKey] = frozenset({(("seat", 1), Mode.UPDATE)})
@@ -18,10 +27,13 @@ def sent(sql: str = "SELECT 1", *, refused: bool = False) -> Operation:
     return Operation(alias="default", pid=1, sql=sql, error=LockNotAvailable() if refused else None)
 
 
+def able(scheduler: FairScheduler, *actors: int, sql: str = "SELECT 1") -> set[int]:
+    """Return which of them may move if this is what each one sends next."""
+    return scheduler.enabled({actor: sent(sql) for actor in actors})
+
+
 def rolled_back() -> Operation:
-    operation = sent("ROLLBACK")
-    operation.statement = Statement(kind="ROLLBACK")
-    return operation
+    return replace(sent("ROLLBACK"), statement=Statement(kind="ROLLBACK"))
 
 
 def refuse_in_turn(scheduler: FairScheduler, times: int) -> None:
@@ -31,61 +43,118 @@ def refuse_in_turn(scheduler: FairScheduler, times: int) -> None:
         scheduler.note(B, sent("LOCK B", refused=True), wanted=OTHER)
 
 
-def test_an_actor_that_is_refused_twice_yields_until_another_one_moves() -> None:
-    scheduler = FairScheduler()
-    again = [scheduler.note(A, sent(refused=True), wanted=WANTED) for _ in range(2)]
+LOOP = "SELECT ... NOWAIT"
+
+
+def looping() -> FairScheduler:
+    """Return a scheduler that knows the statement of a loop, which A has been refused twice."""
+    scheduler = FairScheduler({LOOP})
+    again = [scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED) for _ in range(2)]
     assert again == [False, True]
-    assert scheduler.enabled([A, B]) == {B}
-    scheduler.note(B, sent())
-    assert scheduler.enabled([A, B]) == {A, B}
+    return scheduler
+
+
+def test_what_is_refused_again_and_again_is_a_loop() -> None:
+    polling: set[str] = set()
+    scheduler = FairScheduler(polling)
+    for _ in range(_IS_POLLING - 1):
+        assert not scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED)
+        scheduler.note(A, rolled_back())
+        scheduler.note(B, sent("UPDATE"))
+    with pytest.raises(RestartSearch):
+        scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED)
+    assert polling == {LOOP}
+
+
+def test_who_gives_up_before_that_may_always_ask_again() -> None:
+    scheduler = FairScheduler()
+    for _ in range(_IS_POLLING - 1):
+        scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED)
+    assert able(scheduler, A, B, sql=LOOP) == {A, B}
+
+
+def test_a_loop_that_is_refused_twice_does_not_ask_again_before_an_unlock() -> None:
+    scheduler = looping()
+    assert able(scheduler, A, B, sql=LOOP) == {B}
+    scheduler.note(B, sent("UPDATE"))
+    scheduler.note(A, sent("COMMIT"), released=WANTED)
+    scheduler.note(B, sent("COMMIT"), released=OTHER)
+    assert able(scheduler, A, B, sql=LOOP) == {B}
+
+    scheduler.note(B, sent("COMMIT"), released=WANTED)
+    assert able(scheduler, A, B, sql=LOOP) == {A, B}
+
+
+def test_it_may_do_something_else() -> None:
+    assert able(looping(), A, B, sql="ROLLBACK") == {A, B}
+
+
+def test_what_is_not_understood_may_release_any_lock() -> None:
+    scheduler = looping()
+    scheduler.note(B, sent("CALL unknown()"), released=None)
+    assert able(scheduler, A, B, sql=LOOP) == {A, B}
+
+
+def test_a_loop_over_several_locks_is_refused_each_of_them() -> None:
+    scheduler = FairScheduler({LOOP})
+    for lock in (WANTED, OTHER, WANTED):
+        scheduler.note(A, replace(sent(LOOP, refused=True), params=[str(lock)]), wanted=lock)
+    asking = [replace(sent(LOOP), params=[str(lock)]) for lock in (WANTED, OTHER)]
+    assert [scheduler.enabled({A: operation, B: sent()}) for operation in asking] == [{B}, {A, B}]
 
 
 def test_one_that_is_refused_very_often_waits_for_the_lock_to_be_released() -> None:
-    scheduler = FairScheduler()
+    scheduler = FairScheduler({"LOCK A", "LOCK B"})
     refuse_in_turn(scheduler, _MOST_REFUSALS - 1)
-    assert scheduler.enabled([A, B, C]) >= {B, C}
+    assert able(scheduler, A, B, C) >= {B, C}
     refuse_in_turn(scheduler, 1)
-    assert scheduler.enabled([A, B, C]) == {C}
+    assert able(scheduler, A, B, C) == {C}
 
     scheduler.note(C, sent("COMMIT"), released=WANTED)
-    assert scheduler.enabled([A, B, C]) == {A, C}
+    assert able(scheduler, A, B, C) == {A, C}
     refuse_in_turn(scheduler, 2)
     scheduler.note(C, sent())
-    assert A in scheduler.enabled([A, B, C])  # it is counted from the beginning
+    assert A in able(scheduler, A, B, C)  # it is counted from the beginning
 
 
 def test_where_nobody_else_is_left_it_goes_on() -> None:
-    scheduler = FairScheduler()
+    scheduler = FairScheduler({"LOCK A", "LOCK B"})
     refuse_in_turn(scheduler, _MOST_REFUSALS)
-    assert scheduler.enabled([A, B])
+    assert able(scheduler, A, B)
 
 
-def test_two_that_need_the_lock_of_a_third_one_do_not_wake_each_other() -> None:
-    scheduler = FairScheduler()
+def test_two_that_need_the_lock_of_a_third_one_wait_for_its_unlock() -> None:
+    scheduler = FairScheduler({LOOP})
     for _ in range(2):
         for actor in (A, B):
-            scheduler.note(actor, sent("SELECT ... NOWAIT", refused=True), wanted=WANTED)
+            scheduler.note(actor, sent(LOOP, refused=True), wanted=WANTED)
             scheduler.note(actor, rolled_back())
-    assert scheduler.enabled([A, B, C]) == {C}
+    assert able(scheduler, A, B, C, sql=LOOP) == {C}
 
-    scheduler.note(C, sent("COMMIT"), released=WANTED)
-    assert scheduler.enabled([A, B]) == {A, B}
+    scheduler.note(C, rolled_back(), released=WANTED)
+    assert able(scheduler, A, B, sql=LOOP) == {A, B}
 
 
-def test_a_rollback_that_releases_locks_wakes_those_that_yield() -> None:
-    scheduler = FairScheduler()
-    for _ in range(2):
-        scheduler.note(A, sent(refused=True), wanted=WANTED)
-    scheduler.note(B, rolled_back(), released=WANTED)
-    assert scheduler.enabled([A, B]) == {A, B}
+def test_who_polls_is_not_woken_by_one_that_is_refused() -> None:
+    scheduler = FairScheduler({"SELECT 1"})
+    assert [scheduler.note(A, polls()) for _ in range(3)] == [False, False, True]
+    scheduler.note(B, sent(LOOP, refused=True), wanted=WANTED)
+    scheduler.note(B, rolled_back())
+    assert able(scheduler, A, B) == {B}
+    scheduler.note(B, sent("UPDATE"))
+    assert able(scheduler, A, B) == {A, B}
+
+
+def polls() -> Operation:
+    return replace(sent(), statement=Statement(kind="SELECT"), rows=0)
 
 
 def test_one_that_sleeps_is_woken_by_any_move() -> None:
     scheduler = FairScheduler()
     scheduler.note(A, sent(ASLEEP))
-    assert scheduler.enabled([A, B]) == {B}
+    assert able(scheduler, A, B) == {B}
     scheduler.note(B, sent(refused=True), wanted=WANTED)
-    assert scheduler.enabled([A, B]) == {A, B}
+    assert able(scheduler, A, B) == {A, B}
 
 
 def test_locks_that_are_not_known_are_never_waited_for() -> None:
@@ -94,4 +163,55 @@ def test_locks_that_are_not_known_are_never_waited_for() -> None:
     for _ in range(2 * _MOST_REFUSALS):
         scheduler.note(A, sent(refused=True), **facts)
         scheduler.note(B, sent())
-    assert scheduler.enabled([A, B]) == {A, B}
+    assert able(scheduler, A, B) == {A, B}
+
+
+# On the server
+
+
+def nowait(pk: int) -> None:
+    with transaction.atomic():
+        seat = Seat.objects.select_for_update(nowait=True).get(pk=pk)
+        Seat.objects.filter(pk=pk).update(price=seat.price + 10)
+
+
+def until_it_has_the_lock(pk: int) -> None:
+    while True:
+        with suppress(OperationalError):
+            return nowait(pk)
+
+
+def three_times(pk: int) -> str:
+    for _ in range(3):
+        with suppress(OperationalError):
+            nowait(pk)
+            return "done"
+    raise LookupError("gave up")
+
+
+def among(actor: stories.Actor, *, actors: int, **options: Any) -> Exploration:
+    scenario = Scenario(set_up=stories.one_seat, actors=[actor] * actors, invariant=bool, observe=stories.price)
+    return explore(scenario, **options)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("actors", [2, 3])
+def test_loops_that_try_again_without_end_all_get_the_lock_in_the_end(actors: int) -> None:
+    found = among(until_it_has_the_lock, actors=actors)
+
+    assert (found.verdict, found.reason[:25]) == ("holds", "Every fair interleaving w")
+    assert [outcome.state for outcome in found.outcomes] == [f"{100 + 10 * actors}.00"]
+    assert found.schedules <= {2: 12, 3: 200}[actors]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_those_that_give_up_are_seen_to_give_up() -> None:
+    reduced, full = (among(three_times, actors=2, reduction=how) for how in ("dpor", "none"))
+
+    assert "fair" not in reduced.reason
+    assert ends(reduced) == ends(full)
+    assert {tuple(outcome.errors.items()) for outcome in reduced.outcomes} == {
+        (),
+        (("A", "LookupError"),),
+        (("B", "LookupError"),),
+    }

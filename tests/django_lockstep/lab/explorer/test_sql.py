@@ -349,6 +349,7 @@ def locks(key: int | None, mode: Mode) -> Footprint:
 SEEN = Footprint(reads=frozenset({("seat", 1)}))
 COMMIT = Footprint(publishes=frozenset({("seat", 1)}), releases=frozenset({(("seat", 1), Mode.NO_KEY_UPDATE)}))
 WRITE = locks(1, Mode.NO_KEY_UPDATE)
+REFUSED = Footprint(reads=SEEN.reads, tried=WRITE.locks)
 
 
 @pytest.mark.parametrize(
@@ -364,6 +365,11 @@ WRITE = locks(1, Mode.NO_KEY_UPDATE)
         (locks(1, Mode.UPDATE), locks(1, Mode.KEY_SHARE), True),
         (locks(1, Mode.SHARE), locks(1, Mode.SHARE), False),
         (SEEN, SEEN, False),
+        (REFUSED, REFUSED, False),
+        (REFUSED, WRITE, True),
+        (REFUSED, COMMIT, True),
+        (REFUSED, Footprint(releases=WRITE.locks), True),
+        (REFUSED, locks(2, Mode.UPDATE), False),
         (Footprint(snapshot=True), COMMIT, True),
         (Footprint(snapshot=True), WRITE, False),
         (Footprint(serializable=True), Footprint(serializable=True), True),
