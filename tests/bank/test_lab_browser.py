@@ -99,14 +99,29 @@ def test_a_printed_page_has_every_schedule_and_only_the_step_that_the_address_na
 def test_the_arena_is_watched_and_its_results_read(open_page: OpenPage, script: bool) -> None:
     page = open_page(java_script_enabled=script, viewport={"width": 390, "height": 844})
     page.goto("/arena/")
-    page.get_by_label("Seconds for each strategy").fill("2")
+    page.get_by_role("spinbutton", name="Seconds for each strategy").fill("2")
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_role("status")).to_have_text(re.compile(r"Arena: [1-9]\d* operation"))
     expect(page.get_by_role("row", name=re.compile(r"^conditional_update \d.* 0\.00$"))).to_be_visible()
+    chart = page.get_by_role("img", name="Operations per second")
+    expect(chart).to_be_visible(visible=script)
     expect(page.get_by_role("heading", name="What it came to")).to_be_visible()
+    expect(chart).to_be_visible(visible=script)
     expect(page.get_by_role("row", name=re.compile("^pessimistic correct 0 0.00"))).to_be_visible()
     assert not overflows(page)
     assert "workers=4" in page.url
+
+
+def test_a_slider_and_its_number_move_together(open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto("/arena/")
+    slider, number = (page.get_by_role(role, name="Workers") for role in ("slider", "spinbutton"))
+    expect(slider).to_have_value("4")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    expect(number).to_have_value("5")
+    number.fill("9")
+    expect(slider).to_have_value("9")
 
 
 def test_a_run_ends_when_its_pages_are_closed(open_page: OpenPage) -> None:
