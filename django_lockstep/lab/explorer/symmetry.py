@@ -24,9 +24,10 @@ def originals(functions: Sequence[object]) -> list[int]:
 def exchanges(functions: Sequence[object]) -> Iterator[tuple[int, ...]]:
     """Yield every order of the actors in which each place keeps its function."""
     roles = originals(functions)
-    for order in itertools.permutations(range(len(roles))):
-        if [roles[actor] for actor in order] == roles:
-            yield order
+    groups = [[actor for actor, role in enumerate(roles) if role == each] for each in dict.fromkeys(roles)]
+    for orders in itertools.product(*map(itertools.permutations, groups)):
+        moved = dict(zip(itertools.chain(*groups), itertools.chain(*orders), strict=True))
+        yield tuple(moved[actor] for actor in range(len(roles)))
 
 
 class Admissions:
