@@ -27,7 +27,7 @@ from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["SUITE"]
 
-_AGREE, _EARLY, _LATE, _FOUR = 10.0, 5.0, 15.0, 600.0
+_AGREE, _EARLY, _LATE, _FOUR = 10.0, 5.0, 15.0, 180.0
 """Seconds for each second of ``--seconds``: one exploration of a ready-made race; when rates begin and end; one
 race of four actors."""
 _STATEMENT = 0.02

@@ -1,10 +1,9 @@
 """Fairness: actors that must yield because they would be refused, or get the same answer, again.
 
 A lock that another transaction holds is refused until that ends. Code that gives up after some attempts is left alone.
-What has been refused without end must be a loop that tries until it gets the lock: after two refusals it
-does not ask again before an unlock. Two actors that hold what the other one needs may still refuse each other in turn,
-as long as each one gives up its lock in between; so one that has been refused a lock very often waits for a move that
-releases it.
+What has been refused without end must be a loop that tries until it gets the lock: after two refusals it does not ask
+again before an unlock. Two actors that hold what the other one needs may still refuse each other in turn, as long as
+each one gives up its lock in between; so one that has been refused a lock very often waits for a move that releases it.
 """
 
 from __future__ import annotations
