@@ -30,7 +30,7 @@ def story_race(story: Story, strategy: Strategy) -> Race:
         contention.clear()  # what one schedule taught would change the next
         return open_account(int(story.balance), overdraft_limit=int(story.overdraft_limit)).pk
 
-    @functools.cache  # one function for one change: whoever makes it is the same
+    @functools.cache  # one function for one change, so that its actors may be exchanged
     def change(kind: str, amount: Decimal) -> Callable[[Any], None]:
         return lambda pk: getattr(strategy, kind)(pk, amount) and None
 

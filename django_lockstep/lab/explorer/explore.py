@@ -67,9 +67,8 @@ def explore(
     ``directed`` runs only the schedules in which one actor is interrupted just before or after one of its writes or
     locks, about two for each: enough to find most races in long code, but never to say that there is none. The names of
     tables instead of True limit that to writes and locks of these.
-    ``reduction="none"`` runs every interleaving, also those that differ only in the order of independent steps;
-    ``"symmetric"`` also leaves out those that only exchange actors with one and the same function, for which the
-    invariant must treat these alike: `NotExplorable` if it does not.
+    ``reduction="none"`` runs every interleaving, also those that only swap independent steps; ``"symmetric"`` leaves
+    out those that only exchange actors with one function: `NotExplorable` if the invariant tells these apart.
     ``preemptions`` limits how often an actor that could go on is interrupted (then without reduction).
     ``max_schedules`` and ``timeout`` (seconds) limit the search, ``max_steps`` one run; ``stop_on_first`` ends the
     search with the first wrong run, or with the first run for which it returns True, if it is a function.
@@ -81,9 +80,8 @@ def explore(
     the other, to fill caches; without it a directed search repeats no schedule but a wrong one. With
     ``virtual_sleep``, `time.sleep` in an actor advances its clock and lets the others run, instead of waiting.
 
-    ``victim`` is the actor that loses a deadlock: the ``last`` to wait, which closes the cycle, or the ``first``, whose
-    time-out expires first in production. ``step_timeout`` is how many seconds one step may take without waiting for
-    another actor.
+    ``victim`` is the actor that loses a deadlock: the ``last`` to wait, or the ``first``, whose time-out expires first
+    in production. ``step_timeout`` is how many seconds one step may take without waiting for another actor.
 
     ``processes`` is how many worker processes explore, each on a scratch database of its own, so that this process must
     use one, too; not for a directed search. Each of them unpickles the scenario, or calls ``load``, a picklable

@@ -178,7 +178,7 @@ def ends(exploration: Exploration) -> set[tuple[Any, ...]]:
     return {(tuple(o.errors.items()), tuple(o.results.items()), comparison_text(o.state)) for o in exploration.outcomes}
 
 
-def whoever(exploration: Exploration) -> set[tuple[Any, ...]]:
+def unnamed_ends(exploration: Exploration) -> set[tuple[Any, ...]]:
     """The ends, whichever of the actors came to which."""
     return {
         (tuple(sorted((o.errors.get(name, ""), o.results.get(name, "")) for name in exploration.actors)), state)

@@ -25,7 +25,7 @@ from tests.django_lockstep.lab.explorer.programs import (
     programs_of,
     race,
     retried,
-    whoever,
+    unnamed_ends,
 )
 from tests.testapps.shop.models import Seat
 
@@ -126,7 +126,7 @@ def test_they_agree_on_actors_with_one_function_that_change_places(program: Prog
     symmetric = explore(scenario, reduction="symmetric")
 
     assert full.verdict == symmetric.verdict == "holds", (full.reason, symmetric.reason)
-    assert whoever(symmetric) == whoever(full)
+    assert unnamed_ends(symmetric) == unnamed_ends(full)
     assert symmetric.schedules <= full.schedules
 
 

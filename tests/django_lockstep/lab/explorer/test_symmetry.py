@@ -17,7 +17,7 @@ from django_lockstep.lab.explorer.footprints import Footprint, Mode
 from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.symmetry import Admissions, exchanges, originals
 from tests.django_lockstep.lab.explorer import stories
-from tests.django_lockstep.lab.explorer.programs import whoever
+from tests.django_lockstep.lab.explorer.programs import unnamed_ends
 from tests.testapps.shop.models import Seat
 
 Program = str
@@ -153,7 +153,7 @@ def test_the_same_ends_are_found_in_fewer_schedules(actor: stories.Actor, actors
         actors = 2  # too many schedules without it
     full, symmetric = both(actor, actors=actors, invariant=bool)
 
-    assert whoever(symmetric) == whoever(full)
+    assert unnamed_ends(symmetric) == unnamed_ends(full)
     assert symmetric.schedules * actors <= full.schedules
 
 
