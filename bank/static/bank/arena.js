@@ -21,8 +21,6 @@
         }
     };
 
-    const rates = (row) => row.dataset.rates.split(" ").filter(Boolean).map(Number);
-
     const series = (row, index) => ({
         label: row.cells[0].textContent, stroke: colours[index % colours.length], width: 2,
         dash: index < colours.length ? [] : [6, 4], points: {show: false},
@@ -42,13 +40,14 @@
     const draw = () => {
         const place = document.getElementById("chart");
         const rows = [...document.querySelectorAll(".lanes tr[data-rates]")];
-        const longest = Math.max(0, ...rows.map((row) => rates(row).length));
+        const lanes = rows.map((row) => row.dataset.rates.split(" ").filter(Boolean).map(Number));
+        const longest = Math.max(0, ...lanes.map((rates) => rates.length));
         if (!place || longest < 2) {
             return;
         }
         place.hidden = false;
         const seconds = Array.from({length: longest}, (_, number) => number / 4);
-        const data = [seconds, ...rows.map((row) => seconds.map((_, number) => rates(row)[number] ?? null))];
+        const data = [seconds, ...lanes.map((rates) => seconds.map((_, number) => rates[number] ?? null))];
         if (chart?.root.isConnected && chart.series.length === data.length) {
             chart.setData(data);
             return;

@@ -367,6 +367,8 @@ class Controller:
 
     def _met_by(self, touched: Footprint, moved: Collection[int]) -> frozenset[int]:
         """Return the actors whose next step may be about one of the keys touched, or wake one whose step is."""
+        if not (touched.locks or touched.releases or touched.tried or touched.opaque):
+            return frozenset()
         pending = {i: (one, frozenset({i})) for i, one in self._state.ready.items() if i not in moved}
         for index, holders in self._state.waiting.items():
             pending[index] = self._state.current[index].operation, holders

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.errors import RestartSearch
 from django_lockstep.lab.explorer.footprints import LockedKey, collide
 from django_lockstep.lab.explorer.operations import ASLEEP, Operation
@@ -77,7 +76,7 @@ class FairScheduler:
         may be any. Raises `RestartSearch` when a loop is found to poll, or to try again without end.
         """
         in_vain = _is_in_vain(operation, released)
-        self._park(actor, wanted=wanted if _is_refused(operation) else frozenset(), released=released)
+        self._park(actor, wanted=wanted if operation.refused else frozenset(), released=released)
         self._asleep &= {actor}
         # Another actor has moved: one that yielded to it may now get another answer. Not if that one was only refused a
         # lock itself: two that need the lock of a third one would wake each other for ever.
@@ -90,7 +89,7 @@ class FairScheduler:
         if operation.sql.startswith(ASLEEP):
             self._asleep.add(actor)
             return True
-        if _is_refused(operation):
+        if operation.refused:
             self._asked.pop(actor, None)
             return self._is_refused_again(actor, operation, wanted)
         again = self._polls(actor, operation)
@@ -146,11 +145,7 @@ def _may_release(released: frozenset[LockedKey] | None, wanted: frozenset[Locked
     return released is None or collide(released, wanted)
 
 
-def _is_refused(operation: Operation) -> bool:
-    return operation.error is not None and sqlstate_of(operation.error) == "55P03"
-
-
 def _is_in_vain(operation: Operation, released: frozenset[LockedKey] | None) -> bool:
     """Whether the move changed nothing for the others: refused a lock, or rolled back where no lock was held."""
     rolled_back = operation.statement is not None and operation.statement.kind == "ROLLBACK"
-    return released == frozenset() and (_is_refused(operation) or rolled_back)
+    return released == frozenset() and (operation.refused or rolled_back)

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.effects import Statement
 from django_lockstep.lab.explorer.origins import Origin
 
@@ -64,6 +65,11 @@ class Operation:
         """Its parameters as text; none where it has several sets of them."""
         given = self.params if isinstance(self.params, list | tuple) and not self.many else ()
         return tuple("NULL" if value is None else str(value) for value in given)
+
+    @property
+    def refused(self) -> bool:
+        """Whether it was refused a lock."""
+        return self.error is not None and sqlstate_of(self.error) == "55P03"
 
     @property
     def constraint(self) -> str:

@@ -28,9 +28,6 @@ __all__ = ["Transaction"]
 _KEY_EXISTS = frozenset({"23505", "23P01"})
 """SQLSTATEs of statements whose key exists already."""
 
-_REFUSED = "55P03"
-"""SQLSTATE of a statement that was refused a lock."""
-
 _ONE_SNAPSHOT = ("repeatable read", "serializable")
 """Levels at which the whole transaction sees the snapshot of its first statement."""
 
@@ -139,7 +136,7 @@ class Transaction:
         # A blind INSERT commutes with most steps, which saves nearly all orders of it.
         if touched.serializable and (insert := self._blind_insert(statement, operation)):
             touched = replace(touched, serializable=False, blind=frozenset({insert}))
-        if not waited and operation.error is not None and sqlstate_of(operation.error) == _REFUSED:
+        if operation.refused and not waited:
             # The end of its transaction releases only what was taken before.
             touched = replace(touched, tried=touched.locks, locks=frozenset())
             statement = replace(statement, locks=frozenset())
