@@ -26,7 +26,7 @@ class Move:
     writes: bool = False
     """Whether the statement that it sent writes or locks, or is not understood."""
     woken: frozenset[int] = frozenset()
-    """Actors whose waiting steps ended with it."""
+    """Actors whose waiting steps ended with it, or that competed then."""
     waits_for: frozenset[int] = frozenset()
     """Actors that hold what the step now waits for."""
     cycle: frozenset[int] = frozenset()
@@ -37,6 +37,8 @@ class Move:
     """Actors that may begin to write from this move on; see `django_lockstep.lab.explorer.symmetry`."""
     admitted: bool = False
     """Whether it is the first write of an actor that had to be admitted."""
+    contested: bool = False
+    """Whether the next move is that of the waiter which the server let go on first; `contests` says when."""
 
     @property
     def participants(self) -> frozenset[int]:
@@ -67,6 +69,8 @@ class Branch:
     """Whether it is abandoned where every continuation is explored elsewhere."""
     symmetric: bool = False
     """Whether actors with one function begin to write in their order only."""
+    unreached: bool = False
+    """Whether it was given up, because the server never chose as it would have to."""
     _depth: int = 0
 
     def begin(self) -> None:
@@ -75,10 +79,15 @@ class Branch:
         # again.
         self._depth = 0
 
+    def give_up(self) -> None:
+        """Note that the run cannot be made."""
+        self.unreached = True
+
     def choose(self, enabled: Collection[int]) -> int | None:
         """Return the actor that moves in this state, or None if every continuation is explored elsewhere.
 
-        Raises `Nondeterminism` if other actors are ready in a state that was reached before.
+        In a new state the first of those that are given is preferred. Raises `Nondeterminism` if other actors are ready
+        in a state that was reached before.
         """
         ready = tuple(sorted(enabled))
         # On the repeated beginning every move is fixed. If others are ready there, the code depends on something that
@@ -90,23 +99,23 @@ class Branch:
                     f"At step {self._depth + 1} actors {state.enabled} could move before, and now {ready}"
                 )
             return state.chosen
-        return self._extend(ready)
+        return self._extend(enabled)
 
     def record(self, move: Move) -> None:
         """Record what the chosen actor's step did."""
         self.states[self._depth].move = move
         self._depth += 1
 
-    def _extend(self, ready: tuple[int, ...]) -> int | None:
+    def _extend(self, enabled: Collection[int]) -> int | None:
         previous = self.states[-1] if self.states else None
         sleep = _asleep_after(previous) if previous and self.reduce else {}
-        awake = [actor for actor in ready if actor not in sleep]
+        awake = [actor for actor in enabled if actor not in sleep]
         # Whatever could follow is explored in another order of independent steps: the run is redundant.
         if not awake:
             return None
         # Without preemption as long as possible, so that wrong schedules are found in a simple form first.
         chosen = previous.chosen if previous and previous.chosen in awake else awake[0]
-        self.states.append(State(enabled=ready, chosen=chosen, sleep=sleep))
+        self.states.append(State(enabled=tuple(sorted(enabled)), chosen=chosen, sleep=sleep))
         return chosen
 
 

@@ -7,23 +7,22 @@ controller's thread does it where the server has to be asked who waits.
 
 from __future__ import annotations
 
-import itertools
 import re
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
-from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.actors import acquire_actor, release_actor
 from django_lockstep.lab.explorer.branches import Move
+from django_lockstep.lab.explorer.contests import Contest
 from django_lockstep.lab.explorer.deadlock_policy import DeadlockPolicy
 from django_lockstep.lab.explorer.differences import describe_other_statements
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
 from django_lockstep.lab.explorer.events import Event
 from django_lockstep.lab.explorer.fairness import FairScheduler
-from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
 from django_lockstep.lab.explorer.limits import Limits
+from django_lockstep.lab.explorer.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.server import Server
@@ -32,7 +31,6 @@ from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.transactions import Transaction
 from django_lockstep.lab.explorer.unwinding import Unwinding
 from django_lockstep.lab.explorer.wait_monitor import QUICK, RunState, WaitMonitor
-from django_lockstep.lab.explorer.waits import Waits, met_by_chance, overtaken
 
 __all__ = ["Chooser", "Controller"]
 
@@ -102,17 +100,27 @@ class Controller:
             turn=self._turn,
         )
         self._monitor.step_timeout = step_timeout
-        self._in_turn = False
         self._reset()
 
-    def _reset(self) -> None:
-        self._state = self._monitor.state = RunState()
+    def _reset(
+        self, *, functions: Sequence[Callable[[Any], Any]] = (), symmetric: bool = False, in_turn: bool = False
+    ) -> None:
+        self._state = self._monitor.state = RunState(actors=frozenset(range(len(self.actors))))
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._overlap = Overlap()
         self._deadlock_policy.reset()
         self._fairness = FairScheduler(self.polling)
-        self._admissions = Admissions(())
-        self._trace = Trace()
+        self._admissions = Admissions(functions if symmetric else ())
+        self._trace = Trace(symmetric=symmetric)
+        self._builder = MoveBuilder(
+            names=self._names,
+            state=self._state,
+            trace=self._trace,
+            transaction=self._transaction,
+            overlap=self._overlap,
+            admissions=self._admissions,
+            in_turn=in_turn,
+        )
         self._trouble: BaseException | None = None
 
     @property
@@ -158,10 +166,7 @@ class Controller:
         ``symmetric``, actors with one function begin to write in their order only. Raises `Nondeterminism` if the
         statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, and `Stuck`.
         """
-        self._reset()
-        self._admissions = Admissions(list(functions) if symmetric else ())
-        self._trace.symmetric = symmetric
-        self._in_turn = in_turn
+        self._reset(functions=tuple(functions), symmetric=symmetric, in_turn=in_turn)
         with self._turn:
             for actor, function in zip(self.actors, functions, strict=True):
                 actor.start(function, argument)
@@ -214,35 +219,52 @@ class Controller:
 
         Yields None where only the controller's thread may ask for the next one.
         """
-        self._admissions.note_begun(self._ended)
+        self._admissions.note_begun(self._state.ended)
+        contest: Contest | None = None
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
-        while self._state.ready:
-            enabled, over = self._fairness.enabled(self._admitted), self.limits.is_over(self._trace, self._names)
+        while contest is not None or self._state.ready:
+            enabled = self._fairness.enabled(self._admitted) if contest is None else contest.candidates
+            over = self.limits.is_over(self._trace, self._names)
             chosen = None if over else chooser.choose(enabled)
             if chosen is None:
                 self._trace.complete = False
                 return
-            self._note_state(enabled)
+            # After a contest the winner stands at its next gate already, whoever it was to be.
+            self._note_state(enabled, self._state.ready if contest is None else {})
             if expected is not None and not self._repeats(expected, chosen):
                 expected = None  # from here on it is another schedule
-            operation = self._state.ready[chosen]
-            if not self._is_saved(chosen, operation):
-                yield None
-                # While the actor still stands at its gate, so that the copy has the rows from before its write.
-                self._save_tables(chosen, operation)
-            # A copy: the move is described by how it changed the waits.
-            waiting = dict(self._state.waiting)
-            yield self._begin(chosen, operation)
-            move = self._build_move(chosen, len(self._trace.moves), was_waiting=waiting)
+            if contest is None:
+                move, contest = yield from self._move(chosen)
+            elif chosen == contest.turn.actor:
+                move, contest = contest.turn, None
+            else:
+                raise Overtaken("The server let another waiter go on than the schedule says")
             self._trace.moves.append(move)
-            sent = self._state.current[chosen].operation
-            wanted = self._transaction(chosen, sent).statement(sent).locks
-            released = None if move.footprint.opaque else move.footprint.releases
-            self._trace.yields += self._fairness.note(chosen, sent, wanted=wanted, released=released)
             record(move)
             if self.look is not None:
                 yield None
                 self.look(len(self._trace.moves) - 1, self._state.ready.keys())
+
+    def _move(self, chosen: int) -> Generator[_Begun | None, None, tuple[Move, Contest | None]]:
+        """Have the actor make its next step; return the move, and which waiters have then competed."""
+        operation = self._state.ready[chosen]
+        if not self._is_saved(chosen, operation):
+            yield None
+            # While the actor still stands at its gate, so that the copy has the rows from before its write.
+            self._save_tables(chosen, operation)
+        # A copy: the move is described by how it changed the waits.
+        waiting = dict(self._state.waiting)
+        yield self._begin(chosen, operation)
+        move, contest = self._builder.build(chosen, was_waiting=waiting)
+        sent = self._state.current[chosen].operation
+        touched = move.footprint if contest is None else move.footprint | contest.turn.footprint
+        self._trace.yields += self._fairness.note(
+            chosen,
+            sent,
+            wanted=self._transaction(chosen, sent).statement(sent).locks,
+            released=None if touched.opaque else touched.releases,
+        )
+        return move, contest
 
     @property
     def _admitted(self) -> dict[int, Operation]:
@@ -250,20 +272,13 @@ class Controller:
         held_back = self._admissions.holds_back
         return {i: one for i, one in self._state.ready.items() if not (held_back(i) and self._writes(i, one))}
 
-    @property
-    def _ended(self) -> set[int]:
-        state = self._state
-        return {actor.index for actor in self.actors} - state.ready.keys() - state.waiting.keys() - state.running
-
     def _writes(self, actor: int, operation: Operation) -> bool:
         """Whether the statement writes or locks, or is not understood."""
         return self._transaction(actor, operation).statement(operation).may_change
 
-    def _note_state(self, enabled: Collection[int]) -> None:
+    def _note_state(self, enabled: Collection[int], ready: Mapping[int, Operation]) -> None:
         self._trace.enabled.append(tuple(sorted(enabled)))
-        self._trace.pending.append(
-            {i: (self._signature(one, i), one.origin) for i, one in sorted(self._state.ready.items())}
-        )
+        self._trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(ready.items())})
 
     def _repeats(self, expected: Trace, chosen: int) -> bool:
         """Whether the move is the expected run's, too. Raises `Nondeterminism` if other statements stand here now."""
@@ -331,90 +346,6 @@ class Controller:
             return False
         wanted = self._transaction(chosen, operation).waiting(operation).locks
         return any(transaction.holds_against(wanted) for transaction in others)
-
-    def _build_move(self, chosen: int, number: int, *, was_waiting: Waits) -> Move:
-        touched: Footprint = LOCAL
-        parts: dict[int, Footprint] = {}
-        for index, step in sorted(self._state.current.items()):
-            if index in self._state.waiting or step.ended is not None:
-                continue
-            step.ended = number
-            waited = index in was_waiting or bool(step.waited_for)
-            parts[index] = self._transaction(index, step.operation).footprint(step.operation, waited=waited)
-            self._note_deadlock(index, step.operation)
-            if index in was_waiting:
-                step.woken_by = chosen
-        sent = self._state.current[chosen].operation
-        writes = self._writes(chosen, sent)
-        admitted = writes and self._admissions.is_first(chosen)
-        # A step that only begins to wait is a move too: its place in the queue decides who gets the lock next.
-        if chosen in self._state.waiting:
-            parts[chosen] = self._transaction(chosen, sent).waiting(sent)
-        for part in parts.values():
-            touched = touched | part
-        self._note_unsteerable(parts, chosen, was_waiting=was_waiting)
-        return Move(
-            actor=chosen,
-            footprint=touched,
-            writes=writes,
-            admitted=admitted,
-            admits=self._admissions.note_begun(self._ended | ({chosen} if writes else set())),
-            woken=frozenset(parts.keys() & was_waiting.keys()),
-            meets=self._met_by(touched, parts),
-            waits_for=self._state.waiting.get(chosen, frozenset()),
-            cycle=self._cycle_of(number),
-        )
-
-    def _met_by(self, touched: Footprint, moved: Collection[int]) -> frozenset[int]:
-        """Return the actors whose next step may be about one of the keys touched, or wake one whose step is."""
-        if not (touched.locks or touched.releases or touched.tried or touched.opaque):
-            return frozenset()
-        pending = {i: (one, frozenset({i})) for i, one in self._state.ready.items() if i not in moved}
-        for index, holders in self._state.waiting.items():
-            pending[index] = self._state.current[index].operation, holders
-        met = (to for i, (one, to) in pending.items() if self._transaction(i, one).meets(one, touched))
-        return frozenset().union(*met)
-
-    def _note_unsteerable(self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits) -> None:
-        """Note moves after which only the server decides the order; ``parts`` are the footprints of ended steps."""
-        # What follows belongs to another schedule, which the search runs anyway; so this one is tried again.
-        if overtaken(was_waiting, self._state.waiting) and self._in_turn:
-            raise Overtaken("The server let a waiter go on before one that had arrived earlier")
-        woken = [self._state.current[index] for index in parts if index in was_waiting]
-        woken_prints = {self._transaction(each.actor, each.operation): parts[each.actor] for each in woken}
-        self._trace.unsteerable += (
-            any(self._order_matters(one, other) for one, other in itertools.combinations(woken, 2))
-            or met_by_chance(was_waiting, self._state.waiting)
-            or self._overlap.refuses_by_chance(parts[chosen], woken_prints)
-        )
-        self._state.contended = self._state.contended or self._trace.unsteerable > 0
-
-    def _order_matters(self, one: StepRecord, other: StepRecord) -> bool:
-        """Whether it may matter which of two woken steps went on first."""
-        errors = [each.operation.error for each in (one, other)]
-        if all(error is not None and sqlstate_of(error) == "40001" for error in errors):
-            return False  # at one snapshot all that waited for a writer fail with its COMMIT
-        prints = [self._transaction(each.actor, each.operation).waiting(each.operation) for each in (one, other)]
-        return dependent(*prints)
-
-    def _note_deadlock(self, victim: int, operation: Operation) -> None:
-        if operation.error is None or sqlstate_of(operation.error) != "40P01":
-            return
-        # Django raises an error of its own from the driver's, which alone has the server's detail.
-        driver_error = operation.error if hasattr(operation.error, "diag") else operation.error.__cause__
-        detail = getattr(getattr(driver_error, "diag", None), "message_detail", None) or ""
-        by_pid = {step.operation.pid: index for index, step in self._state.current.items()}
-        cycle = frozenset(by_pid[pid] for pid in map(int, re.findall(r"[Pp]rocess (\d+)", detail)) if pid in by_pid)
-        for pid, index in by_pid.items():
-            # Process numbers are different in every run, names are not.
-            detail = re.sub(rf"\b[Pp]rocess {pid}\b", self.actors[index].name, detail)
-        self._trace.cycles.append((cycle | {victim}, victim, detail))
-
-    def _cycle_of(self, number: int) -> frozenset[int]:
-        """Return the actors of the deadlocks that ended in this move."""
-        ended = {step.actor for step in self._state.current.values() if step.ended == number}
-        found = [cycle for cycle, victim, _ in self._trace.cycles if victim in ended]
-        return frozenset().union(*found) if found and number == len(self._trace.moves) else frozenset()
 
     # Ends
 

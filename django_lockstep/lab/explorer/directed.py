@@ -77,6 +77,9 @@ class DirectedSearch:
         """Record what the chosen actor's step did."""
         self._moves.append(move)
 
+    def give_up(self) -> None:
+        """Do nothing: a schedule too few changes no verdict here."""
+
     def finish(self) -> None:
         """End the schedule; after the last serial one, plan the others."""
         plan = self._plans[self._done]

@@ -49,6 +49,19 @@ class Statement:
         return self.kind == "UNKNOWN" or bool(self.writes or self.locks)
 
     @cached_property
+    def locks_only_rows(self) -> bool:
+        """Whether it locks nothing but `row_locks`, and those rows that these refer to."""
+        own = {table for table, _ in self.reads}
+        # Locks that a subquery takes are taken in any case.
+        return all(mode is Mode.KEY_SHARE and key[0] not in own for key, mode in self.locks - self.row_locks)
+
+    @cached_property
+    def only_row(self) -> FootprintKey | None:
+        """The one row that it locks, besides those that this refers to; None if there are more, or it is not known."""
+        rows = [key for key, _ in self.row_locks]
+        return rows[0] if self.locks_only_rows and len(rows) == 1 and rows[0][1] is not None else None
+
+    @cached_property
     def tables_read(self) -> frozenset[str] | None:
         """The tables of which it reads rows; None if that is not known."""
         return None if self.kind == "UNKNOWN" else frozenset(table for table, _ in self.reads)

@@ -22,6 +22,8 @@ class JudgedRun:
     key: tuple[object, ...]
     """Equal for equivalent results."""
     activity: Activity
+    unreached: bool
+    """Whether it could not be made, because the server never chose as it would have to."""
     yields: int
     """How often an actor had to yield."""
     opaque: frozenset[str]
@@ -39,6 +41,7 @@ def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None
         run=session.judge(ended, trace) if ended else None,
         key=session.oracle.key(ended) if ended else (),
         activity=activity_of(trace.steps, ended.errors if ended else {}, raises=raises),
+        unreached=trace.unreached,
         yields=trace.yields,
         opaque=frozenset(reason for each in operations if each.statement for reason in each.statement.reasons),
         waits=tuple(step.operation.template.split()[0].upper() for step in trace.steps if step.waited_for),

@@ -24,7 +24,7 @@ class Move:
     actor: str
     """The actor's name, after its letter if that differs."""
     step: Step | None
-    """The statement that it sent; None if the actor ended without another one."""
+    """The statement that it sent; None if it is the end of a wait that was another actor's chance to go on, too."""
     text: str
     """The statement in a few words."""
     result: str
@@ -58,7 +58,7 @@ def moves_of(run: Run) -> Iterator[Move]:
             lane=letters.index(letter),
             actor=names.get(letter, letter),
             step=step,
-            text=describe_step(step, run) if step else "",
+            text=describe_step(step, run) if step else "goes on first, which the server decides",
             result=describe_result(step, run) if step else "",
             wait=describe_wait(step) if step and step.waited_for else "",
             woken=tuple(each.actor for each in run.steps if each.begun < number == each.ended),

@@ -100,7 +100,8 @@ class Permutation:
         marks: dict[str, str] = {}
         for step, name in zip(steps, self.names, strict=True):
             if step.ended is not None and step.ended != step.number:
-                marks[name] = by_move[step.ended]
+                # A waiter that was let go on first has ended in a move without a statement.
+                marks[name] = by_move[max(move for move in by_move if move <= step.ended)]
             elif step.waited_for or _is_victim(step.operation):
                 marks[name] = "*"
         self._order = [f"{name}({marks[name]})" if name in marks else name for name in self._order]

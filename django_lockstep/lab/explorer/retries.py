@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from django_lockstep.lab.explorer.branches import Move
+from django_lockstep.lab.explorer.controller import Chooser
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, ScheduleError
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.schedules import Follow
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.trace import Trace
 
-__all__ = ["ATTEMPTS", "follow", "play_next", "require_steered"]
+__all__ = ["ATTEMPTS", "follow", "play_copy", "play_next", "require_steered"]
 
 _TURNS = 50
 """How often a schedule is tried until waiters for one row go on in the order in which they arrived.
@@ -39,6 +41,9 @@ class _Schedule(Protocol):
     def record(self, move: Move) -> None:
         """Record what the chosen actor's step did."""
 
+    def give_up(self) -> None:
+        """Note that the schedule cannot be run."""
+
 
 def follow(
     session: ExplorationSession, moves: Sequence[int], *, expected: Trace | None = None
@@ -49,13 +54,25 @@ def follow(
     return session.result(fixture, trace), trace
 
 
+def play_copy(session: ExplorationSession, chooser: Chooser) -> Trace:
+    """Play the schedule of a chooser, each time that of another copy, so that it may have a state."""
+    _, trace = _retry_overtaken(session, lambda in_turn: session.play(copy.deepcopy(chooser), in_turn=in_turn))
+    return trace
+
+
 def play_next(session: ExplorationSession, schedule: _Schedule, before: Trace | None) -> tuple[Any, Trace]:
+    """Play the schedule; where the server never chooses as it would have to, the trace is an empty one."""
+
     def again(in_turn: bool) -> tuple[Any, Trace]:
         schedule.begin()
         how: dict[str, Any] = {"record": schedule.record, "symmetric": schedule.symmetric, "in_turn": in_turn}
         return session.play(schedule, expected=before, **how)
 
-    return _retry_overtaken(session, again)
+    try:
+        return _retry_overtaken(session, again)
+    except Overtaken:
+        schedule.give_up()
+        return None, Trace(complete=False, unreached=True, learned_tables=session.learned_tables)
 
 
 def require_steered(session: ExplorationSession, first: Trace) -> None:

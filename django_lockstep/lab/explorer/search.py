@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.branches import Branch, Move, State, admits, related
+from django_lockstep.lab.explorer.footprints import OPAQUE
 
 __all__ = ["Search", "swapped_orders"]
 
@@ -122,6 +123,10 @@ class Search:
         """Record what the chosen actor's step did."""
         self._branch.record(move)
 
+    def give_up(self) -> None:
+        """Note that the current run cannot be made."""
+        self._branch.give_up()
+
     def finish(self) -> None:
         """End the run, and derive from it which branches have to be taken."""
         self.add(self._branch)
@@ -162,13 +167,16 @@ class Search:
             return
         node = self._running.pop(branch.number)
         nodes = node.path if node else []
+        if node is not None and branch.unreached:
+            self._leave_out(node, branch.states[len(nodes) - 1].chosen)
+            return
         # Races between the moves before were looked for after earlier runs.
         fresh = max(0, len(nodes) - 1)
         if node is not None:
             node.running.remove(branch.states[fresh].chosen)
         for state in branch.states[len(nodes) :]:
-            parent, previous = (nodes[-1], branch.states[len(nodes) - 1].chosen) if nodes else (None, _NOBODY)
-            nodes.append(self._add_node(state, parent=parent, previous=previous))
+            parent, before = (nodes[-1], branch.states[len(nodes) - 1]) if nodes else (None, None)
+            nodes.append(self._add_node(state, parent=parent, before=before))
         moves = [state.move for state in branch.states if state.move is not None]
         for reached, move in zip(nodes, moves, strict=False):
             reached.done.setdefault(move.actor, move)
@@ -177,17 +185,26 @@ class Search:
             _Races(nodes, moves).add_backtracks(fresh)
         self._drop_finished(nodes)
 
+    def _leave_out(self, node: _Node, actor: int) -> None:
+        """Note that a branch was taken of which nothing is known."""
+        node.running.remove(actor)
+        node.done[actor] = Move(actor=actor, footprint=OPAQUE)
+        self._drop_finished(node.path)
+
     def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
         self._taken += 1
         self._running[self._taken] = node
         return Branch(number=self._taken, states=beginning, reduce=self._reduce, symmetric=self.symmetric)
 
-    def _add_node(self, state: State, *, parent: _Node | None, previous: int) -> _Node:
+    def _add_node(self, state: State, *, parent: _Node | None, before: State | None) -> _Node:
+        previous = before.chosen if before else _NOBODY
+        contested = before is not None and before.move is not None and before.move.contested
         node = _Node(
             enabled=state.enabled,
             sleep=state.sleep,
-            # One branch at first; the races of complete runs ask for others, where their order may matter.
-            backtrack={state.chosen} if self._reduce else set(state.enabled),
+            # One branch at first; the races of complete runs ask for others, where their order may matter. Of waiters
+            # each has to be first once: none of them has a move of its own there that could race.
+            backtrack={state.chosen} if self._reduce and not contested else set(state.enabled),
             parent=parent,
             previous=previous,
             preempted=parent.cost(previous) if parent else 0,

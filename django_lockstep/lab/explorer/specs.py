@@ -20,6 +20,7 @@ from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.permutations import SCHEMA, Permutation, block
 from django_lockstep.lab.explorer.results import Run
+from django_lockstep.lab.explorer.retries import follow, play_copy
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
 from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.sql import parse_cached
@@ -102,15 +103,15 @@ class _Recorder:
 
     def _record(self, session: ExplorationSession, chooser: Chooser) -> Spec:
         session.warm_up()
-        _, trace = session.play(chooser)
+        trace = play_copy(session, chooser)
         self._tables.update(self._touched_tables(session, [step.operation for step in trace.steps]))
         self._words.update(word for step in trace.steps for word in _words(step.operation))
         session.keep_values()
-        fixture, trace = session.play(Follow(trace.actors))
+        end, trace = follow(session, trace.actors)
         setup = ";\n".join(self._dump.statements())
         permutation = Permutation(trace, session.names, connection=self._connection)
         shown = self._final_queries(session.server(self._database).catalog, [step.operation for step in trace.steps])
-        run = session.judge(session.result(fixture, trace), trace)
+        run = session.judge(end, trace)
         head = [*_head(run), *([block("setup", setup)] if setup else []), _TEARDOWN]
         text = "\n\n".join([*head, *permutation.parts(shown)]) + "\n"
         return Spec(text=text, run=run, steps=tuple(permutation.names), ends=shown)

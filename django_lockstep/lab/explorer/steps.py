@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -43,11 +44,21 @@ def build_steps(trace: Trace, names: tuple[str, ...], masker: Masker) -> tuple[S
 
 def build_swaps(trace: Trace) -> tuple[Swap, ...]:
     """Return the pairs of moves that can come in the other order, as far as it is known that an actor can move then."""
-    return tuple(
-        Swap(earlier=earlier, later=later, schedule=write_schedule(actors))
+    swapped = (
+        (earlier, later, actors)
         for earlier, later, actors in swapped_orders(trace.moves)
         if actors[earlier] in trace.enabled[earlier]
     )
+    found = sorted([*swapped, *_other_winners(trace)])
+    return tuple(Swap(earlier=one, later=two, schedule=write_schedule(actors)) for one, two, actors in found)
+
+
+def _other_winners(trace: Trace) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield for each waiter that went on first those that might have been, from where they began to wait."""
+    for number, (before, move) in enumerate(itertools.pairwise(trace.moves), start=1):
+        for other in set(trace.enabled[number]) - {move.actor} if before.contested else ():
+            begun = max(step.number for step in trace.steps if step.actor == other and step.number < number)
+            yield begun, number, [*trace.actors[:number], other]
 
 
 def _note_secrets(operation: Operation, masker: Masker) -> None:

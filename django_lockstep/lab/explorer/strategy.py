@@ -39,6 +39,9 @@ class SearchStrategy(Protocol):
     def record(self, move: Move) -> None:
         """Record what the chosen actor's step did."""
 
+    def give_up(self) -> None:
+        """Note that the current schedule cannot be run."""
+
     def finish(self) -> None:
         """End the schedule, and derive from it which others have to be run."""
 

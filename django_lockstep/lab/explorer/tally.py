@@ -72,6 +72,9 @@ class ExplorationTally:
         self.waits.update(judged.waits)
         self.errors.update(judged.errors)
         self.vacuity.note(judged.activity, ended=judged.run is not None)
+        if judged.unreached:
+            self.unsteerable += 1
+            return
         if self.tree is not None:
             self.tree.add(states, judged.run and _end(judged, judged.run))
         if judged.run is None:
@@ -143,7 +146,8 @@ class ExplorationTally:
         if strategy.left:
             return "incomplete", f"{schedules} ended right; at least {strategy.left} more are left"
         if self.unsteerable and strategy.exhaustive:
-            return "incomplete", f"In {self.unsteerable} moves the server alone decided in which order waiters went on"
+            moves = counted(self.unsteerable, "move")
+            return "incomplete", f"In {moves} the server alone decided in which order waiters went on"
         if self.vacuity.reason:
             return "vacuous", self.vacuity.reason
         if not strategy.exhaustive:

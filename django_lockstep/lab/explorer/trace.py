@@ -42,6 +42,8 @@ class Trace:
     learned_tables: int = 0
     """`ExplorationSession.learned_tables` when the run began."""
     complete: bool = True
+    unreached: bool = False
+    """Whether it could not be made, because the server never chose as it would have to."""
     symmetric: bool = False
     """Whether actors with one function began to write in their order only."""
     out_of_time: bool = False

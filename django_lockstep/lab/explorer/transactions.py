@@ -34,12 +34,8 @@ _ONE_SNAPSHOT = ("repeatable read", "serializable")
 
 def _has_found_nothing(statement: Statement, operation: Operation) -> bool:
     """Whether it is an UPDATE without a matching row, which has only read: no trigger for rows, no foreign key."""
-    if operation.rows != 0 or operation.error is not None or not (statement.kind == "UPDATE" and statement.row_locks):
-        return False
-    own = {table for table, _ in statement.reads}
-    # Locks that a subquery takes are taken all the same.
-    others = statement.locks - statement.row_locks
-    return all(mode is Mode.KEY_SHARE and key[0] not in own for key, mode in others)
+    is_update = statement.kind == "UPDATE" and bool(statement.row_locks)
+    return is_update and operation.rows == 0 and operation.error is None and statement.locks_only_rows
 
 
 def _is_value(lock: LockedKey) -> bool:

@@ -1,10 +1,13 @@
 """Who went on in turn, and who by chance, told by who waited for whom before and after a move."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from django_lockstep.lab.explorer import Scenario, explore
+from django_lockstep.lab.explorer.branches import Move
+from django_lockstep.lab.explorer.contests import first_ones
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.waits import Waits, has_cycle, met_by_chance, overtaken
 from tests.django_lockstep.lab.explorer import stories
@@ -59,14 +62,14 @@ def test_a_schedule_is_run_until_waiters_go_on_in_turn(monkeypatch: Any) -> None
     asked = []
     play = ExplorationSession.play
 
-    def often(before: Waits, after: Waits) -> bool:
-        return (len(before) > 1 and next(busy, False)) or overtaken(before, after)
+    def often(begun: Mapping[int, int], moves: Sequence[Move]) -> frozenset[int]:
+        return frozenset() if bool(begun) and next(busy, False) else first_ones(begun, moves)
 
     def noted(*args: Any, in_turn: bool, **options: Any) -> Any:
         asked.append(in_turn)
         return play(*args, in_turn=in_turn, **options)
 
-    monkeypatch.setattr("django_lockstep.lab.explorer.controller.overtaken", often)
+    monkeypatch.setattr("django_lockstep.lab.explorer.move_builder.first_ones", often)
     monkeypatch.setattr(ExplorationSession, "play", noted)
     scenario = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 3, observe=stories.price)
     found = explore(scenario, warm_up=False)

@@ -1,0 +1,144 @@
+"""Waiters for one row of which the server lets any one go on first: a search runs each of these orders."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.explorer import Scenario, explore, replay
+from django_lockstep.lab.explorer.branches import Move
+from django_lockstep.lab.explorer.contests import first_ones
+from django_lockstep.lab.explorer.errors import Overtaken
+from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, Mode
+from django_lockstep.lab.explorer.move_builder import MoveBuilder
+from django_lockstep.lab.explorer.moves import moves_of
+from django_lockstep.lab.explorer.search import Search
+from django_lockstep.lab.explorer.specs import write_spec
+from tests.django_lockstep.lab.explorer import stories
+
+A, B, C, D = range(4)
+ROW = ("shop_seat", 1)
+LOCKS = Footprint(locks=frozenset({(ROW, Mode.UPDATE)}))
+PUBLISHES = Footprint(publishes=frozenset({ROW}), releases=frozenset({(ROW, Mode.UPDATE)}))
+
+
+def returned(pk: int) -> int:
+    price = int(stories.price(pk))
+    stories.locked(pk)
+    return price
+
+
+def scenario(actors: int = 4, **terms: Any) -> Scenario:
+    """Actors that lock one row: SELECT FOR UPDATE, UPDATE, COMMIT."""
+    return Scenario(set_up=stories.one_seat, actors=[stories.locked] * actors, observe=stories.price, **terms)
+
+
+BOTH_WAIT = "AABCABD"
+"""B waits for A, C behind B; A commits, and B has the row; D asks for its new version, which C did not."""
+
+
+# Who has to be first in some schedule
+
+
+@pytest.mark.parametrize(
+    ("between", "firsts"),
+    [(LOCAL, {C}), (Footprint(reads=frozenset({ROW})), {C}), (PUBLISHES, {C, D})],
+)
+def test_who_began_to_wait_later_is_first_only_if_something_that_matters_came_between(
+    between: Footprint, firsts: set[int]
+) -> None:
+    moves = [Move(actor=A, footprint=LOCKS), Move(actor=C, footprint=LOCKS), Move(actor=B, footprint=between)]
+    moves.append(Move(actor=D, footprint=LOCKS))
+
+    assert first_ones({C: 1, D: 3}, moves) == firsts
+
+
+def test_of_those_who_came_together_the_earliest_stands_for_all() -> None:
+    begins = [Move(actor=actor, footprint=LOCKS) for actor in (A, B, C, D)]
+    begins.insert(2, Move(actor=4, footprint=PUBLISHES))
+
+    assert first_ones({A: 0, B: 1, C: 3, D: 4}, begins) == {A, C}
+    assert first_ones({}, begins) == frozenset()
+
+
+# The search
+
+
+def test_a_search_has_each_of_them_go_first() -> None:
+    search = Search()
+    first = []
+    while search.begin():
+        assert search.choose([A]) == A
+        search.record(Move(actor=A, footprint=PUBLISHES, contested=True))
+        first.append(search.choose([D, C]))
+        search.record(Move(actor=first[-1] or 0, footprint=LOCKS))
+        search.finish()
+
+    assert first == [D, C], "in a new state the one that has won is preferred"
+
+
+def test_a_run_that_cannot_be_made_is_left_out() -> None:
+    search = Search()
+    search.begin()
+    search.choose([A])
+    search.record(Move(actor=A, footprint=PUBLISHES, contested=True))
+    search.choose([C, D])
+    search.record(Move(actor=C, footprint=LOCKS))
+    search.finish()
+    assert search.begin()
+    search.give_up()
+    search.finish()
+
+    assert search.left == 0
+    assert not search.begin()
+
+
+# On the server
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("first", "last"), ["CD", "DC"])
+def test_a_schedule_says_who_goes_first(first: str, last: str) -> None:
+    run = replay(scenario(), f"{BOTH_WAIT}B{first}", rows=True)
+
+    assert run.schedule == f"{BOTH_WAIT}B{first}{2 * first}{2 * last}"
+    assert run.unsteerable == 0
+    moves = list(moves_of(run))
+    won = moves[len(BOTH_WAIT) + 1]
+    assert (won.letter, won.woken, won.text) == (first, (first,), "goes on first, which the server decides")
+    assert [swap.schedule for swap in won.swaps] == [f"{BOTH_WAIT}B{last}"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_exploration_holds_though_the_server_decides() -> None:
+    found = explore(scenario(), reduction="symmetric", tree=True)
+
+    assert (found.verdict, found.unsteerable) == ("holds", 0), found.reason
+    assert found.tree
+    assert {C, D} <= {"ABCD".index(line.moves[0]) for line in found.tree if line.start == f"{BOTH_WAIT}B"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_where_the_server_never_chooses_so_the_order_is_said_to_be_its_own(monkeypatch: Any) -> None:
+    competitors: Callable[..., tuple[frozenset[int], frozenset[int]]] = MoveBuilder._competitors
+
+    def never_the_last(self: MoveBuilder, parts: Mapping[int, Footprint], waits: Any) -> Any:
+        winner, losers = competitors(self, parts, waits)
+        if D in winner:
+            raise Overtaken("as on a server that always prefers the other one")
+        return winner, losers
+
+    monkeypatch.setattr(MoveBuilder, "_competitors", never_the_last)
+    monkeypatch.setattr("django_lockstep.lab.explorer.retries._TURNS", 12)
+    run = explore(scenario(), reduction="symmetric")
+
+    assert run.verdict == "incomplete"
+    assert run.reason == "In 1 move the server alone decided in which order waiters went on"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_spec_marks_the_wait_with_the_step_that_ended_it() -> None:
+    spec = write_spec(scenario(), f"{BOTH_WAIT}BD")
+
+    waits = [line.strip() for line in spec.text.splitlines() if line.strip().startswith("d1_select(")]
+    assert waits == ["d1_select(b3_commit)"], spec.text
