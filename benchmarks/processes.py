@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from distributed import LocalCluster
 from django.db import connection
 
 from accounts.contention import contention
@@ -18,6 +16,7 @@ from accounts.models import Account
 from accounts.races.ready_made import RACES
 from accounts.races.rows import make_user, one_account, open_account
 from accounts.strategies import STRATEGIES, Strategy
+from benchmarks.dask_cluster import cluster_of_two
 from benchmarks.explore.measure import ends
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from django_lockstep.lab.explorer import Exploration, explore, processes
@@ -155,7 +154,7 @@ class Processes:
 
 
 def _agreement(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
-    with _cluster_of_two() as address:
+    with cluster_of_two() as address:
         for name in RACES:
             load = functools.partial(_ready_made, name)
             limit = _AGREE * options.seconds
@@ -172,13 +171,6 @@ def _agreement(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, A
             counts = dict(zip(_EXPLORERS, (each.schedules for each in found), strict=True))
             say(f"{name:36} {', '.join(f'{count} schedules by {by}' for by, count in counts.items())}")
             yield name, {**counts, "same": same}
-
-
-@contextlib.contextmanager
-def _cluster_of_two() -> Iterator[str]:
-    """Yield the address of a scheduler with two workers, each a process with one thread."""
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:  # type: ignore[no-untyped-call]
-        yield cluster.scheduler_address
 
 
 def _ready_made(name: str) -> Scenario:

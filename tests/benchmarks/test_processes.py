@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def few_races(no_tests: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def few_races(no_tests: None, dasks_leftovers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "RACES", {name: RACES[name] for name in ("lost-update:naive", "queue:skip-locked")})
 
 

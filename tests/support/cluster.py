@@ -1,9 +1,11 @@
 """A Dask cluster on this machine, as a plugin of pytest."""
 
+import gc
 import os
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,7 +66,16 @@ class Cluster:
 
 
 @pytest.fixture
-def empty_cluster(tmp_path: Path) -> Iterator[Cluster]:
+def dasks_leftovers() -> Iterator[None]:
+    """Have the garbage collector close what a client of Dask has left open, so that no later test is blamed for it."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture
+def empty_cluster(tmp_path: Path, dasks_leftovers: None) -> Iterator[Cluster]:
     """A cluster without workers."""
     cluster = Cluster(tmp_path)
     yield cluster
@@ -72,10 +83,15 @@ def empty_cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster of two workers, for all tests of a module."""
+def _shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
     cluster.start_worker()
     cluster.start_worker()
     yield cluster
     cluster.close()
+
+
+@pytest.fixture
+def cluster(_shared_cluster: Cluster, dasks_leftovers: None) -> Cluster:
+    """A cluster of two workers, for all tests of a module."""
+    return _shared_cluster
