@@ -1,9 +1,9 @@
 """Waiters of which the server lets any one go on first.
 
-Those who ask for one version of a row queue for it. One that has waited until that version was replaced then waits for
-the writer of the next one without a place in the queue of those who ask for that (``heapam_tuple_lock`` in the server's
-sources), so that either may be first. A search has to run both. So the choice is a state of its own, in which each of
-them can move; its schedule has a letter more, and is run again until the server has chosen as the schedule says.
+Those who ask for one version of a row queue for it. If that version is replaced, all of them have to ask for the next
+one, and whichever does so first gets it (``heapam_tuple_lock`` in the server's sources). A search has to run each of
+these orders that is not another schedule anyway. So the choice is a state of its own, in which each of them can move.
+Its schedule has a letter more, and is run again until the server has chosen as the schedule says.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class MoveBuilder:
             parts[chosen] = self.transaction(chosen, sent).waiting(sent)
         woken = frozenset(parts.keys() & was_waiting.keys())
         meets = self._met_by(_union(parts), parts)
-        contest = self._contest(parts, was_waiting=was_waiting)
+        contest = self._contest(parts, chosen, was_waiting=was_waiting)
         self._note_unsteerable(parts, chosen, was_waiting=was_waiting)
         if contest is not None:
             del parts[contest.turn.actor]
@@ -97,30 +97,39 @@ class MoveBuilder:
 
     # What the server decided
 
-    def _contest(self, parts: Mapping[int, Footprint], *, was_waiting: Waits) -> Contest | None:
+    def _contest(self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits) -> Contest | None:
         """Return the contest to which the move has led, if there was one.
 
         Raises `Overtaken` where what follows belongs to another schedule, which the search runs anyway.
         """
-        winner, losers = self._competitors(parts, was_waiting)
+        after = self.state.waiting
+        winner, losers = self._competitors(parts, parts[chosen].publishes, was_waiting=was_waiting)
         begun = {index: self.state.current[index].number for index in losers | winner}
         firsts = first_ones(begun, self.trace.moves)
-        in_turn = winner <= firsts if losers else not overtaken(was_waiting, self.state.waiting)
+        if losers:
+            queue = {index: after[index] - was_waiting[index] for index in losers}
+            in_turn = winner <= firsts and not any(begun[i] < begun[j] for i in queue for j in queue[i] & losers)
+            # Those who wait again may have come in any order, too.
+            by_chance = not in_turn or len(first_ones({i: begun[i] for i in losers}, self.trace.moves)) > 1
+        else:
+            in_turn = not overtaken(was_waiting, after)
+            by_chance = met_by_chance(was_waiting, after)
         if self.in_turn and not in_turn:
             raise Overtaken("The server let a waiter go on before one that had arrived earlier")
-        if in_turn and len(firsts) > 1:
-            (index,) = winner
-            self.state.current[index].ended = len(self.trace.moves) + 1
-            turn = Move(actor=index, footprint=parts[index], meets=self._met_by(parts[index], parts))
-            return Contest(turn=turn, contenders=losers | winner, others=tuple(sorted(firsts - winner)))
-        if not (losers and in_turn):
-            self.trace.unsteerable += met_by_chance(was_waiting, self.state.waiting)
-        return None
+        self.trace.unsteerable += by_chance
+        if not (in_turn and len(firsts) > 1):
+            return None
+        (index,) = winner
+        self.state.current[index].ended = len(self.trace.moves) + 1
+        turn = Move(actor=index, footprint=parts[index], meets=self._met_by(parts[index], parts))
+        return Contest(turn=turn, contenders=losers | winner, others=tuple(sorted(firsts - winner)))
 
-    def _competitors(self, parts: Mapping[int, Footprint], was_waiting: Waits) -> tuple[frozenset[int], frozenset[int]]:
+    def _competitors(
+        self, parts: Mapping[int, Footprint], published: Collection[FootprintKey], *, was_waiting: Waits
+    ) -> tuple[frozenset[int], frozenset[int]]:
         """Return who got the row for which it waited, and who still waits for that and might have got it instead.
 
-        Nobody, unless one actor got one row alone.
+        Nobody, unless one actor got one row alone, of which there was a new version: others keep their order.
         """
         got = [i for i in parts if i in was_waiting and self.state.current[i].operation.error is None]
         for winner in got:
@@ -128,7 +137,7 @@ class MoveBuilder:
             same = {i for i in self.state.waiting.keys() & was_waiting.keys() if self._row_wanted(i) == row}
             # Where somebody else holds the row too, the loser could not have got it.
             losers = frozenset(i for i in same if self.state.waiting[i] <= same | {winner})
-            if row is not None and losers and [self._row_wanted(i) for i in got].count(row) == 1:
+            if row in published and losers and [self._row_wanted(i) for i in got].count(row) == 1:
                 return frozenset({winner}), losers
         return frozenset(), frozenset()
 

@@ -95,15 +95,17 @@ def _retry_overtaken(session: ExplorationSession, play: Callable[[bool], tuple[A
     ``play`` takes whether they must go on in that order, which the last try does not require.
     """
     others = 0
+    in_vain: Overtaken | None = None
     for turn in range(1, _TURNS + 1):
         try:
             return play(turn < _TURNS)
-        except (Nondeterminism, ScheduleError) as error:
-            others += not isinstance(error, Overtaken)
+        except Overtaken as error:
+            in_vain = error
+        except (Nondeterminism, ScheduleError):
+            others += 1
             # Where actors waited for one row, the server may have chosen another order; only then is it worth another
             # try.
             if not session.controller.contended or others == ATTEMPTS:
                 raise
-            trouble = error
-            session.controller.abandon()
-    raise trouble
+        session.controller.abandon()
+    raise in_vain or Overtaken("The server never let waiters go on as the schedule says")
