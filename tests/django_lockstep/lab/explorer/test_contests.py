@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
 from django_lockstep.lab.explorer.branches import Move
@@ -15,6 +16,7 @@ from django_lockstep.lab.explorer.moves import moves_of
 from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.specs import write_spec
 from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.explorer.programs import unnamed_ends
 
 A, B, C, D = range(4)
 ROW = ("shop_seat", 1)
@@ -142,3 +144,20 @@ def test_a_spec_marks_the_wait_with_the_step_that_ended_it() -> None:
 
     waits = [line.strip() for line in spec.text.splitlines() if line.strip().startswith("d1_select(")]
     assert waits == ["d1_select(b3_commit)"], spec.text
+
+
+def adds(pk: int) -> int:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("UPDATE shop_seat SET price = price + 10 WHERE id = %s RETURNING price", [pk])
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_they_are_found_with_and_without_reduction() -> None:
+    racing = Scenario(set_up=stories.one_seat, actors=[adds] * 4, observe=stories.price)
+    full, reduced, symmetric = (explore(racing, reduction=each) for each in ("none", "dpor", "symmetric"))
+
+    assert full.verdict == reduced.verdict == symmetric.verdict == "holds", (full.reason, reduced.reason)
+    assert unnamed_ends(full) == unnamed_ends(reduced) == unnamed_ends(symmetric)
+    assert full.schedules >= reduced.schedules > symmetric.schedules
