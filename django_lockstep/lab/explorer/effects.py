@@ -27,8 +27,6 @@ class Statement:
     locks: frozenset[LockedKey] = frozenset()
     row_locks: frozenset[LockedKey] = frozenset()
     """Those of single rows that it holds for certain once it has returned or changed as many rows as these are."""
-    finds: frozenset[FootprintKey] = frozenset()
-    """Rows that it has read for certain once it has returned or changed as many as these are."""
     writes: frozenset[FootprintKey] = frozenset()
     isolation: str | None = None
     """The isolation level that it chooses for the transaction."""
@@ -126,14 +124,7 @@ def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     # Other columns than keys: the weaker lock, which foreign keys of other tables do not conflict with.
     own = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows)
     reasons = table.opaque.get("UPDATE", frozenset())
-    plain = Statement(
-        kind="UPDATE",
-        reads=rows | others,
-        locks=own | _parent_locks(table),
-        row_locks=own,
-        finds=frozenset() if others else rows,
-        writes=rows,
-    )
+    plain = Statement(kind="UPDATE", reads=rows | others, locks=own | _parent_locks(table), row_locks=own, writes=rows)
     return replace(UNKNOWN, reasons=reasons) if reasons else plain
 
 

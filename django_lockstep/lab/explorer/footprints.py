@@ -100,10 +100,6 @@ class Footprint:
     """Whether it belongs to a SERIALIZABLE transaction, whose outcome depends on all others of that level."""
     serializable_read: bool = False
     """The same for a read by a transaction that has written nothing: such reads do not depend on each other."""
-    rows_found: frozenset[FootprintKey] = frozenset()
-    """Rows that this read has found for certain."""
-    rows_updated: frozenset[FootprintKey] = frozenset()
-    """Rows that the step has updated in a SERIALIZABLE transaction that cannot be doomed then."""
     blind: frozenset[BlindInsert] = frozenset()
     """The blind INSERT of a SERIALIZABLE transaction; see `BlindInsert`."""
     opaque: bool = False
@@ -122,13 +118,6 @@ class Footprint:
             snapshot=self.snapshot or other.snapshot,
             serializable=self.serializable or other.serializable,
             serializable_read=self.serializable_read or other.serializable_read,
-            # Of several steps, what only one of them touches does not speak for the others.
-            rows_found=frozenset()
-            if self.serializable_read and other.serializable_read
-            else self.rows_found | other.rows_found,
-            rows_updated=frozenset()
-            if self.serializable and other.serializable
-            else self.rows_updated | other.rows_updated,
             blind=self.blind | other.blind,
             opaque=self.opaque or other.opaque,
         )
@@ -159,21 +148,11 @@ def _meet_in_conflict_graph(one: Footprint, other: Footprint) -> bool:
     transactions only add a conflict each from themselves to writers.
     """
     return (
-        (one.serializable and other.serializable)
-        or _conflicts_in_one_order(one, other)
-        or _conflicts_in_one_order(other, one)
+        (one.serializable and (other.serializable or other.serializable_read))
+        or (one.serializable_read and other.serializable)
         or _sees(one, other)
         or _sees(other, one)
     )
-
-
-def _conflicts_in_one_order(one: Footprint, other: Footprint) -> bool:
-    """Whether a step of a transaction and a read of another one that has written nothing may matter to each other.
-
-    A row that the one has updated and the other one has read is a conflict from the reader to the writer, whichever
-    came first. Another row may be one in one order only, as the server may remember the read as a page of the table.
-    """
-    return one.serializable and other.serializable_read and not one.rows_updated & other.rows_found
 
 
 def _sees(one: Footprint, other: Footprint) -> bool:

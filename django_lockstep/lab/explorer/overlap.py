@@ -9,10 +9,7 @@ in the tables that W read, W is not doomed, whatever reads its writes. Tables, n
 a read as a page of an index.
 
 An INSERT after another write, into a table that no other transaction reads, adds no conflict. So its place among the
-steps of others does not matter while its transaction cannot be doomed: such an INSERT is called blind here. Neither
-does the order of an UPDATE of W and a read of the same row by a transaction that has written nothing, while W cannot be
-doomed: both orders are the same conflict. Otherwise the server would refuse W at once in one of them, and at W's next
-statement in the other.
+steps of others does not matter while its transaction cannot be doomed: such an INSERT is called blind here.
 """
 
 from __future__ import annotations
@@ -30,15 +27,8 @@ class Overlap:
 
     def __init__(self) -> None:
         self._read: dict[object, set[str]] = {}
-        self._commits: list[tuple[object, frozenset[FootprintKey]]] = []
-        """The sessions that have committed, with the rows that they published."""
-        self._since: dict[object, int] = {}
-        """How many had when a session's transaction took its snapshot."""
+        self._published: dict[object, set[FootprintKey]] = {}
         self._opaque = False
-
-    def note_snapshot(self, session: object) -> None:
-        """Note that a transaction begins to read: what was committed before cannot doom it."""
-        self._since[session] = len(self._commits)
 
     def note_reads(self, session: object, tables: Iterable[str]) -> None:
         """Note the tables that a step reads."""
@@ -46,7 +36,7 @@ class Overlap:
 
     def note_commit(self, session: object, keys: Iterable[FootprintKey]) -> None:
         """Note the rows that a commit publishes."""
-        self._commits.append((session, frozenset(keys)))
+        self._published.setdefault(session, set()).update(keys)
 
     def note_opaque(self) -> None:
         """Note that a step was not understood, so that anything may have been read and published."""
@@ -55,19 +45,8 @@ class Overlap:
     def allows(self, insert: BlindInsert, *, session: object) -> bool:
         """Whether so far no other session has read the target, or published what may doom the transaction."""
         read = frozenset((table, None) for other, tables in self._read.items() if other != session for table in tables)
-        return not self._opaque and not insert.may_conflict(Footprint(reads=read, publishes=self._published(session)))
-
-    def spares(self, tables: frozenset[str], *, held: frozenset[FootprintKey], session: object) -> bool:
-        """Whether nothing that others have published may doom the session's transaction, which has read these tables.
-
-        ``held`` are rows that it has updated.
-        """
-        return not self._opaque and not any(key[0] in tables for key in self._published(session) - held)
-
-    def _published(self, session: object) -> frozenset[FootprintKey]:
-        """Return the rows that other sessions have published since the session's snapshot."""
-        others = (keys for other, keys in self._commits[self._since.get(session, 0) :] if other != session)
-        return frozenset().union(*others)
+        published = frozenset(key for other, keys in self._published.items() if other != session for key in keys)
+        return not self._opaque and not insert.may_conflict(Footprint(reads=read, publishes=published))
 
     def refuses_by_chance(self, ending: Footprint, woken: Mapping[Any, Footprint]) -> bool:
         """Whether the server alone decides if a waiter that a transaction's end wakes is refused.
@@ -77,6 +56,6 @@ class Overlap:
         """
         ends_without_writing = ending.serializable and ending.releases and not ending.publishes
         return bool(ends_without_writing) and any(
-            waiter.serializable and any(keys for other, keys in self._commits if other != session)
+            waiter.serializable and any(keys for other, keys in self._published.items() if other != session)
             for session, waiter in woken.items()
         )

@@ -104,13 +104,6 @@ class Query:
         """Whether FROM has more than one table, subquery or function."""
         return any(self.tree.args.get(part) for part in ("joins", "laterals"))
 
-    @property
-    def aggregates(self) -> bool:
-        """Whether it may return another number of rows than it has found."""
-        return (
-            self.tree.args.get("group") is not None or self.tree.find(exp.AggFunc, exp.Subquery, exp.Window) is not None
-        )
-
     @functools.cached_property
     def assigned(self) -> Sequence[tuple[str, Any]]:
         """The columns that UPDATE or DO UPDATE sets, with values; an empty name where that is not certain."""

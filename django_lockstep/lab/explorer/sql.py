@@ -148,8 +148,7 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
         return replace(UNKNOWN, reasons=secured)
     keys = _keys(query, known[0], values, catalog) if len(known) == 1 else {None}
     rows = frozenset((table.name, key) for table in known for key in keys)
-    alone = query.verb == "SELECT" and not (query.joins or query.aggregates)
-    statement = Statement(kind="SELECT", reads=rows, finds=rows if alone else frozenset())
+    statement = Statement(kind="SELECT", reads=rows)
     if query.verb != "SELECT":
         statement = _parse_write(query, known, rows, catalog)
     # A subquery of a write may lock rows, too. OF is not read: each strength counts for every table, which may be too

@@ -85,13 +85,7 @@ class Transaction:
         if statement.kind == "UNKNOWN":
             self._overlap.note_opaque()
         elif self._is_serializable(operation):
-            if self._is_first(statement):
-                self._overlap.note_snapshot(self)
             self._overlap.note_reads(self, self._read)
-
-    def _is_first(self, statement: Statement) -> bool:
-        """Whether the transaction's snapshot is taken for this statement, if it has one."""
-        return not self._seen and statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO"}
 
     def _is_serializable(self, operation: Operation) -> bool:
         return (self._level or operation.isolation) == "serializable"
@@ -138,7 +132,6 @@ class Transaction:
         # A blind INSERT commutes with most steps, which saves nearly all orders of it.
         if touched.serializable and (insert := self._blind_insert(statement, operation)):
             touched = replace(touched, serializable=False, blind=frozenset({insert}))
-        touched = self._with_certain_rows(touched, statement, operation)
         if operation.refused and not waited:
             # The end of its transaction releases only what was taken before.
             touched = replace(touched, tried=touched.locks, locks=frozenset())
@@ -151,18 +144,6 @@ class Transaction:
         self._failed = self._failed or (operation.error is not None and not self._nested)
         if operation.ends_idle:
             self._reset()
-        return touched
-
-    def _with_certain_rows(self, touched: Footprint, statement: Statement, operation: Operation) -> Footprint:
-        """Add the rows that a SERIALIZABLE transaction's read has found for certain, or its UPDATE has changed."""
-        rows = statement.finds
-        if operation.error is not None or operation.rows != len(rows) or any(key is None for _, key in rows):
-            return touched
-        if touched.serializable_read:
-            return replace(touched, rows_found=rows)
-        safe = touched.serializable and statement.kind == "UPDATE" and not (self._nested or self._opaque)
-        if safe and self._overlap.spares(self._read, held=self._held | rows, session=self):
-            return replace(touched, rows_updated=rows)
         return touched
 
     def _blind_insert(self, statement: Statement, operation: Operation) -> BlindInsert | None:
@@ -195,12 +176,13 @@ class Transaction:
         # SET TRANSACTION and the first statement have fixed the level; what the session's default is now no longer
         # matters.
         level = self._level or operation.isolation
+        first = not self._seen and statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO"}
         deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
         only_reads = statement.kind == "SELECT" and not statement.locks and self._has_only_read(operation)
         return Footprint(
             reads=statement.reads | deferred.reads,
             locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)),
-            snapshot=level in _ONE_SNAPSHOT and self._is_first(statement),
+            snapshot=level in _ONE_SNAPSHOT and first,
             serializable=self._is_serializable(operation) and not only_reads,
             serializable_read=self._is_serializable(operation) and only_reads,
         )

@@ -29,21 +29,19 @@ def steps(
     touched = LOCAL
     for number, sql in enumerate(statements):
         failed = error if number == len(statements) - 2 else None
-        touched = send(transaction, sql, isolation=level, in_transaction=number > 0, error=failed, **given)
+        operation = Operation(
+            alias="default",
+            pid=1,
+            sql=sql,
+            isolation=level,
+            in_transaction=number > 0,
+            ends_idle=sql in {"COMMIT", "ROLLBACK"},
+            error=failed,
+            **given,
+        )
+        transaction.begin(operation)
+        touched = transaction.footprint(operation)
     return touched
-
-
-def send(transaction: Transaction, sql: str, *, isolation: str = "serializable", **given: Any) -> Footprint:
-    operation = Operation(
-        alias="default", pid=1, sql=sql, isolation=isolation, ends_idle=sql in {"COMMIT", "ROLLBACK"}, **given
-    )
-    transaction.begin(operation)
-    return transaction.footprint(operation)
-
-
-def two_transactions() -> tuple[Transaction, Transaction]:
-    overlap, catalog = Overlap(), Catalog([SEAT, TICKET])
-    return Transaction(catalog, overlap), Transaction(catalog, overlap)
 
 
 def test_serializable_reads_commute_until_one_has_written() -> None:
@@ -149,14 +147,11 @@ def test_it_depends_on_what_may_doom_its_transaction(before: tuple[str, ...], th
         (("SELECT anything()", "COMMIT"), False),
     ],
 )
-def test_what_others_have_done_since_the_snapshot_counts(theirs: tuple[str, ...], still_blind: bool) -> None:
-    ours, others = two_transactions()
-    send(ours, READ)
-    for sql in theirs:
-        send(others, sql, rows=1)
-    send(ours, CHANGE, rows=1)
+def test_what_others_have_done_before_counts(theirs: tuple[str, ...], still_blind: bool) -> None:
+    overlap = Overlap()
+    steps(*theirs, overlap=overlap, rows=1)
 
-    assert bool(send(ours, INSERT, rows=1).blind) is still_blind
+    assert bool(blind(READ, CHANGE, overlap=overlap).blind) is still_blind
 
 
 LOCK = f"{READ} FOR UPDATE"
@@ -220,59 +215,3 @@ def test_a_lock_that_is_held_is_not_taken_again(before: list[str]) -> None:
 )
 def test_a_lock_that_may_not_be_held_counts(before: list[str]) -> None:
     assert waits_for_its_update(*before)
-
-
-def test_a_read_and_an_update_of_one_row_are_the_same_conflict_in_either_order() -> None:
-    assert not dependent(steps(READ, rows=1), steps(READ, CHANGE, rows=1))
-    assert not dependent(steps(READ, rows=1), steps(READ, READ, CHANGE, rows=1))
-    assert not dependent(steps("SELECT price FROM seat WHERE id IN (1, 2)", rows=2), steps(READ, CHANGE, rows=1))
-
-
-@pytest.mark.parametrize(
-    ("read", "rows"),
-    [
-        ("SELECT price FROM seat WHERE id = 2", 1),
-        ("SELECT price FROM seat", 1),
-        (READ, 0),
-        ("SELECT count(*) FROM seat WHERE id = 1", 1),
-        ("SELECT price FROM seat WHERE id = 1 AND price IN (SELECT price FROM ticket)", 1),
-        (f"{READ} FOR SHARE", 1),
-    ],
-)
-def test_a_read_that_may_not_have_found_the_row_depends_on_the_update(read: str, rows: int) -> None:
-    assert dependent(steps(read, rows=rows), steps(READ, CHANGE, rows=1))
-
-
-@pytest.mark.parametrize(
-    ("theirs", "safe"),
-    [
-        ((), True),
-        (("UPDATE ticket SET price = 2 WHERE id = 1", "COMMIT"), True),
-        ((OTHER_CHANGE,), True),
-        ((OTHER_CHANGE, "COMMIT"), False),
-    ],
-)
-def test_an_update_whose_transaction_may_be_doomed_depends_on_the_read(theirs: tuple[str, ...], safe: bool) -> None:
-    ours, others = two_transactions()
-    send(ours, READ)
-    for sql in theirs:
-        send(others, sql, rows=1)
-
-    assert dependent(send(ours, CHANGE, rows=1), steps(READ, rows=1)) is not safe
-
-
-def test_what_was_committed_before_the_snapshot_dooms_nobody() -> None:
-    ours, others = two_transactions()
-    for sql in (OTHER_CHANGE, "COMMIT"):
-        send(others, sql, rows=1)
-    send(ours, READ)
-
-    assert not dependent(send(ours, CHANGE, rows=1), steps(READ, rows=1))
-
-
-def test_of_two_reads_in_one_move_neither_speaks_for_the_other() -> None:
-    read, update = steps(READ, rows=1), steps(READ, CHANGE, rows=1)
-    other = steps("SELECT price FROM seat WHERE id = 2", rows=1)
-
-    assert dependent(read | other, update)
-    assert dependent(read, update | steps(WRITE, rows=1))
