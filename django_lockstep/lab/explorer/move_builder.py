@@ -103,7 +103,7 @@ class MoveBuilder:
         Raises `Overtaken` where what follows belongs to another schedule, which the search runs anyway.
         """
         after = self.state.waiting
-        winner, losers = self._competitors(parts, parts[chosen].publishes, was_waiting=was_waiting)
+        winner, losers = self._competitors(parts, chosen, was_waiting=was_waiting)
         begun = {index: self.state.current[index].number for index in losers | winner}
         firsts = first_ones(begun, self.trace.moves)
         if losers:
@@ -125,7 +125,7 @@ class MoveBuilder:
         return Contest(turn=turn, contenders=losers | winner, others=tuple(sorted(firsts - winner)))
 
     def _competitors(
-        self, parts: Mapping[int, Footprint], published: Collection[FootprintKey], *, was_waiting: Waits
+        self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits
     ) -> tuple[frozenset[int], frozenset[int]]:
         """Return who got the row for which it waited, and who still waits for that and might have got it instead.
 
@@ -135,9 +135,9 @@ class MoveBuilder:
         for winner in got:
             row = self._row_wanted(winner)
             same = {i for i in self.state.waiting.keys() & was_waiting.keys() if self._row_wanted(i) == row}
-            # Where somebody else holds the row too, the loser could not have got it.
-            losers = frozenset(i for i in same if self.state.waiting[i] <= same | {winner})
-            if row in published and losers and [self._row_wanted(i) for i in got].count(row) == 1:
+            # Where somebody else holds the row too, the loser could not have got it; who has committed holds nothing.
+            losers = frozenset(i for i in same if self.state.waiting[i] <= same | {winner, chosen})
+            if row in parts[chosen].publishes and losers and [self._row_wanted(i) for i in got].count(row) == 1:
                 return frozenset({winner}), losers
         return frozenset(), frozenset()
 

@@ -16,10 +16,10 @@ from django_lockstep.lab.explorer.trace import Trace
 
 __all__ = ["ATTEMPTS", "follow", "play_copy", "play_next", "require_steered"]
 
-_TURNS = 50
-"""How often a schedule is tried until waiters for one row go on in the order in which they arrived.
+_TURNS = 200
+"""How often a schedule is tried until waiters for one row go on as it says.
 
-On a busy machine a third of the tries may fail, hardly ever more than half.
+Half of the tries fail where the server may let any of two go on; on a busy machine, for a while, nearly all.
 """
 ATTEMPTS = 5
 """How often a schedule is tried that came out differently while several actors waited; more would hide

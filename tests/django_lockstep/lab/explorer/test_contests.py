@@ -124,8 +124,8 @@ def test_an_exploration_holds_though_the_server_decides() -> None:
 def test_where_the_server_never_chooses_so_the_order_is_said_to_be_its_own(monkeypatch: Any) -> None:
     competitors: Callable[..., tuple[frozenset[int], frozenset[int]]] = MoveBuilder._competitors
 
-    def never_the_last(self: MoveBuilder, parts: Mapping[int, Footprint], published: Any, **waits: Any) -> Any:
-        winner, losers = competitors(self, parts, published, **waits)
+    def never_the_last(self: MoveBuilder, parts: Mapping[int, Footprint], chosen: int, **waits: Any) -> Any:
+        winner, losers = competitors(self, parts, chosen, **waits)
         if D in winner:
             raise Overtaken("as on a server that always prefers the other one")
         return winner, losers
