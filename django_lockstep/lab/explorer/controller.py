@@ -229,7 +229,7 @@ class Controller:
             if chosen is None:
                 self._trace.complete = False
                 return
-            # After a contest the winner stands at its next gate already, whoever it was to be.
+            # After a contest the winner has its next statement at hand already, whoever it was to be.
             self._note_state(enabled, self._state.ready if contest is None else {})
             if expected is not None and not self._repeats(expected, chosen):
                 expected = None  # from here on it is another schedule
