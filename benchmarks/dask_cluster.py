@@ -24,7 +24,6 @@ def cluster_of_two() -> Iterator[str]:
         if not address:
             raise RuntimeError(f"the cluster ended with {process.wait()}")
         yield address
-        process.communicate()
 
 
 def _serve() -> None:

@@ -164,7 +164,8 @@ class Controller:
 
         ``expected`` is the last run: as long as the moves are the same, the statements must be the same. If
         ``symmetric``, actors with one function begin to write in their order only. Raises `Nondeterminism` if the
-        statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, and `Stuck`.
+        statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, or if the server lets another
+        one go on first than the chooser, and `Stuck`.
         """
         self._reset(functions=tuple(functions), symmetric=symmetric, in_turn=in_turn)
         with self._turn:
@@ -223,13 +224,13 @@ class Controller:
         contest: Contest | None = None
         # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
         while contest is not None or self._state.ready:
-            enabled = self._fairness.enabled(self._admitted) if contest is None else contest.candidates
+            enabled = sorted(self._fairness.enabled(self._admitted)) if contest is None else contest.candidates
             over = self.limits.is_over(self._trace, self._names)
             chosen = None if over else chooser.choose(enabled)
             if chosen is None:
                 self._trace.complete = False
                 return
-            # After a contest the winner has its next statement at hand already, whoever it was to be.
+            # After a contest the winner already has its next statement ready, whichever the schedule asks for.
             self._note_state(enabled, self._state.ready if contest is None else {})
             if expected is not None and not self._repeats(expected, chosen):
                 expected = None  # from here on it is another schedule

@@ -131,13 +131,16 @@ class MoveBuilder:
 
         Nobody, unless one actor got one row alone, of which there was a new version: others keep their order.
         """
+        wanted = {index: self._row_wanted(index) for index in was_waiting}
         got = [i for i in parts if i in was_waiting and self.state.current[i].operation.error is None]
         for winner in got:
-            row = self._row_wanted(winner)
-            same = {i for i in self.state.waiting.keys() & was_waiting.keys() if self._row_wanted(i) == row}
+            row = wanted[winner]
+            if row not in parts[chosen].publishes or [wanted[i] for i in got].count(row) > 1:
+                continue
+            same = {i for i in self.state.waiting.keys() & was_waiting.keys() if wanted[i] == row}
             # Where somebody else holds the row too, the loser could not have got it; who has committed holds nothing.
             losers = frozenset(i for i in same if self.state.waiting[i] <= same | {winner, chosen})
-            if row in parts[chosen].publishes and losers and [self._row_wanted(i) for i in got].count(row) == 1:
+            if losers:
                 return frozenset({winner}), losers
         return frozenset(), frozenset()
 
