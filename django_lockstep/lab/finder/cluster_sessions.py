@@ -160,12 +160,13 @@ class ClusterSession:
         self._recording = recording
         self._share = share
         self._interrupted = False
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        # Not `Thread.join`: after a Ctrl-C in the middle of it, Python 3.11 takes the thread for ended.
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until it has ended, for at most so long."""
-        self._thread.join(seconds)
+        self._ended.wait(seconds)
 
     def interrupt(self) -> None:
         """Have it end after the try in hand."""
@@ -176,8 +177,11 @@ class ClusterSession:
             trouble = self._try_until_done()
         except Exception as error:  # noqa: BLE001 - whatever it is, the other shares go on
             trouble = str(error)
-        if self.status is None:
-            self._end(pytest.ExitCode.INTERNAL_ERROR, trouble.encode())
+        try:
+            if self.status is None:
+                self._end(pytest.ExitCode.INTERNAL_ERROR, trouble.encode())
+        finally:
+            self._ended.set()
 
     def _try_until_done(self) -> str:
         """Try the share on one worker after the other; return why it is not done, if it is not."""

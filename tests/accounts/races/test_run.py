@@ -74,7 +74,8 @@ def test_on_a_hot_account_the_unprotected_lose_and_the_others_do_not() -> None:
 
 
 def test_of_mixtures_those_with_advisory_lose() -> None:
-    report = load("pessimistic", "optimistic", "advisory", mixed=True)
+    # Whether an update is lost is chance: optimistic writers give way so often that some rounds lose none.
+    report = load("pessimistic", "optimistic", "advisory", mixed=True, operations=600, rounds=5)
     status = {row.strategy: (row.status, row.safe) for row in report.rows}
     assert status == {
         "pessimistic+optimistic": ("correct", True),

@@ -61,14 +61,14 @@ def swept(text: str, *names: str, plan: LoadPlan) -> SweepReport:
 @pytest.mark.django_db(transaction=True)
 def test_workers_are_as_many_as_each_size_says() -> None:
     report = swept(
-        "workers=1,3", "naive", "optimistic", plan=LoadPlan(workers=3, duration=None, operations=60, rounds=2)
+        "workers=1,3", "naive", "optimistic", plan=LoadPlan(workers=3, duration=None, operations=300, rounds=2)
     )
     assert [(point.value, [row.strategy for row in point.rows]) for point in report.points] == [
         (1, ["naive", "optimistic"]),
         (3, ["naive", "optimistic"]),
     ]
     assert [row.workers for row in report.rows] == [1, 1, 3, 3]
-    assert {row.operations for row in report.rows} == {60}
+    assert {row.operations for row in report.rows} == {300}
     assert [row.status for row in report.rows] == ["correct", "correct", "lost", "correct"]
     assert not Entry.objects.exists()
 

@@ -1,0 +1,58 @@
+"""A session beside a worker, and Ctrl-C while the search waits for it."""
+
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from django_lockstep.lab.cluster.executor import ClusterWorkers
+from django_lockstep.lab.finder.cluster_sessions import ClusterSession, Glance, look
+from django_lockstep.lab.finder.shares import Share
+
+RUNNING = Glance(found=b"", status=None, log=b"")
+INTERRUPTED = Glance(found=b"", status=pytest.ExitCode.INTERRUPTED, log=b"the last try is done")
+
+
+class Worker(Executor):
+    """A cluster of one worker, whose session runs until it is interrupted; at the first look, Ctrl-C is pressed."""
+
+    addresses = ("tcp://worker",)
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def executor(self, worker: str, prepare: Callable[[], Any]) -> Executor:
+        return self
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        answer: Future[Any] = Future()
+        answer.set_result(self._glance(**kwargs) if function is look else None)
+        return answer
+
+    def _glance(self, *, interrupt: bool) -> Glance:
+        self.looks += 1
+        if self.looks == 1:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return INTERRUPTED if interrupt else RUNNING
+
+
+def test_the_end_of_an_interrupted_session_is_waited_for(tmp_path: Path) -> None:
+    (recording := tmp_path / "races.jsonl").write_text("")
+    with pytest.raises(KeyboardInterrupt):
+        session = ClusterSession(
+            cast("ClusterWorkers", Worker()),
+            "tcp://worker",
+            arguments=[],
+            code={},
+            recording=recording,
+            share=Share(1, 1),
+        )
+        session.wait()
+    session.interrupt()
+    session.wait()
+    assert session.status == pytest.ExitCode.INTERRUPTED
+    assert session.log.read_text() == "the last try is done"
