@@ -18,6 +18,7 @@ from accounts.races.rows import make_user, one_account, open_account
 from accounts.strategies import STRATEGIES, Strategy
 from benchmarks.dask_cluster import cluster_of_two
 from benchmarks.explore.measure import ends
+from benchmarks.random_races import random_race
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from django_lockstep.lab.explorer import Exploration, explore, processes
 from django_lockstep.lab.explorer.scratch import scratch_databases
@@ -27,22 +28,25 @@ from django_lockstep.lab.scenario import Scenario
 __all__ = ["SUITE"]
 
 _AGREE, _EARLY, _LATE, _FOUR = 10.0, 5.0, 15.0, 180.0
-"""Seconds for each second of ``--seconds``: one exploration of a ready-made race; when rates begin and end; one
+"""Seconds for each second of ``--seconds``: one exploration of a race of two actors; when rates begin and end; one
 race of four actors."""
+_RANDOM = 200
+"""Random races."""
 _STATEMENT = 0.02
 """Seconds that a statement takes to the server and back, where the server is far away."""
 _SUMMARY = f"""\
-`explore(processes=N)` and `explore(cluster=...)`. Ready-made races are explored by one process, by two, and by a Dask \
-cluster of two workers on this machine; workers begin at once. Rates are those \
-of schedules between two points of time of one long exploration, so that the start of the processes does not count; \
-`distant` is a race whose statements take {1000 * _STATEMENT:.0f} ms each. What the leading process takes for a \
-schedule is its CPU time between the same points: as many workers as fit into the time that a schedule takes one \
-worker keep it busy.\
+`explore(processes=N)` and `explore(cluster=...)`. Ready-made races, and random ones of two transactions of up to \
+three actions, are explored by one process, by two, and by a Dask cluster of two workers on this machine; workers \
+begin at once. Rates are those of schedules between two points of time of one long exploration, so that the start of \
+the processes does not count; `distant` is a race whose statements take {1000 * _STATEMENT:.0f} ms each. What the \
+leading process takes for a schedule is its CPU time between the same points: as many workers as fit into the time \
+that a schedule takes one worker keep it busy.\
 """
 _BIG = "lost-update:optimistic"
 _ACTORS = 4
 _FAR = 8
 _NAMES = ("agreement", "rates", "four actors")
+_AT_RANDOM = "random:"
 _EXPLORERS = ("one", "two", "cluster")
 
 
@@ -133,7 +137,7 @@ class Processes:
     def seconds(self, options: Options) -> float:
         """Return how long everything takes at most."""
         names = select_names(_NAMES, options.only)
-        parts = (3 * _AGREE * len(RACES), 4 * (_EARLY + _LATE), _FOUR * len(_four_names()))
+        parts = (3 * _AGREE * (len(RACES) + _RANDOM), 4 * (_EARLY + _LATE), _FOUR * len(_four_names()))
         return options.seconds * sum(part for name, part in zip(_NAMES, parts, strict=True) if name in names)
 
     def run(self, options: Options, *, say: Say) -> Section:
@@ -154,9 +158,10 @@ class Processes:
 
 
 def _agreement(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
+    loads = {name: functools.partial(_ready_made, name) for name in RACES}
+    loads |= {f"{_AT_RANDOM}{number}": functools.partial(random_race, number) for number in range(_RANDOM)}
     with cluster_of_two() as address:
-        for name in RACES:
-            load = functools.partial(_ready_made, name)
+        for name, load in loads.items():
             limit = _AGREE * options.seconds
             one = explore(load(), timeout=limit)
             with patch.object(processes, "_ALONE", 0.0):
@@ -221,17 +226,28 @@ def _fours(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _agreement_table(agreed: Mapping[str, Mapping[str, Any]]) -> FigureTable:
+    kinds = {
+        "ready-made": {name: each for name, each in agreed.items() if not name.startswith(_AT_RANDOM)},
+        "random": {name: each for name, each in agreed.items() if name.startswith(_AT_RANDOM)},
+    }
+    late = sorted(name for name, each in agreed.items() if each["same"] is None)
+    return FigureTable(
+        title="The same races by one process, by two, and by a cluster of two workers",
+        columns=("races", "complete", "schedules by one", "by two", "by the cluster", "most of a race", "other ends"),
+        rows=tuple((kind, *_agreement_row(each)) for kind, each in kinds.items() if each),
+        notes=(
+            "Most of a race: its schedules by two or by the cluster, to those by one.",
+            *([f"Out of time: {', '.join(late)}"] if late else ()),
+        ),
+    )
+
+
+def _agreement_row(agreed: Mapping[str, Mapping[str, Any]]) -> tuple[Any, ...]:
     complete = {name: each for name, each in agreed.items() if each["same"] is not None}
     totals = [sum(each[by] for each in complete.values()) for by in _EXPLORERS]
     ratios = [each[by] / max(1, each["one"]) for each in complete.values() for by in _EXPLORERS]
     differing = [name for name, each in complete.items() if not each["same"]]
-    row = (len(complete), *totals, max(ratios, default=0.0), ", ".join(differing) or "none")
-    return FigureTable(
-        title="Ready-made races by one process, by two, and by a cluster of two workers",
-        columns=("races", "schedules by one", "by two", "by the cluster", "most of a race, to one", "with other ends"),
-        rows=(row,) if agreed else (),
-        notes=(f"Out of time: {', '.join(late)}",) if (late := sorted(agreed.keys() - complete.keys())) else (),
-    )
+    return (len(complete), *totals, max(ratios, default=0.0), ", ".join(differing) or "none")
 
 
 def _rate_table(rates: Mapping[str, Mapping[str, Any]]) -> FigureTable:

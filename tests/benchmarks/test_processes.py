@@ -6,6 +6,8 @@ import pytest
 
 from accounts.races.ready_made import RACES
 from benchmarks import processes
+from benchmarks.explore.measure import ends
+from benchmarks.random_races import random_race
 from benchmarks.suite import Options, Section
 from django_lockstep.lab.explorer import explore
 
@@ -15,21 +17,24 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def few_races(no_tests: None, dasks_leftovers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "RACES", {name: RACES[name] for name in ("lost-update:naive", "queue:skip-locked")})
+    monkeypatch.setattr(processes, "_RANDOM", 1)
 
 
-def run(*only: str) -> tuple[Section, tuple[Any, ...]]:
+def run(*only: str) -> tuple[Section, tuple[tuple[Any, ...], ...]]:
     # The seconds limit how long each race may take, on a slow machine too.
     section = processes.SUITE.run(Options(seconds=100, only=only), say=lambda line: None)
     (table,) = section.tables
-    return section, table.rows[0]
+    return section, table.rows
 
 
 @pytest.mark.usefixtures("few_races")
 def test_two_processes_and_a_cluster_come_to_the_ends_of_one() -> None:
-    section, (races, one, two, cluster, most, differing) = run("agreement")
+    section, rows = run("agreement")
 
     assert section.sound
-    assert (races, two, cluster, most, differing) == (2, one, one, 1.0, "none")
+    for row, expected in zip(rows, [("ready-made", 2), ("random", 1)], strict=True):
+        kind, races, one, two, cluster, most, differing = row
+        assert (kind, races, two, cluster, most, differing) == (*expected, one, one, 1.0, "none")
 
 
 @pytest.mark.usefixtures("few_races")
@@ -41,10 +46,18 @@ def test_other_ends_are_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
             RACES["lost-update:pessimistic"].scenario if processes == 2 else scenario, **limits
         ),
     )
-    section, (*_, differing) = run("agreement")
+    section, ((*_, differing), (*_, of_random)) = run("agreement")
 
     assert not section.sound
     assert differing == "lost-update:naive, queue:skip-locked"
+    assert of_random == "random:0"
+
+
+def test_a_random_race_is_the_same_each_time() -> None:
+    first, again = (explore(random_race(1)) for _ in range(2))
+
+    assert first.verdict == "holds"
+    assert (first.schedules, ends(first)) == (again.schedules, ends(again))
 
 
 @pytest.mark.parametrize("story", ["deposits", "ring"])
