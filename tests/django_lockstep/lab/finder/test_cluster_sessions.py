@@ -18,12 +18,13 @@ INTERRUPTED = Glance(found=b"", status=pytest.ExitCode.INTERRUPTED, log=b"the la
 
 
 class Worker(Executor):
-    """A cluster of one worker, whose session runs until it is interrupted; at the first look, Ctrl-C is pressed."""
+    """A cluster of one worker, whose session runs until it is interrupted; Ctrl-C is pressed while it is waited for."""
 
     addresses = ("tcp://worker",)
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.waited_for = threading.Event()
+        self._looks = 0
 
     def executor(self, worker: str, prepare: Callable[[], Any]) -> Executor:
         return self
@@ -34,23 +35,26 @@ class Worker(Executor):
         return answer
 
     def _glance(self, *, interrupt: bool) -> Glance:
-        self.looks += 1
-        if self.looks == 1:
+        self._looks += 1
+        if self._looks == 1:
+            self.waited_for.wait()
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         return INTERRUPTED if interrupt else RUNNING
 
 
 def test_the_end_of_an_interrupted_session_is_waited_for(tmp_path: Path) -> None:
     (recording := tmp_path / "races.jsonl").write_text("")
+    worker = Worker()
+    session = ClusterSession(
+        cast("ClusterWorkers", worker),
+        "tcp://worker",
+        arguments=[],
+        code={},
+        recording=recording,
+        share=Share(1, 1),
+    )
     with pytest.raises(KeyboardInterrupt):
-        session = ClusterSession(
-            cast("ClusterWorkers", Worker()),
-            "tcp://worker",
-            arguments=[],
-            code={},
-            recording=recording,
-            share=Share(1, 1),
-        )
+        worker.waited_for.set()
         session.wait()
     session.interrupt()
     session.wait()
