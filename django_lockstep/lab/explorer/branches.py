@@ -22,7 +22,7 @@ class Move:
 
     actor: int
     footprint: Footprint
-    """What the step and the woken steps touched."""
+    """What the step and the woken steps touched, and what they would have published had they not waited or failed."""
     writes: bool = False
     """Whether the statement that it sent writes or locks, or is not understood."""
     woken: frozenset[int] = frozenset()

@@ -35,7 +35,14 @@ _ONE_SNAPSHOT = ("repeatable read", "serializable")
 def _has_found_nothing(statement: Statement, operation: Operation) -> bool:
     """Whether it is an UPDATE without a matching row, which has only read: no trigger for rows, no foreign key."""
     is_update = statement.kind == "UPDATE" and bool(statement.row_locks)
-    return is_update and operation.rows == 0 and operation.error is None and statement.locks_only_rows
+    # Whoever has changed that has then written one of its rows, and what conflicts with its lock, with that write too.
+    only_own = statement.reads <= {key for key, _ in statement.row_locks}
+    return is_update and only_own and operation.rows == 0 and operation.error is None and statement.locks_only_rows
+
+
+def _commits(statement: Statement, operation: Operation) -> bool:
+    """Whether the step ends its transaction with a COMMIT, if it succeeds."""
+    return statement.kind == "COMMIT" or (operation.autocommit and not operation.in_transaction)
 
 
 def _is_value(lock: LockedKey) -> bool:
@@ -93,7 +100,12 @@ class Transaction:
     def waiting(self, operation: Operation) -> Footprint:
         """Return the footprint of a step that has begun and now waits."""
         statement = self._with_keys(operation)
-        return self._own(statement, operation) | Footprint(locks=statement.key_conflicts)
+        touched = self._own(statement, operation) | Footprint(locks=statement.key_conflicts)
+        # Before the others it would not have waited, but have published at once: its order with readers matters, and
+        # the search asks for that order by the footprint that it sees here. The same is true of one that fails.
+        if _commits(statement, operation) and not touched.opaque:
+            touched = touched | Footprint(publishes=self._writes | statement.writes)
+        return touched
 
     def meets(self, operation: Operation, touched: Footprint) -> bool:
         """Whether the step that is next, or waits, names a key that these do, or may release one.
@@ -242,6 +254,7 @@ class Transaction:
         if committed and self._is_serializable(operation):
             # After the commit other transactions may be doomed by what this one has written.
             self._overlap.note_commit(self, self._writes)
+        committed = committed or _commits(statement, operation)  # as in `waiting`
         # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
         # dependence too many costs a schedule, one too few a verdict.
         return Footprint(publishes=self._writes if committed else frozenset(), releases=self._locks)

@@ -7,17 +7,20 @@ import os
 
 import pytest
 from django.db import transaction
+from django.db.models import Exists, F
 from hypothesis import HealthCheck, Phase, assume, event, given, settings
 from hypothesis import strategies as st
 
-from django_lockstep.lab.explorer import Scenario, ScheduleError, explore
+from django_lockstep.lab.explorer import Exploration, Scenario, ScheduleError, explore
 from django_lockstep.lab.explorer.specs import write_spec
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, tables
 from tests.django_lockstep.lab.explorer.programs import (
     LEVELS,
+    Action,
     Drawn,
     Program,
+    actor,
     among,
     ends,
     inserting_last,
@@ -27,7 +30,7 @@ from tests.django_lockstep.lab.explorer.programs import (
     retried,
     unnamed_ends,
 )
-from tests.testapps.shop.models import Seat
+from tests.testapps.shop.models import Seat, Ticket
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -56,7 +59,10 @@ def agree(scenario: Scenario, *, most: int = MOST) -> None:
     full = explore(scenario, reduction="none", max_schedules=most)
     # Not with too many, nor of readers alone, nor where the server decided, which may come out otherwise the next time.
     assume(full.verdict not in {"incomplete", "vacuous"} and not full.unsteerable)
+    reduced_agrees(scenario, full)
 
+
+def reduced_agrees(scenario: Scenario, full: Exploration) -> None:
     reduced = explore(scenario)
 
     assert full.verdict == reduced.verdict == "holds", (full.reason, reduced.reason)
@@ -78,6 +84,28 @@ def compares(pk: int) -> int:
     seen = stories.price(pk)
     with transaction.atomic():
         return Seat.objects.filter(pk=pk, price=seen).update(price=seen + 10)
+
+
+@pytest.mark.parametrize(
+    ("write", "first", "read"),
+    [(("add", 0), ("lock", 0), ("read", 0)), (("insert_key", 2), ("insert_key", 2), ("read_all", 0))],
+    ids=["waits", "fails"],
+)
+def test_they_agree_on_a_write_that_commits_at_once_unless_another_actor_comes_first(
+    write: Action, first: Action, read: Action
+) -> None:
+    scenario = race(("none", (write,)), ("read committed", (first,)), ("none", (read,)))
+    reduced_agrees(scenario, explore(scenario, reduction="none"))
+
+
+def test_they_agree_on_a_write_that_finds_nothing_once_another_table_has_changed() -> None:
+    issues_first = actor(("read committed", (("insert_child", 2),)))
+    scenario = among([raises_unless_issued, issues_first, actor(("none", (("read", 1),)))])
+    reduced_agrees(scenario, explore(scenario, reduction="none"))
+
+
+def raises_unless_issued(pks: list[int]) -> int:
+    return Seat.objects.filter(~Exists(Ticket.objects.all()), pk=pks[1]).update(price=F("price") + 1)
 
 
 @examples(30)
