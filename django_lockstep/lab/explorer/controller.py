@@ -109,7 +109,7 @@ class Controller:
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._overlap = Overlap()
         self._deadlock_policy.reset()
-        self._fairness = FairScheduler(self.polling)
+        self._fairness = FairScheduler(self.polling, actors=len(self.actors))
         self._admissions = Admissions(functions if symmetric else ())
         self._trace = Trace(symmetric=symmetric)
         self._builder = MoveBuilder(

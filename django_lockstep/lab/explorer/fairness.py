@@ -2,8 +2,9 @@
 
 A lock that another transaction holds is refused until that ends. Code that gives up after some attempts is left alone.
 What has been refused without end must be a loop that tries until it gets the lock: after two refusals it does not ask
-again before an unlock. Two actors that hold what the other one needs may still refuse each other in turn, as long as
-each one gives up its lock in between; so one that has been refused a lock very often waits for a move that releases it.
+again before an unlock, among three and more actors after one: there the next lock refuses it a second time. Two actors
+that hold what the other one needs may still refuse each other in turn, as long as each one gives up its lock in
+between; so one that has been refused a lock very often waits for a move that releases it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["FairScheduler"]
 _TIMES = 3
 """How often a loop that polls sends the same query before it must yield."""
 _REFUSALS = 2
-"""How often a loop that tries again without end is refused before it must wait for an unlock."""
+"""How often a loop that tries again without end is refused before it must wait for an unlock, in a race of two."""
 _MOST_REFUSALS = 50
 """How often an actor is refused one lock in all before it has to wait for its release."""
 _IS_POLLING = 25
@@ -46,8 +47,9 @@ class FairScheduler:
     loops that poll or try again without end, over all runs.
     """
 
-    def __init__(self, polling: set[str] | None = None) -> None:
+    def __init__(self, polling: set[str] | None = None, *, actors: int = 2) -> None:
         self._polling = set() if polling is None else polling
+        self._most = _REFUSALS if actors == 2 else 1
         self._refused: dict[tuple[int, Question], _Refusal] = {}
         self._asked: dict[int, Counter[Question]] = {}
         self._yielding: set[int] = set()
@@ -116,7 +118,7 @@ class FairScheduler:
 
     def _would_be_refused(self, actor: int, operation: Operation) -> bool:
         refusal = self._refused.get((actor, _question(operation)))
-        return refusal is not None and refusal.times >= _REFUSALS and operation.template in self._polling
+        return refusal is not None and refusal.times >= self._most and operation.template in self._polling
 
     def _find_loop(self, template: str, times: int) -> None:
         if times >= _IS_POLLING and template not in self._polling:

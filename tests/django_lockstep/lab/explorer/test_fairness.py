@@ -85,6 +85,15 @@ def test_a_loop_that_is_refused_twice_does_not_ask_again_before_an_unlock() -> N
     assert able(scheduler, A, B, sql=LOOP) == {A, B}
 
 
+def test_among_three_it_does_not_ask_a_second_time_before_an_unlock() -> None:
+    scheduler = FairScheduler({LOOP}, actors=3)
+    assert scheduler.note(A, sent(LOOP, refused=True), wanted=WANTED)
+    assert able(scheduler, A, B, C, sql=LOOP) == {B, C}
+
+    scheduler.note(B, sent("COMMIT"), released=WANTED)
+    assert able(scheduler, A, C, sql=LOOP) == {A, C}
+
+
 def test_it_may_do_something_else() -> None:
     assert able(looping(), A, B, sql="ROLLBACK") == {A, B}
 
