@@ -16,6 +16,11 @@ _FIRST_LOSES_MS = 500
 
 A session looks only once: by then the others must have begun the steps that close the cycle, on a busy machine too.
 """
+_OTHERS_LOSE = "4s"
+"""The time-out of who is not to lose: long after the others have begun to wait, and before a step takes too long.
+
+Two that go on at the same time, each within its statement, may then wait for each other: the first to look loses.
+"""
 _TIMER_PASSES = 0.005
 """Seconds after which a session with a time-out of 1 ms has looked for a cycle, also on a busy machine."""
 
@@ -25,7 +30,7 @@ class DeadlockPolicy:
 
     def __init__(self, *, last_loses: bool) -> None:
         self._last_loses = last_loses
-        self.initial_timeout = "60s" if last_loses else f"{_FIRST_LOSES_MS}ms"
+        self.initial_timeout = _OTHERS_LOSE if last_loses else f"{_FIRST_LOSES_MS}ms"
         """The time-out of a session for which no other one waits."""
         self.reset()
 

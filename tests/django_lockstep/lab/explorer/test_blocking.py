@@ -10,7 +10,7 @@ from django.db.models import F
 
 from django_lockstep.lab.explorer import Run, Scenario, Stuck, explore, replay
 from django_lockstep.locking.transactions import isolated_transaction
-from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.explorer import programs, stories
 from tests.support.sessions import ADVISORY_LOCKS, Session, query
 from tests.testapps.shop.models import Seat, Ticket
 
@@ -252,6 +252,14 @@ def test_two_actors_that_share_a_lock_and_both_want_it_exclusively_deadlock() ->
 
     assert found.deadlocks > 0
     assert set(found.errors) == {"40P01"}
+
+
+def test_two_that_go_on_within_their_statements_and_then_wait_for_each_other_deadlock() -> None:
+    shared = ("savepoint", False, ("lock_share", 0))
+    program = ("read committed", (shared, ("savepoint", False, ("add_to_cheap", 1))))
+    found = explore(programs.race(program, program, program), max_schedules=20)
+
+    assert (found.verdict, set(found.errors)) == ("incomplete", {"40P01"})
 
 
 # Somebody outside of the race
