@@ -48,7 +48,6 @@ _ACTIONS: Mapping[str, _Action] = MappingProxyType(
         "open": lambda pk, seen: open_account(8, user=accounts(pk).values_list("user", flat=True).first()),
     }
 )
-_READING = frozenset(name for name in _ACTIONS if name.startswith(("read", "lock")))
 _BLOCKS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = MappingProxyType(
     {
         "autocommit": nullcontext,
@@ -76,6 +75,6 @@ def _program(draws: Random) -> Callable[[list[Any]], None]:
         with _BLOCKS[name]():
             for action, which in actions:
                 found = _ACTIONS[action](pks[which], seen)
-                seen = found if action in _READING and isinstance(found, Decimal) else seen
+                seen = found if isinstance(found, Decimal) else seen
 
     return run
