@@ -254,7 +254,8 @@ class Transaction:
         if committed and self._is_serializable(operation):
             # After the commit other transactions may be doomed by what this one has written.
             self._overlap.note_commit(self, self._writes)
-        committed = committed or _commits(statement, operation)  # as in `waiting`
+        # One that has failed would have published before the others; see `waiting`.
+        publishes = committed or _commits(statement, operation)
         # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
         # dependence too many costs a schedule, one too few a verdict.
-        return Footprint(publishes=self._writes if committed else frozenset(), releases=self._locks)
+        return Footprint(publishes=self._writes if publishes else frozenset(), releases=self._locks)
