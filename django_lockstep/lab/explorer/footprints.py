@@ -15,7 +15,8 @@ __all__ = [
     "ADVISORY",
     "LOCAL",
     "OPAQUE",
-    "BlindInsert",
+    "Access",
+    "Change",
     "Footprint",
     "FootprintKey",
     "LockedKey",
@@ -57,27 +58,34 @@ _CONFLICTS: dict[Mode, frozenset[Mode]] = {
 }
 
 
+Change = tuple[FootprintKey, int]
+"""The change of a row by the transaction that commits so many-th of those which change it in the run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlindInsert:
-    """An INSERT that adds no conflict between SERIALIZABLE transactions; see `django_lockstep.lab.explorer.overlap`."""
+class Access:
+    """What a step of a SERIALIZABLE transaction reads and writes, as far as other ones may be refused for it."""
 
-    target: frozenset[str]
-    """Tables that it inserts into: reads of them matter."""
-    watched: frozenset[str]
-    """Tables that its transaction has read: writes to them matter."""
+    read: frozenset[FootprintKey]
+    written: frozenset[FootprintKey]
     held: frozenset[FootprintKey]
-    """Rows in these that its transaction has updated, so that no other one has."""
+    """Rows that the transaction has updated before, so that no other one changes them before it ends."""
+    watched: frozenset[str]
+    """Tables that it has read by then, if it has written; of one that has not, no conflict makes a pivot."""
 
-    def may_conflict(self, other: Footprint) -> bool:
-        """Whether the order of the INSERT and a step of another SERIALIZABLE transaction may matter."""
-        read = other.reads | {key for key, mode in other.locks if mode not in (Mode.INSERT, Mode.UNIQUE)}
-        # Locks from this strength on stand for writes that are not published yet, INSERT among them.
-        written = other.publishes | {key for key, mode in other.locks if mode >= Mode.NO_KEY_UPDATE}
-        return any(table in self.target for table, _ in read) or any(
-            # Rows that this transaction has updated stay locked until it ends, so that nobody else writes them before.
-            key[0] in self.watched and key not in self.held
-            for key in written
+    def meets(self, other: Access) -> bool:
+        """Whether only one of the two orders may be a read-write conflict between this reader and that writer."""
+        # An index page is locked for a read, and not for the entries that were there before. That a row was read and
+        # changed is noted in both orders.
+        return any(
+            read[0] == row[0] and row not in self.held and (read != row or row[1] is None)
+            for row in other.written
+            for read in self.read
         )
+
+    def notices(self, commit: Footprint) -> bool:
+        """Whether the commit publishes something that the transaction may have read."""
+        return any(key[0] in self.watched and key not in self.held for key in commit.publishes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +104,15 @@ class Footprint:
     """Row locks released."""
     snapshot: bool = False
     """Whether it fixes what a REPEATABLE READ transaction sees, so that it depends on every commit."""
-    serializable: bool = False
-    """Whether it belongs to a SERIALIZABLE transaction, whose outcome depends on all others of that level."""
-    serializable_read: bool = False
-    """The same for a read by a transaction that has written nothing: such reads do not depend on each other."""
-    blind: frozenset[BlindInsert] = frozenset()
-    """The blind INSERT of a SERIALIZABLE transaction; see `BlindInsert`."""
+    changes: frozenset[Change] = frozenset()
+    """Changes of single rows that are certain among those published."""
+    late_for: frozenset[Change] = frozenset()
+    """Changes because of which it was refused at its older snapshot, and would have been after any others as well."""
+    accesses: frozenset[Access] = frozenset()
+    """Those of SERIALIZABLE transactions, which have one for each step."""
+    dangerous: bool = False
+    """Whether one may be refused because of it, so that its order with each step of the others at that level matters;
+    see `django_lockstep.lab.explorer.overlap`."""
     opaque: bool = False
     """Whether it is not understood, so that it depends on everything."""
 
@@ -116,9 +127,10 @@ class Footprint:
             publishes=self.publishes | other.publishes,
             releases=self.releases | other.releases,
             snapshot=self.snapshot or other.snapshot,
-            serializable=self.serializable or other.serializable,
-            serializable_read=self.serializable_read or other.serializable_read,
-            blind=self.blind | other.blind,
+            changes=self.changes | other.changes,
+            late_for=self.late_for | other.late_for,
+            accesses=self.accesses | other.accesses,
+            dangerous=self.dangerous or other.dangerous,
             opaque=self.opaque or other.opaque,
         )
 
@@ -141,25 +153,14 @@ def dependent(one: Footprint, other: Footprint) -> bool:
 
 
 def _meet_in_conflict_graph(one: Footprint, other: Footprint) -> bool:
-    """Whether the steps may change each other's place among the read-write conflicts that SERIALIZABLE watches.
-
-    A transaction that has written nothing has no incoming conflict, so that it is not a pivot, and no read can make it
-    one (D. Ports, K. Grittner, "Serializable Snapshot Isolation in PostgreSQL", VLDB 2012). Two reads of such
-    transactions only add a conflict each from themselves to writers.
-    """
-    return (
-        (one.serializable and (other.serializable or other.serializable_read))
-        or (one.serializable_read and other.serializable)
-        or _sees(one, other)
-        or _sees(other, one)
-    )
+    """Whether a SERIALIZABLE transaction may be refused or not for the order of the steps."""
+    if not (one.accesses and other.accesses):
+        return False
+    return one.dangerous or other.dangerous or _conflict(one, other) or _conflict(other, one)
 
 
-def _sees(one: Footprint, other: Footprint) -> bool:
-    """Whether a blind INSERT of the first may matter to a SERIALIZABLE transaction's step, or that step to it."""
-    return (other.serializable or other.serializable_read or bool(other.blind)) and any(
-        insert.may_conflict(other) for insert in one.blind
-    )
+def _conflict(one: Footprint, other: Footprint) -> bool:
+    return any(mine.notices(other) or any(map(mine.meets, other.accesses)) for mine in one.accesses)
 
 
 def _affects(one: Footprint, other: Footprint) -> bool:
@@ -169,6 +170,7 @@ def _affects(one: Footprint, other: Footprint) -> bool:
     seen = (other.snapshot and bool(one.publishes)) or any(
         _same_row(written, read) for written in one.publishes for read in other.reads
     )
+    seen = seen or not one.changes.isdisjoint(other.late_for)
     # Whoever takes or releases a lock decides whether another one is refused it.
     return seen or collide(one.releases, other.locks) or collide(one.releases | one.locks, other.tried)
 

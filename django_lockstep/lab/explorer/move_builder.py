@@ -44,7 +44,7 @@ class MoveBuilder:
         Raises `Overtaken` if waiters must go on in turn and have not.
         """
         number = len(self.trace.moves)
-        parts = {index: self._end(index, number, chosen, was_waiting) for index in self._just_ended()}
+        parts = {index: self._end(index, number, chosen, was_waiting) for index in self._just_ended(chosen)}
         sent = self.state.current[chosen].operation
         writes = self.transaction(chosen, sent).statement(sent).may_change
         admitted = writes and self.admissions.is_first(chosen)
@@ -70,9 +70,11 @@ class MoveBuilder:
             cycle=self._cycle_of(number),
         ), contest
 
-    def _just_ended(self) -> list[int]:
+    def _just_ended(self, chosen: int) -> list[int]:
         current = self.state.current
-        return [i for i in sorted(current) if i not in self.state.waiting and current[i].ended is None]
+        ended = [i for i in sorted(current) if i not in self.state.waiting and current[i].ended is None]
+        # The chosen one first: what it has committed matters to those that it wakes.
+        return sorted(ended, key=lambda index: index != chosen)
 
     def _end(self, index: int, number: int, chosen: int, was_waiting: Waits) -> Footprint:
         """Note that the actor's step has ended with this move, and return what it touched."""
@@ -151,7 +153,7 @@ class MoveBuilder:
     def _note_unsteerable(self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits) -> None:
         """Note that only the server decides the order; ``parts`` are the footprints of ended steps."""
         woken = [self.state.current[index] for index in parts if index in was_waiting]
-        woken_prints = {self.transaction(each.actor, each.operation): parts[each.actor] for each in woken}
+        woken_prints = [parts[each.actor] for each in woken]
         self.trace.unsteerable += any(
             self._order_matters(one, other) for one, other in itertools.combinations(woken, 2)
         ) or self.overlap.refuses_by_chance(parts[chosen], woken_prints)

@@ -11,7 +11,8 @@ from django_lockstep.lab.explorer.footprints import (
     ADVISORY,
     LOCAL,
     OPAQUE,
-    BlindInsert,
+    Access,
+    Change,
     Footprint,
     FootprintKey,
     LockedKey,
@@ -20,13 +21,16 @@ from django_lockstep.lab.explorer.footprints import (
     dependent,
 )
 from django_lockstep.lab.explorer.operations import Operation
-from django_lockstep.lab.explorer.overlap import Overlap
+from django_lockstep.lab.explorer.overlap import Commit, Overlap
 from django_lockstep.lab.explorer.sql import parse_cached
 
 __all__ = ["Transaction"]
 
 _KEY_EXISTS = frozenset({"23505", "23P01"})
 """SQLSTATEs of statements whose key exists already."""
+
+_OUTSIDE = frozenset({"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"})
+"""Kinds of statements that name no table and take no snapshot."""
 
 _ONE_SNAPSHOT = ("repeatable read", "serializable")
 """Levels at which the whole transaction sees the snapshot of its first statement."""
@@ -43,6 +47,16 @@ def _has_found_nothing(statement: Statement, operation: Operation) -> bool:
 def _commits(statement: Statement, operation: Operation) -> bool:
     """Whether the step ends its transaction with a COMMIT, if it succeeds."""
     return statement.kind == "COMMIT" or (operation.autocommit and not operation.in_transaction)
+
+
+def _publishing(rows: frozenset[FootprintKey], overlap: Overlap) -> Footprint:
+    """Return what a COMMIT of these changes would publish if it did not wait or fail."""
+    return Footprint(publishes=rows, changes=overlap.next_changes(row for row in rows if row[1] is not None))
+
+
+def _parents(statement: Statement) -> frozenset[FootprintKey]:
+    # The server checks a foreign key with a SELECT ... FOR KEY SHARE of its own, which reads the parent too.
+    return frozenset(key for key, mode in statement.locks if mode is Mode.KEY_SHARE)
 
 
 def _is_value(lock: LockedKey) -> bool:
@@ -65,7 +79,10 @@ class Transaction:
         self._deferred = LOCAL
         self._writes: frozenset[FootprintKey] = frozenset()
         self._read: frozenset[str] = frozenset()
+        self._since: int | None = None
+        """When its snapshot was taken, at the levels that have one."""
         self._held: frozenset[FootprintKey] = frozenset()
+        """Rows that it has updated for certain."""
         self._row_locks: dict[FootprintKey, Mode] = {}
         """Rows that are locked until the transaction ends, with the strength."""
         self._opaque = False
@@ -79,20 +96,24 @@ class Transaction:
         """Return the step's statement; `UNKNOWN` after a change of the session."""
         statement = parse_cached(operation, self._catalog)
         # These name no table, so that they mean the same under any search_path and role.
-        names = statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO", "LOCAL"}
-        return UNKNOWN if self._session_changed and names else statement
+        return UNKNOWN if self._session_changed and statement.kind not in _OUTSIDE else statement
 
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read; a step that waits has read it, too."""
         statement = self.statement(operation)
-        # The server checks a foreign key with a SELECT ... FOR KEY SHARE of its own, which reads the parent too.
-        parents = {key[0] for key, mode in statement.locks if mode is Mode.KEY_SHARE}
-        self._read |= (statement.tables_read or frozenset()) | parents
+        if self._since is None and statement.kind not in _OUTSIDE:
+            self._since = self._overlap.now
+        self._read |= {table for table, _ in statement.reads | _parents(statement)}
         self._catalog.note_read(statement.tables_read)
         if statement.kind == "UNKNOWN":
             self._overlap.note_opaque()
-        elif self._is_serializable(operation):
-            self._overlap.note_reads(self, self._read)
+        # One that changes several rows, or locks them, may have changed some when it waits for another one.
+        if self._has_written or (statement.may_change and statement.only_row is None):
+            self._note_writer(operation)
+
+    def _note_writer(self, operation: Operation) -> None:
+        if self._is_serializable(operation):
+            self._overlap.note_writer(self, self._read)
 
     def _is_serializable(self, operation: Operation) -> bool:
         return (self._level or operation.isolation) == "serializable"
@@ -104,7 +125,7 @@ class Transaction:
         # Before the others it would not have waited, but have published at once: its order with readers matters, and
         # the search asks for that order by the footprint that it sees here. The same is true of one that fails.
         if _commits(statement, operation) and not touched.opaque:
-            touched = touched | Footprint(publishes=self._writes | statement.writes)
+            touched = touched | _publishing(self._writes | statement.writes, self._overlap)
         return touched
 
     def meets(self, operation: Operation, touched: Footprint) -> bool:
@@ -134,38 +155,62 @@ class Transaction:
             # So is a write that compares a version and comes too late: it locks nothing and publishes nothing. After a
             # wait the row stays locked, even if it no longer matches (EvalPlanQual in the server's execMain.c).
             statement = replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
-        touched = LOCAL if self._failed else self._own(statement, operation)
-        # The statement found the key of another transaction, which must have been committed before.
-        if operation.error is not None and sqlstate_of(operation.error) in _KEY_EXISTS:
-            touched = touched | Footprint(locks=statement.key_conflicts)
-            # A sequence has given a number that was there already: who gets which number matters.
-            if statement.keys is not None and not statement.keys.has_index(operation.constraint):
-                self._catalog.note_read({statement.keys.table})
-        # A blind INSERT commutes with most steps, which saves nearly all orders of it.
-        if touched.serializable and (insert := self._blind_insert(statement, operation)):
-            touched = replace(touched, serializable=False, blind=frozenset({insert}))
-        if operation.refused and not waited:
-            # The end of its transaction releases only what was taken before.
-            touched = replace(touched, tried=touched.locks, locks=frozenset())
-            statement = replace(statement, locks=frozenset())
+        touched, statement = (LOCAL, statement) if self._failed else self._done(statement, operation, waited=waited)
         self._note(statement, operation)
         ended = operation.ends_idle or statement.kind == "ROLLBACK TO" or operation.error is not None
         if ended and not self._failed:
             touched = touched | self._end(statement, operation)
         # Without savepoints a failed statement has ended the transaction; the later ROLLBACK releases nothing.
         self._failed = self._failed or (operation.error is not None and not self._nested)
+        if operation.ends_idle or self._failed:
+            self._overlap.note_end(self)
         if operation.ends_idle:
             self._reset()
         return touched
 
-    def _blind_insert(self, statement: Statement, operation: Operation) -> BlindInsert | None:
-        """Return the step's blind INSERT, if it is one; see `django_lockstep.lab.explorer.overlap`."""
-        only_inserts = statement.kind == "INSERT" and not (statement.reads or operation.error or operation.ends_idle)
-        if not (only_inserts and self._writes) or self._nested or self._opaque:
-            return None  # rows updated before ROLLBACK TO SAVEPOINT are no longer held
-        target = frozenset(table for table, _ in statement.writes)
-        insert = BlindInsert(target=target, watched=self._read, held=self._held)
-        return insert if self._overlap.allows(insert, session=self) else None
+    def _done(self, statement: Statement, operation: Operation, *, waited: bool) -> tuple[Footprint, Statement]:
+        """Return what the step touched, and the statement without what it has not done."""
+        touched = self._own(statement, operation)
+        # The statement found the key of another transaction, which must have been committed before.
+        if operation.error is not None and sqlstate_of(operation.error) in _KEY_EXISTS:
+            touched = touched | Footprint(locks=statement.key_conflicts)
+            # A sequence has given a number that was there already: who gets which number matters.
+            if statement.keys is not None and not statement.keys.has_index(operation.constraint):
+                self._catalog.note_read({statement.keys.table})
+        if operation.refused and not waited:
+            # The end of its transaction releases only what was taken before.
+            return replace(touched, tried=touched.locks, locks=frozenset()), replace(statement, locks=frozenset())
+        late = self._late(statement, operation)
+        return (touched, statement) if late is None else self._without_row(touched, statement, late=late)
+
+    def _late(self, statement: Statement, operation: Operation) -> tuple[int, Change] | None:
+        """Return when the row of the step was changed which it did not get, if that is why, and the change.
+
+        At one snapshot it is refused in any case from then on, whoever else wants or has the row.
+        """
+        row, level = statement.only_row, self._level or operation.isolation
+        alone = not (self._has_written or self._nested or _commits(statement, operation))
+        if row is None or operation.error is None or not alone or level not in _ONE_SNAPSHOT:
+            return None
+        if sqlstate_of(operation.error) != "40001":
+            return None
+        return self._overlap.first_change(row, since=self._since or 0, serializable=level == "serializable")
+
+    def _without_row(
+        self, touched: Footprint, statement: Statement, *, late: tuple[int, Change]
+    ) -> tuple[Footprint, Statement]:
+        """Return both of a step that came too late for a row, of which it has neither read nor locked anything."""
+        when, change = late
+        touched = replace(
+            touched,
+            reads=touched.reads - {change[0]},
+            locks=touched.locks - statement.row_locks,
+            late_for=frozenset({change}),
+            # It has written nothing and has ended, so that what matters is what it would have been before the change.
+            dangerous=bool(touched.accesses) and self._is_in_danger(until=when),
+            accesses=frozenset(replace(access, watched=frozenset()) for access in touched.accesses),
+        )
+        return touched, replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
 
     def _with_keys(self, operation: Operation) -> Statement:
         """Return the step's statement, of an INSERT with the unique keys that it adds instead of any key."""
@@ -188,27 +233,54 @@ class Transaction:
         # SET TRANSACTION and the first statement have fixed the level; what the session's default is now no longer
         # matters.
         level = self._level or operation.isolation
-        first = not self._seen and statement.kind not in {"COMMIT", "ROLLBACK", "ROLLBACK TO"}
+        first = not self._seen and statement.kind not in _OUTSIDE
         deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
-        only_reads = statement.kind == "SELECT" and not statement.locks and self._has_only_read(operation)
+        serializable = self._is_serializable(operation)
         return Footprint(
             reads=statement.reads | deferred.reads,
             locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)),
             snapshot=level in _ONE_SNAPSHOT and first,
-            serializable=self._is_serializable(operation) and not only_reads,
-            serializable_read=self._is_serializable(operation) and only_reads,
+            accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
+            dangerous=serializable and self._is_dangerous(statement, operation),
         )
+
+    def _access(self, operation: Operation) -> Access:
+        # As a whole, even if it found nothing or failed: elsewhere among the others it might not.
+        statement = self.statement(operation)
+        writes = self._has_written or statement.may_change
+        return Access(
+            read=statement.reads | _parents(statement),
+            written=statement.writes,
+            held=frozenset() if self._nested else self._held,
+            watched=self._read if writes else frozenset(),
+        )
+
+    @property
+    def _has_written(self) -> bool:
+        return bool(self._locks or self._writes or self._opaque)
+
+    def _is_in_danger(self, *, until: int | None = None) -> bool:
+        return self._overlap.may_doom(self._read, since=self._since or 0, until=until)
+
+    def _is_dangerous(self, statement: Statement, operation: Operation) -> bool:
+        """Whether some SERIALIZABLE transaction may be refused for the step; see `Overlap`."""
+        # A read-only transaction may get a safe snapshot, which depends on what all others have done.
+        if self._read_only or operation.read_only:
+            return True
+        if not (self._has_written or statement.may_change):
+            return False  # without a write it is no pivot
+        # All at once, or undone so that it is no pivot any more: too rare to find out for whom it matters.
+        at_once = _commits(statement, operation) and statement.kind != "COMMIT"
+        undone = statement.kind in {"ROLLBACK", "ROLLBACK TO"} or (operation.error is not None and self._has_written)
+        if at_once or undone or self._is_in_danger():
+            return True
+        return statement.kind == "COMMIT" and self._overlap.has_pivot(self, self._writes, since=self._since or 0)
 
     def _is_new(self, lock: LockedKey) -> bool:
         """Whether the transaction may not hold the lock yet: nobody can notice that it takes it once more."""
         key, mode = lock
         # What is not understood may have ended the transaction, and begun another one.
         return self._opaque or mode in (Mode.INSERT, Mode.UNIQUE) or mode > self._row_locks.get(key, -1)
-
-    def _has_only_read(self, operation: Operation) -> bool:
-        """Whether the transaction may write, but has not; a read-only one may get a safe snapshot instead."""
-        touched = self._locks or self._writes or self._opaque
-        return not (touched or self._read_only or operation.read_only)
 
     def _deferred_checks(self, statement: Statement) -> Footprint:
         """Return what deferred constraints read and lock at COMMIT, which the statement lists as well."""
@@ -223,9 +295,11 @@ class Transaction:
 
     def _note(self, statement: Statement, operation: Operation) -> None:
         self._locks |= statement.locks
+        self._writes |= statement.writes
+        if self._has_written:
+            self._note_writer(operation)
         self._deferred = self._deferred | self._deferred_checks(statement)
         self._session_changed = self._session_changed or statement.changes_session
-        self._writes |= statement.writes
         # Only if every named row was changed is it certain that this transaction holds them.
         if statement.kind == "UPDATE" and operation.rows == len(statement.writes):
             self._held |= {key for key in statement.writes if key[1] is not None}
@@ -238,7 +312,7 @@ class Transaction:
             self._level = statement.isolation
         self._read_only = self._read_only or statement.read_only
         self._nested = self._nested or operation.template.upper().startswith("SAVEPOINT")
-        self._seen = self._seen or statement.kind not in {"LOCAL", "COMMIT", "ROLLBACK"}
+        self._seen = self._seen or statement.kind not in _OUTSIDE
 
     def _note_row_locks(self, statement: Statement) -> None:
         if self._nested:
@@ -251,11 +325,15 @@ class Transaction:
         if self._opaque:
             return OPAQUE
         committed = operation.error is None and statement.kind not in {"ROLLBACK", "ROLLBACK TO"}
-        if committed and self._is_serializable(operation):
-            # After the commit other transactions may be doomed by what this one has written.
-            self._overlap.note_commit(self, self._writes)
+        changed = self._writes & (frozenset() if self._nested else self._held)
         # One that has failed would have published before the others; see `waiting`.
-        publishes = committed or _commits(statement, operation)
+        published = _publishing(self._writes, self._overlap) if _commits(statement, operation) else LOCAL
+        if committed and self._writes:
+            published = Footprint(publishes=self._writes, changes=self._overlap.next_changes(changed))
+            serializable = self._is_serializable(operation)
+            self._overlap.note_commit(
+                Commit(read=self._read, written=self._writes, changed=changed, serializable=serializable)
+            )
         # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
         # dependence too many costs a schedule, one too few a verdict.
-        return Footprint(publishes=self._writes if publishes else frozenset(), releases=self._locks)
+        return published | Footprint(releases=self._locks)

@@ -372,7 +372,6 @@ REFUSED = Footprint(reads=SEEN.reads, tried=WRITE.locks)
         (REFUSED, locks(2, Mode.UPDATE), False),
         (Footprint(snapshot=True), COMMIT, True),
         (Footprint(snapshot=True), WRITE, False),
-        (Footprint(serializable=True), Footprint(serializable=True), True),
         (OPAQUE, SEEN, True),
         (OPAQUE, LOCAL, False),
     ],

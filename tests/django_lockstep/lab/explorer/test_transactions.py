@@ -33,6 +33,7 @@ def steps(
             alias="default",
             pid=1,
             sql=sql,
+            autocommit=False,
             isolation=level,
             in_transaction=number > 0,
             ends_idle=sql in {"COMMIT", "ROLLBACK"},
@@ -44,21 +45,200 @@ def steps(
     return touched
 
 
-def test_serializable_reads_commute_until_one_has_written() -> None:
-    assert not dependent(steps(READ), steps(READ))
-    assert not dependent(steps(READ, READ), steps(READ))
-    assert dependent(steps(WRITE, READ), steps(READ))
-    assert dependent(steps(READ), steps(WRITE))
-    assert dependent(steps(READ), steps(READ, "COMMIT"))
+class Session:
+    """Sends statements one by one; of the sessions with one overlap the transactions overlap."""
+
+    def __init__(self, overlap: Overlap, *, level: str = "serializable", **given: Any) -> None:
+        self._given = {"alias": "default", "pid": 1, "autocommit": False, "isolation": level, **given}
+        self._transaction = Transaction(Catalog([SEAT, TICKET]), overlap)
+        self._open = False
+
+    def send(self, *statements: str, rows: int = 1, error: BaseException | None = None) -> Footprint:
+        """Return what the last one touches, which fails with the error."""
+        touched = LOCAL
+        for sql in statements:
+            failed = error if sql is statements[-1] else None
+            ends = sql in {"COMMIT", "ROLLBACK"}
+            operation = Operation(
+                sql=sql, in_transaction=self._open, ends_idle=ends, rows=rows, error=failed, **self._given
+            )
+            self._transaction.begin(operation)
+            touched = self._transaction.footprint(operation)
+            self._open = not ends
+        return touched
 
 
-def test_a_read_that_locks_counts_as_a_write() -> None:
-    assert dependent(steps(f"{READ} FOR UPDATE"), steps("SELECT price FROM seat WHERE id = 2"))
+CHANGE, INSERT = "UPDATE seat SET price = 2 WHERE id = 1", "INSERT INTO ticket (price) VALUES (1)"
+OTHER_READ, OTHER_CHANGE = "SELECT price FROM seat WHERE id = 3", "UPDATE seat SET price = 2 WHERE id = 3"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "matters"),
+    [
+        ([READ], [READ], False),
+        ([READ], ["SELECT count(*) FROM seat"], False),
+        ([READ], [CHANGE], False),  # a conflict in both orders
+        ([READ], [OTHER_CHANGE], True),  # the later one may find a lock of an index page
+        (["SELECT count(*) FROM seat"], [CHANGE], True),
+        (["SELECT price FROM ticket WHERE id = 1"], [CHANGE], False),
+        (["SELECT price FROM ticket WHERE id = 1"], [INSERT], True),
+        ([CHANGE], [OTHER_CHANGE], True),  # both read, too
+        ([READ, INSERT], [READ], False),
+        ([READ], [READ, "COMMIT"], False),
+        ([CHANGE, READ], [READ, "COMMIT"], False),
+        ([READ], [READ, "ROLLBACK"], False),
+        ([READ], [CHANGE, "ROLLBACK"], True),
+        ([READ, INSERT], [CHANGE, "COMMIT"], True),  # whoever has written is in danger once the table has changed
+        ([READ, "COMMIT"], [CHANGE, "COMMIT"], False),
+        ([READ, INSERT, "COMMIT"], [OTHER_CHANGE, "COMMIT"], True),
+    ],
+)
+def test_of_overlapping_serializable_steps_the_order_matters(one: list[str], other: list[str], matters: bool) -> None:
+    overlap = Overlap()
+    mine, theirs = Session(overlap).send("SELECT 1", *one), Session(overlap).send("SELECT 1", *other)
+
+    assert dependent(mine, theirs) is dependent(theirs, mine) is matters
+
+
+def test_rows_that_it_has_changed_nobody_else_publishes_before_it_ends() -> None:
+    held, other = (steps(change, "COMMIT", rows=1) for change in (CHANGE, OTHER_CHANGE))
+
+    assert not dependent(steps(CHANGE, INSERT, rows=1), held)
+    assert dependent(steps(CHANGE, INSERT, rows=1), other)
+    assert dependent(steps(CHANGE, INSERT, rows=0), held)
+    assert dependent(steps("SAVEPOINT s1_x1", CHANGE, INSERT, rows=1), held)  # the change may be undone
+
+
+@pytest.mark.parametrize(
+    ("step", "dangerous"),
+    [
+        ([OTHER_READ], False),
+        ([INSERT], True),
+        ([INSERT, OTHER_READ], True),
+        ([INSERT, "COMMIT"], True),
+        (["COMMIT"], False),
+        (["ROLLBACK"], False),
+    ],
+)
+@pytest.mark.parametrize("committed", [CHANGE, OTHER_CHANGE, "DELETE FROM seat WHERE id = 2"])
+def test_in_danger_is_who_writes_after_others_have_changed_a_table_that_it_has_read(
+    committed: str, step: list[str], dangerous: bool
+) -> None:
+    overlap = Overlap()
+    session = Session(overlap)
+    assert not session.send(READ).dangerous
+
+    Session(overlap).send(committed, "COMMIT")
+
+    assert session.send(*step).dangerous is dangerous
+
+
+def test_in_danger_is_a_write_that_commits_at_once() -> None:
+    assert Session(Overlap(), autocommit=True).send(CHANGE).dangerous
+    assert not Session(Overlap()).send(CHANGE).dangerous
+
+
+@pytest.mark.parametrize(
+    ("theirs", "level"),
+    [
+        (["SELECT count(*) FROM seat", "COMMIT"], "serializable"),
+        ([CHANGE], "serializable"),
+        ([CHANGE, "ROLLBACK"], "serializable"),
+        (["INSERT INTO ticket (price) VALUES (1)", "COMMIT"], "serializable"),
+        ([CHANGE, "COMMIT"], "read committed"),
+        ([CHANGE, "COMMIT"], "repeatable read"),
+    ],
+)
+def test_not_in_danger_is_who_writes_after_anything_else(theirs: list[str], level: str) -> None:
+    overlap = Overlap()
+    Session(overlap).send(CHANGE, "COMMIT")  # not after its snapshot
+    session = Session(overlap)
+    session.send(READ)
+
+    Session(overlap, level=level).send(*theirs)
+
+    assert not session.send(CHANGE).dangerous
+
+
+def test_what_is_not_understood_may_have_changed_anything() -> None:
+    overlap = Overlap()
+    session = Session(overlap)
+    session.send(READ)
+
+    Session(overlap).send("SELECT anything()")
+
+    assert session.send(CHANGE).dangerous
+
+
+@pytest.mark.parametrize(
+    ("theirs", "dangerous"),
+    [
+        ([READ, INSERT], True),
+        ([READ, INSERT, "COMMIT"], True),
+        ([READ, INSERT, "ROLLBACK"], False),
+        ([READ], False),
+        ([INSERT], False),
+        (["UPDATE seat SET price = 2"], True),
+    ],
+)
+def test_a_commit_is_dangerous_to_those_who_have_read_the_table_and_written(theirs: list[str], dangerous: bool) -> None:
+    overlap = Overlap()
+    session = Session(overlap)
+    session.send(OTHER_CHANGE)
+    Session(overlap).send(*theirs)
+
+    assert session.send("COMMIT").dangerous is dangerous
 
 
 def test_a_transaction_that_may_not_write_depends_on_every_serializable_one() -> None:
     assert dependent(steps(READ, read_only=True), steps(READ))
     assert dependent(steps("SET TRANSACTION READ ONLY", READ), steps(READ))
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+@pytest.mark.parametrize("wanted", [CHANGE, f"{READ} FOR UPDATE"])
+def test_who_comes_too_late_for_a_row_depends_on_the_first_change_only(level: str, wanted: str) -> None:
+    overlap = Overlap()
+    session, another = Session(overlap, level=level), Session(overlap, level=level)
+    session.send(READ)
+    first, second = (Session(overlap, level=level).send(CHANGE, "COMMIT") for _ in range(2))
+    holder = another.send(CHANGE)
+
+    late = session.send(wanted, error=SerializationFailure())
+
+    assert dependent(late, first)
+    assert not any(dependent(late, each) for each in (second, holder, another.send("COMMIT")))
+    assert session.send("ROLLBACK") == LOCAL
+
+
+def test_a_commit_that_fails_stands_for_the_change_that_it_would_have_made() -> None:
+    overlap = Overlap()
+    failed = Session(overlap).send(CHANGE, "COMMIT", error=SerializationFailure())
+    committed = Session(overlap).send(CHANGE, "COMMIT")
+
+    assert failed.changes == committed.changes == {(("seat", 1), 1)}
+
+
+@pytest.mark.parametrize(
+    ("before", "between", "level"),
+    [
+        ([READ], ["UPDATE seat SET price = 2", "COMMIT"], "serializable"),  # maybe not this row
+        ([READ], ["DELETE FROM seat WHERE id = 1", "COMMIT"], "serializable"),
+        ([READ], [CHANGE, "COMMIT"], "read committed"),
+        ([READ, OTHER_CHANGE], [CHANGE, "COMMIT"], "serializable"),  # it gives that row up
+        ([READ, "SAVEPOINT s1_x1"], [CHANGE, "COMMIT"], "serializable"),
+        ([READ], [OTHER_CHANGE, "COMMIT"], "serializable"),
+    ],
+)
+def test_unless_it_is_not_certain_that_this_is_why(before: list[str], between: list[str], level: str) -> None:
+    overlap = Overlap()
+    session = Session(overlap)
+    session.send(*before)
+    Session(overlap, level=level).send(*between)
+
+    late = session.send(CHANGE, error=SerializationFailure())
+
+    assert dependent(late, Session(overlap).send(CHANGE))
 
 
 GUARDED = "UPDATE seat SET price = 2, version = 2 WHERE id = 1 AND version = 1"
@@ -105,75 +285,29 @@ def test_after_a_failure_inside_a_savepoint_the_rollback_still_gives_locks_up() 
     assert steps(*statements, level="read committed", error=SerializationFailure()).releases
 
 
-CHANGE, INSERT = "UPDATE seat SET price = 2 WHERE id = 1", "INSERT INTO ticket (price) VALUES (1)"
-OTHER_READ, OTHER_CHANGE = "SELECT price FROM seat WHERE id = 3", "UPDATE seat SET price = 2 WHERE id = 3"
-
-
-def blind(*before: str, overlap: Overlap | None = None) -> Footprint:
-    return steps(*before, INSERT, overlap=overlap, rows=1)
-
-
-@pytest.mark.parametrize("step", [READ, CHANGE, "UPDATE seat SET price = 2", "SELECT count(*) FROM seat", "COMMIT"])
-def test_an_insert_behind_a_write_does_not_depend_on_those_who_read_or_want_the_written_row(step: str) -> None:
-    theirs = steps(step, rows=2)
-
-    assert dependent(steps(CHANGE, rows=1), theirs) or step == "COMMIT"
-    assert dependent(blind(READ, CHANGE), theirs) is (step == "UPDATE seat SET price = 2")
-
-
-@pytest.mark.parametrize(
-    ("before", "theirs"),
-    [
-        ((), (READ,)),  # it is the first write
-        ((READ,), (READ,)),
-        ((READ, CHANGE), ("SELECT price FROM ticket WHERE id = 1",)),  # what it inserts is read
-        ((OTHER_READ, CHANGE), (OTHER_CHANGE,)),  # what the transaction has read is written
-        ((OTHER_READ, CHANGE), (OTHER_CHANGE, "COMMIT")),
-        ((READ, "SAVEPOINT s1_x1", CHANGE), (READ,)),  # the change may be undone
-    ],
-)
-def test_it_depends_on_what_may_doom_its_transaction(before: tuple[str, ...], theirs: tuple[str, ...]) -> None:
-    assert dependent(blind(*before), steps(*theirs, rows=1))
-
-
-@pytest.mark.parametrize(
-    ("theirs", "still_blind"),
-    [
-        ((READ,), True),
-        ((CHANGE, "COMMIT"), True),
-        ((OTHER_CHANGE,), True),
-        ((OTHER_CHANGE, "COMMIT"), False),
-        (("SELECT price FROM ticket WHERE id = 1", "COMMIT"), False),
-        (("SELECT anything()", "COMMIT"), False),
-    ],
-)
-def test_what_others_have_done_before_counts(theirs: tuple[str, ...], still_blind: bool) -> None:
-    overlap = Overlap()
-    steps(*theirs, overlap=overlap, rows=1)
-
-    assert bool(blind(READ, CHANGE, overlap=overlap).blind) is still_blind
-
-
 LOCK = f"{READ} FOR UPDATE"
 
 
 @pytest.mark.parametrize(
     ("ending", "published", "by_chance"),
     [
-        ((LOCK, "COMMIT"), (OTHER_CHANGE, "COMMIT"), True),
-        ((CHANGE, "ROLLBACK"), (OTHER_CHANGE, "COMMIT"), True),
-        ((CHANGE, "COMMIT"), (OTHER_CHANGE, "COMMIT"), False),  # who waited for it is refused in any case
-        ((LOCK, "COMMIT"), (OTHER_CHANGE,), False),  # nobody is there whom a pivot could conflict with
+        ([LOCK, "COMMIT"], [OTHER_CHANGE, "COMMIT"], True),
+        ([CHANGE, "ROLLBACK"], [OTHER_CHANGE, "COMMIT"], True),
+        ([CHANGE, "COMMIT"], [OTHER_CHANGE, "COMMIT"], False),  # who waited for it is refused in any case
+        ([LOCK, "COMMIT"], [OTHER_CHANGE], False),  # nobody is there whom a pivot could conflict with
     ],
 )
 def test_who_is_let_go_by_one_that_wrote_nothing_may_be_refused_by_chance(
-    ending: tuple[str, ...], published: tuple[str, ...], by_chance: bool
+    ending: list[str], published: list[str], by_chance: bool
 ) -> None:
     overlap = Overlap()
-    steps(*published, overlap=overlap, rows=1)
-    end = steps(*ending, overlap=overlap, rows=1)
+    holder, waiter = Session(overlap), Session(overlap)
+    waiter.send(READ)
+    holder.send(*ending[:-1])
+    Session(overlap).send(*published)
+    end = holder.send(ending[-1])
 
-    assert overlap.refuses_by_chance(end, {"waiter": steps(CHANGE)}) is by_chance
+    assert overlap.refuses_by_chance(end, [waiter.send(CHANGE)]) is by_chance
 
 
 LOCK, WANT = "SELECT id FROM seat WHERE id = 1 FOR NO KEY UPDATE", "SELECT id FROM seat WHERE id = 1 FOR UPDATE"
