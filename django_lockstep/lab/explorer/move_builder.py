@@ -111,13 +111,14 @@ class MoveBuilder:
         if losers:
             queue = {index: after[index] - was_waiting[index] for index in losers}
             in_turn = winner <= firsts and not any(begun[i] < begun[j] for i in queue for j in queue[i] & losers)
+            in_turn = in_turn and not self._comes_too_late(losers, parts[chosen])
             # Those who wait again may have come in any order, too.
             by_chance = not in_turn or len(first_ones({i: begun[i] for i in losers}, self.trace.moves)) > 1
         else:
             in_turn = not overtaken(was_waiting, after)
             by_chance = met_by_chance(was_waiting, after)
         if self.in_turn and not in_turn:
-            raise Overtaken("The server let a waiter go on before one that had arrived earlier")
+            raise Overtaken("The server let waiters for a row go on in another order than they came, or not at once")
         self.trace.unsteerable += by_chance
         if not (in_turn and len(firsts) > 1):
             return None
@@ -145,6 +146,18 @@ class MoveBuilder:
             if losers:
                 return frozenset({winner}), losers
         return frozenset(), frozenset()
+
+    def _comes_too_late(self, losers: Collection[int], commit: Footprint) -> bool:
+        """Whether one of them is refused the row in any case, which it does not know yet.
+
+        At one snapshot it is refused once it looks at the row, unless the winner has the new version by then: a SELECT
+        that locks waits for that one, too, and is refused afterwards.
+        """
+        changed = {row for row, _ in commit.changes}
+        sent = {i: self.state.current[i].operation for i in losers}
+        return any(
+            self._row_wanted(i) in changed and self.transaction(i, one).at_one_snapshot(one) for i, one in sent.items()
+        )
 
     def _row_wanted(self, actor: int) -> FootprintKey | None:
         operation = self.state.current[actor].operation

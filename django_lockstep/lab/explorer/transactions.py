@@ -115,6 +115,12 @@ class Transaction:
         if self._is_serializable(operation):
             self._overlap.note_writer(self, self._read)
 
+    def at_one_snapshot(self, operation: Operation) -> bool:
+        """Whether the transaction, which the step may begin, sees what was committed before its first statement."""
+        # SET TRANSACTION and the first statement have fixed the level; what the session's default is now no longer
+        # matters.
+        return (self._level or operation.isolation) in _ONE_SNAPSHOT
+
     def _is_serializable(self, operation: Operation) -> bool:
         return (self._level or operation.isolation) == "serializable"
 
@@ -188,13 +194,11 @@ class Transaction:
 
         At one snapshot it is refused in any case from then on, whoever else wants or has the row.
         """
-        row, level = statement.only_row, self._level or operation.isolation
+        row, failed = statement.only_row, operation.error is not None and sqlstate_of(operation.error) == "40001"
         alone = not (self._has_written or self._nested or _commits(statement, operation))
-        if row is None or operation.error is None or not alone or level not in _ONE_SNAPSHOT:
+        if row is None or not (failed and alone and self.at_one_snapshot(operation)):
             return None
-        if sqlstate_of(operation.error) != "40001":
-            return None
-        return self._overlap.first_change(row, since=self._since or 0, serializable=level == "serializable")
+        return self._overlap.first_change(row, since=self._since or 0, serializable=self._is_serializable(operation))
 
     def _without_row(
         self, touched: Footprint, statement: Statement, *, late: tuple[int, Change]
@@ -230,16 +234,13 @@ class Transaction:
             return LOCAL
         if statement.kind == "UNKNOWN" or (statement.kind == "COMMIT" and self._opaque):
             return OPAQUE
-        # SET TRANSACTION and the first statement have fixed the level; what the session's default is now no longer
-        # matters.
-        level = self._level or operation.isolation
         first = not self._seen and statement.kind not in _OUTSIDE
         deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
         serializable = self._is_serializable(operation)
         return Footprint(
             reads=statement.reads | deferred.reads,
             locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)),
-            snapshot=level in _ONE_SNAPSHOT and first,
+            snapshot=first and self.at_one_snapshot(operation),
             accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
             dangerous=serializable and self._is_dangerous(statement, operation),
         )

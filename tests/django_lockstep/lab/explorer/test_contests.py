@@ -15,8 +15,10 @@ from django_lockstep.lab.explorer.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.moves import moves_of
 from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.specs import write_spec
+from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import unnamed_ends
+from tests.testapps.shop.models import Seat
 
 A, B, C, D = range(4)
 ROW = ("shop_seat", 1)
@@ -161,3 +163,20 @@ def test_they_are_found_with_and_without_reduction() -> None:
     assert full.verdict == reduced.verdict == symmetric.verdict == "holds", (full.reason, reduced.reason)
     assert unnamed_ends(full) == unnamed_ends(reduced) == unnamed_ends(symmetric)
     assert full.schedules >= reduced.schedules > symmetric.schedules
+
+
+def locks_at_its_snapshot(pk: int) -> None:
+    with isolated_transaction(isolation_level="repeatable read"):
+        Seat.objects.select_for_update().get(pk=pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_is_refused_at_its_snapshot_is_so_in_one_and_the_same_move() -> None:
+    racing = Scenario(set_up=stories.one_seat, actors=[adds, adds, locks_at_its_snapshot])
+    ended = set()
+    for _ in range(30):
+        run = replay(racing, "ABCCA")
+        ended |= {step.ended for step in run.steps if (step.actor, step.begun) == ("C", 3)}
+
+    # B has the row then; without another try C is refused at one time with A's COMMIT, and at another after B's.
+    assert (ended, run.unsteerable) == ({4}, 0)
