@@ -104,6 +104,29 @@ def test_they_agree_on_a_write_that_finds_nothing_once_another_table_has_changed
     reduced_agrees(scenario, explore(scenario, reduction="none"))
 
 
+@pytest.mark.parametrize(
+    "actors",
+    [
+        # The key of a new row may be on the index page that a read of another row has locked.
+        pytest.param([(("insert_child", 1), ("insert_key", 1)), (("add", 1),)], id="index page"),
+        # A. Fekete, E. O'Neil, P. O'Neil, "A read-only transaction anomaly under snapshot isolation", 2004.
+        pytest.param(
+            [(("read", 0), ("add", 1)), (("add", 0),), (("read", 0), ("read", 1))], id="report", marks=pytest.mark.slow
+        ),
+        # Of two who come too late for a row, and of one who does not.
+        pytest.param(
+            [(("read", 0), ("add", 0)), (("add", 0),), (("read", 0), ("add", 0))], id="too late", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_they_agree_on_serializable_transactions_of_which_some_are_refused(actors: list[tuple[Action, ...]]) -> None:
+    scenario = race(*(("driver", actions) for actions in actors))
+    full = explore(scenario, reduction="none")
+
+    assert any(outcome.errors for outcome in full.outcomes)
+    reduced_agrees(scenario, full)
+
+
 def raises_unless_issued(pks: list[int]) -> int:
     return Seat.objects.filter(~Exists(Ticket.objects.all()), pk=pks[1]).update(price=F("price") + 1)
 
