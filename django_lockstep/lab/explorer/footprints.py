@@ -23,6 +23,7 @@ __all__ = [
     "Mode",
     "collide",
     "dependent",
+    "same_row",
 ]
 
 FootprintKey = tuple[str, int | None]
@@ -168,7 +169,7 @@ def _affects(one: Footprint, other: Footprint) -> bool:
     # A snapshot is taken of the whole database, not only of the tables that the statement names: any commit before it
     # or after it makes a difference to what later statements see.
     seen = (other.snapshot and bool(one.publishes)) or any(
-        _same_row(written, read) for written in one.publishes for read in other.reads
+        same_row(written, read) for written in one.publishes for read in other.reads
     )
     seen = seen or not one.changes.isdisjoint(other.late_for)
     # Whoever takes or releases a lock decides whether another one is refused it.
@@ -177,8 +178,9 @@ def _affects(one: Footprint, other: Footprint) -> bool:
 
 def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:
     """Whether one of the first locks conflicts with one of the others."""
-    return any(mode in _CONFLICTS[taken] and _same_row(key, row) for row, taken in some for key, mode in others)
+    return any(mode in _CONFLICTS[taken] and same_row(key, row) for row, taken in some for key, mode in others)
 
 
-def _same_row(one: FootprintKey, other: FootprintKey) -> bool:
+def same_row(one: FootprintKey, other: FootprintKey) -> bool:
+    """Whether the keys may be those of one row."""
     return one[0] == other[0] and (one[1] == other[1] or one[1] is None or other[1] is None)

@@ -79,6 +79,10 @@ class Overlap:
         """Note that a step was not understood, so that anything may have been read and published."""
         self._opaque = True
 
+    def written(self, *, since: int, until: int | None = None) -> frozenset[FootprintKey]:
+        """Return the rows that transactions have published between these times."""
+        return frozenset().union(*(each.written for each in self._commits[since:until]))
+
     def may_doom(self, read: frozenset[str], *, since: int, until: int | None = None) -> bool:
         """Whether a SERIALIZABLE transaction that has read these tables has a conflict out to one that committed."""
         overlapping = self._commits[since:until]

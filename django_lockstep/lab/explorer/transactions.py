@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 from django_lockstep.errors import sqlstate_of
@@ -19,6 +20,7 @@ from django_lockstep.lab.explorer.footprints import (
     Mode,
     collide,
     dependent,
+    same_row,
 )
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Commit, Overlap
@@ -187,7 +189,11 @@ class Transaction:
             # The end of its transaction releases only what was taken before.
             return replace(touched, tried=touched.locks, locks=frozenset()), replace(statement, locks=frozenset())
         late = self._late(statement, operation)
-        return (touched, statement) if late is None else self._without_row(touched, statement, late=late)
+        if late is None:
+            return touched, statement
+        # It has neither read nor locked the row.
+        touched = self._too_late(touched, operation, late=late)
+        return touched, replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
 
     def _late(self, statement: Statement, operation: Operation) -> tuple[int, Change] | None:
         """Return when the row of the step was changed which it did not get, if that is why, and the change.
@@ -200,21 +206,19 @@ class Transaction:
             return None
         return self._overlap.first_change(row, since=self._since or 0, serializable=self._is_serializable(operation))
 
-    def _without_row(
-        self, touched: Footprint, statement: Statement, *, late: tuple[int, Change]
-    ) -> tuple[Footprint, Statement]:
-        """Return both of a step that came too late for a row, of which it has neither read nor locked anything."""
+    def _too_late(self, touched: Footprint, operation: Operation, *, late: tuple[int, Change]) -> Footprint:
+        """Return the footprint of a step that came too late for a row."""
         when, change = late
-        touched = replace(
+        access = replace(self._access(operation, until=when), watched=frozenset())
+        return replace(
             touched,
             reads=touched.reads - {change[0]},
-            locks=touched.locks - statement.row_locks,
+            locks=touched.locks - self.statement(operation).row_locks,
             late_for=frozenset({change}),
             # It has written nothing and has ended, so that what matters is what it would have been before the change.
+            accesses=frozenset({access} if touched.accesses else ()),
             dangerous=bool(touched.accesses) and self._is_in_danger(until=when),
-            accesses=frozenset(replace(access, watched=frozenset()) for access in touched.accesses),
         )
-        return touched, replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
 
     def _with_keys(self, operation: Operation) -> Statement:
         """Return the step's statement, of an INSERT with the unique keys that it adds instead of any key."""
@@ -245,12 +249,18 @@ class Transaction:
             dangerous=serializable and self._is_dangerous(statement, operation),
         )
 
-    def _access(self, operation: Operation) -> Access:
+    def _access(self, operation: Operation, *, until: int | None = None) -> Access:
         # As a whole, even if it found nothing or failed: elsewhere among the others it might not.
         statement = self.statement(operation)
         writes = self._has_written or statement.may_change
+        # Of a row that was changed since its snapshot it reads the older version, which the next change of the row does
+        # not meet; but that change may meet the lock of an index page.
+        stale = self._overlap.written(since=self._since or 0, until=until)
         return Access(
-            read=statement.reads | _parents(statement),
+            read=frozenset(
+                (key[0], None) if any(map(functools.partial(same_row, key), stale)) else key
+                for key in statement.reads | _parents(statement)
+            ),
             written=statement.writes,
             held=frozenset() if self._nested else self._held,
             watched=self._read if writes else frozenset(),

@@ -100,6 +100,17 @@ def test_of_overlapping_serializable_steps_the_order_matters(one: list[str], oth
     assert dependent(mine, theirs) is dependent(theirs, mine) is matters
 
 
+def test_of_a_row_that_has_changed_since_its_snapshot_it_reads_a_version_that_later_changes_do_not_meet() -> None:
+    overlap = Overlap()
+    reader = Session(overlap)
+    reader.send("SELECT price FROM ticket WHERE id = 1")
+    Session(overlap).send(CHANGE, "COMMIT")
+    writer = Session(overlap).send(CHANGE)
+
+    assert dependent(reader.send(READ), writer)
+    assert not dependent(Session(overlap).send(READ), writer)
+
+
 def test_rows_that_it_has_changed_nobody_else_publishes_before_it_ends() -> None:
     held, other = (steps(change, "COMMIT", rows=1) for change in (CHANGE, OTHER_CHANGE))
 
