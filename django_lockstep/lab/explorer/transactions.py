@@ -198,7 +198,7 @@ class Transaction:
     def _late(self, statement: Statement, operation: Operation) -> tuple[int, Change] | None:
         """Return when the row of the step was changed which it did not get, if that is why, and the change.
 
-        At one snapshot it is refused in any case from then on, whoever else wants or has the row.
+        At one snapshot it is refused in any case from then on, even if nobody else wants the row.
         """
         row, failed = statement.only_row, operation.error is not None and sqlstate_of(operation.error) == "40001"
         alone = not (self._has_written or self._nested or _commits(statement, operation))

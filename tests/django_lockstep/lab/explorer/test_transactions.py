@@ -88,7 +88,7 @@ OTHER_READ, OTHER_CHANGE = "SELECT price FROM seat WHERE id = 3", "UPDATE seat S
         ([CHANGE, READ], [READ, "COMMIT"], False),
         ([READ], [READ, "ROLLBACK"], False),
         ([READ], [CHANGE, "ROLLBACK"], True),
-        ([READ, INSERT], [CHANGE, "COMMIT"], True),  # whoever has written is in danger once the table has changed
+        ([READ, INSERT], [CHANGE, "COMMIT"], True),  # who has written is in danger once the table has changed
         ([READ, "COMMIT"], [CHANGE, "COMMIT"], False),
         ([READ, INSERT, "COMMIT"], [OTHER_CHANGE, "COMMIT"], True),
     ],
