@@ -72,9 +72,9 @@ class MoveBuilder:
 
     def _just_ended(self, chosen: int) -> list[int]:
         current = self.state.current
-        ended = [i for i in sorted(current) if i not in self.state.waiting and current[i].ended is None]
+        ended = [i for i in current if i not in self.state.waiting and current[i].ended is None]
         # The chosen one first: what it has committed matters to those that it wakes.
-        return sorted(ended, key=lambda index: index != chosen)
+        return sorted(ended, key=lambda index: (index != chosen, index))
 
     def _end(self, index: int, number: int, chosen: int, was_waiting: Waits) -> Footprint:
         """Note that the actor's step has ended with this move, and return what it touched."""

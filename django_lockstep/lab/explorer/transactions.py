@@ -61,6 +61,11 @@ def _parents(statement: Statement) -> frozenset[FootprintKey]:
     return frozenset(key for key, mode in statement.locks if mode is Mode.KEY_SHARE)
 
 
+def _without_effect(statement: Statement) -> Statement:
+    """Return the statement as one that has locked and written no row."""
+    return replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
+
+
 def _is_value(lock: LockedKey) -> bool:
     key, mode = lock
     return mode is Mode.UNIQUE or key[0] == ADVISORY
@@ -81,7 +86,7 @@ class Transaction:
         self._deferred = LOCAL
         self._writes: frozenset[FootprintKey] = frozenset()
         self._read: frozenset[str] = frozenset()
-        self._since: int | None = None
+        self._since = 0
         """When its snapshot was taken, at the levels that have one."""
         self._held: frozenset[FootprintKey] = frozenset()
         """Rows that it has updated for certain."""
@@ -103,7 +108,7 @@ class Transaction:
     def begin(self, operation: Operation) -> None:
         """Note what a step is about to read; a step that waits has read it, too."""
         statement = self.statement(operation)
-        if self._since is None and statement.kind not in _OUTSIDE:
+        if self._is_first(statement):
             self._since = self._overlap.now
         self._read |= {table for table, _ in statement.reads | _parents(statement)}
         self._catalog.note_read(statement.tables_read)
@@ -112,6 +117,9 @@ class Transaction:
         # One that changes several rows, or locks them, may have changed some when it waits for another one.
         if self._has_written or (statement.may_change and statement.only_row is None):
             self._note_writer(operation)
+
+    def _is_first(self, statement: Statement) -> bool:
+        return not self._seen and statement.kind not in _OUTSIDE
 
     def _note_writer(self, operation: Operation) -> None:
         if self._is_serializable(operation):
@@ -162,7 +170,7 @@ class Transaction:
         if not waited and _has_found_nothing(statement, operation):
             # So is a write that compares a version and comes too late: it locks nothing and publishes nothing. After a
             # wait the row stays locked, even if it no longer matches (EvalPlanQual in the server's execMain.c).
-            statement = replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
+            statement = _without_effect(statement)
         touched, statement = (LOCAL, statement) if self._failed else self._done(statement, operation, waited=waited)
         self._note(statement, operation)
         ended = operation.ends_idle or statement.kind == "ROLLBACK TO" or operation.error is not None
@@ -191,9 +199,7 @@ class Transaction:
         late = self._late(statement, operation)
         if late is None:
             return touched, statement
-        # It has neither read nor locked the row.
-        touched = self._too_late(touched, operation, late=late)
-        return touched, replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
+        return self._too_late(touched, operation, late=late), _without_effect(statement)
 
     def _late(self, statement: Statement, operation: Operation) -> tuple[int, Change] | None:
         """Return when the row of the step was changed which it did not get, if that is why, and the change.
@@ -204,7 +210,7 @@ class Transaction:
         alone = not (self._has_written or self._nested or _commits(statement, operation))
         if row is None or not (failed and alone and self.at_one_snapshot(operation)):
             return None
-        return self._overlap.first_change(row, since=self._since or 0, serializable=self._is_serializable(operation))
+        return self._overlap.first_change(row, since=self._since, serializable=self._is_serializable(operation))
 
     def _too_late(self, touched: Footprint, operation: Operation, *, late: tuple[int, Change]) -> Footprint:
         """Return the footprint of a step that came too late for a row."""
@@ -238,13 +244,12 @@ class Transaction:
             return LOCAL
         if statement.kind == "UNKNOWN" or (statement.kind == "COMMIT" and self._opaque):
             return OPAQUE
-        first = not self._seen and statement.kind not in _OUTSIDE
         deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
         serializable = self._is_serializable(operation)
         return Footprint(
             reads=statement.reads | deferred.reads,
             locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)),
-            snapshot=first and self.at_one_snapshot(operation),
+            snapshot=self._is_first(statement) and self.at_one_snapshot(operation),
             accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
             dangerous=serializable and self._is_dangerous(statement, operation),
         )
@@ -255,23 +260,28 @@ class Transaction:
         writes = self._has_written or statement.may_change
         # Of a row that was changed since its snapshot it reads the older version, which the next change of the row does
         # not meet; but that change may meet the lock of an index page.
-        stale = self._overlap.written(since=self._since or 0, until=until)
+        stale = self._overlap.written(since=self._since, until=until)
         return Access(
             read=frozenset(
                 (key[0], None) if any(map(functools.partial(same_row, key), stale)) else key
                 for key in statement.reads | _parents(statement)
             ),
             written=statement.writes,
-            held=frozenset() if self._nested else self._held,
+            held=self._certain,
             watched=self._read if writes else frozenset(),
         )
+
+    @property
+    def _certain(self) -> frozenset[FootprintKey]:
+        """The rows that it holds, updated, until it ends; ROLLBACK TO SAVEPOINT may give them up."""
+        return frozenset() if self._nested else self._held
 
     @property
     def _has_written(self) -> bool:
         return bool(self._locks or self._writes or self._opaque)
 
     def _is_in_danger(self, *, until: int | None = None) -> bool:
-        return self._overlap.may_doom(self._read, since=self._since or 0, until=until)
+        return self._overlap.may_doom(self._read, since=self._since, until=until)
 
     def _is_dangerous(self, statement: Statement, operation: Operation) -> bool:
         """Whether some SERIALIZABLE transaction may be refused for the step; see `Overlap`."""
@@ -285,7 +295,7 @@ class Transaction:
         undone = statement.kind in {"ROLLBACK", "ROLLBACK TO"} or (operation.error is not None and self._has_written)
         if at_once or undone or self._is_in_danger():
             return True
-        return statement.kind == "COMMIT" and self._overlap.has_pivot(self, self._writes, since=self._since or 0)
+        return statement.kind == "COMMIT" and self._overlap.has_pivot(self, self._writes, since=self._since)
 
     def _is_new(self, lock: LockedKey) -> bool:
         """Whether the transaction may not hold the lock yet: nobody can notice that it takes it once more."""
@@ -336,15 +346,20 @@ class Transaction:
         if self._opaque:
             return OPAQUE
         committed = operation.error is None and statement.kind not in {"ROLLBACK", "ROLLBACK TO"}
-        changed = self._writes & (frozenset() if self._nested else self._held)
-        # One that has failed would have published before the others; see `waiting`.
-        published = _publishing(self._writes, self._overlap) if _commits(statement, operation) else LOCAL
         if committed and self._writes:
-            published = Footprint(publishes=self._writes, changes=self._overlap.next_changes(changed))
-            serializable = self._is_serializable(operation)
-            self._overlap.note_commit(
-                Commit(read=self._read, written=self._writes, changed=changed, serializable=serializable)
-            )
+            published = self._commit(operation)
+        else:
+            # One that has failed would have published before the others; see `waiting`.
+            published = _publishing(self._writes, self._overlap) if _commits(statement, operation) else LOCAL
         # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
         # dependence too many costs a schedule, one too few a verdict.
         return published | Footprint(releases=self._locks)
+
+    def _commit(self, operation: Operation) -> Footprint:
+        """Note that the transaction's changes are committed, and return what that publishes."""
+        published = Footprint(publishes=self._writes, changes=self._overlap.next_changes(self._certain))
+        serializable = self._is_serializable(operation)
+        self._overlap.note_commit(
+            Commit(read=self._read, written=self._writes, changed=self._certain, serializable=serializable)
+        )
+        return published

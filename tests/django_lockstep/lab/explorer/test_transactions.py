@@ -17,34 +17,6 @@ TICKET = replace(SEAT, name="ticket")
 READ, WRITE = "SELECT price FROM seat WHERE id = 1", "UPDATE seat SET price = 2 WHERE id = 2"
 
 
-def steps(
-    *statements: str,
-    level: str = "serializable",
-    error: BaseException | None = None,
-    overlap: Overlap | None = None,
-    **given: Any,
-) -> Footprint:
-    """Return what the last statement touches; the one before it fails with the error."""
-    transaction = Transaction(Catalog([SEAT, TICKET]), overlap or Overlap())
-    touched = LOCAL
-    for number, sql in enumerate(statements):
-        failed = error if number == len(statements) - 2 else None
-        operation = Operation(
-            alias="default",
-            pid=1,
-            sql=sql,
-            autocommit=False,
-            isolation=level,
-            in_transaction=number > 0,
-            ends_idle=sql in {"COMMIT", "ROLLBACK"},
-            error=failed,
-            **given,
-        )
-        transaction.begin(operation)
-        touched = transaction.footprint(operation)
-    return touched
-
-
 class Session:
     """Sends statements one by one; of the sessions with one overlap the transactions overlap."""
 
@@ -53,11 +25,11 @@ class Session:
         self._transaction = Transaction(Catalog([SEAT, TICKET]), overlap)
         self._open = False
 
-    def send(self, *statements: str, rows: int = 1, error: BaseException | None = None) -> Footprint:
+    def send(self, *statements: str, rows: int | None = 1, error: BaseException | None = None) -> Footprint:
         """Return what the last one touches, which fails with the error."""
         touched = LOCAL
-        for sql in statements:
-            failed = error if sql is statements[-1] else None
+        for number, sql in enumerate(statements, 1):
+            failed = error if number == len(statements) else None
             ends = sql in {"COMMIT", "ROLLBACK"}
             operation = Operation(
                 sql=sql, in_transaction=self._open, ends_idle=ends, rows=rows, error=failed, **self._given
@@ -66,6 +38,21 @@ class Session:
             touched = self._transaction.footprint(operation)
             self._open = not ends
         return touched
+
+
+def steps(
+    *statements: str,
+    level: str = "serializable",
+    rows: int | None = None,
+    error: BaseException | None = None,
+    read_only: bool = False,
+) -> Footprint:
+    """Return what the last statement touches; the one before it fails with the error."""
+    session = Session(Overlap(), level=level, read_only=read_only)
+    if error is not None:
+        session.send(*statements[:-1], rows=rows, error=error)
+        statements = statements[-1:]
+    return session.send(*statements, rows=rows)
 
 
 CHANGE, INSERT = "UPDATE seat SET price = 2 WHERE id = 1", "INSERT INTO ticket (price) VALUES (1)"
@@ -125,6 +112,7 @@ def test_rows_that_it_has_changed_nobody_else_publishes_before_it_ends() -> None
     [
         ([OTHER_READ], False),
         ([INSERT], True),
+        ([f"{OTHER_READ} FOR UPDATE"], True),
         ([INSERT, OTHER_READ], True),
         ([INSERT, "COMMIT"], True),
         (["COMMIT"], False),
