@@ -94,8 +94,9 @@ class ControlSession:
     def snapshot_holder(self) -> Any:
         """The driver's connection that may hold a snapshot."""
         if self._snapshot_holder is None:
-            self._snapshot_holder = self._wrapper.copy()
-            _connect(self._snapshot_holder)
+            holder = self._wrapper.copy()
+            _connect(holder)
+            self._snapshot_holder = holder  # not before: Ctrl-C may end the attempt
         return self._snapshot_holder.connection
 
     def is_alive(self) -> bool:

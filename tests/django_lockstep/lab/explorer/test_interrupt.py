@@ -6,10 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_lockstep.lab.explorer import Scenario, close_idle_sessions, control_session, explore
+from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
 
@@ -84,4 +88,24 @@ def test_ctrl_c_ends_it_and_leaves_nothing_behind(actors: str, reached: object) 
     assert process.returncode not in (0, -signal.SIGKILL)
     assert said.rstrip().endswith(b"KeyboardInterrupt")
     until(lambda: others() == [], "the server to end the sessions")
+    assert not Seat.objects.exists()
+
+
+def test_ctrl_c_while_a_session_of_the_explorer_opens_is_what_it_ends_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+
+    def interrupted_once(wrapper: BaseDatabaseWrapper) -> Any:
+        opened.append(wrapper)
+        if len(opened) == 2:
+            raise KeyboardInterrupt
+        return connect(wrapper)
+
+    close_idle_sessions()
+    connect = control_session._connect
+    monkeypatch.setattr(control_session, "_connect", interrupted_once)
+
+    with pytest.raises(KeyboardInterrupt):
+        explore(Scenario(set_up=stories.one_seat, actors=[stories.computed] * 2))
+
+    assert len(opened) >= 2
     assert not Seat.objects.exists()
