@@ -12,6 +12,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import Error as DriverError
 from psycopg import OperationalError
+from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.errors import NotExplorable
@@ -50,6 +51,7 @@ _WITHOUT_LIMITS = """
 SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
     'idle_in_transaction_session_timeout', 'idle_session_timeout', 'statement_timeout', 'transaction_timeout')
 """
+_INTERRUPTED = (TransactionStatus.ACTIVE, TransactionStatus.INERROR)
 _MOST_CATALOGS = 8
 
 
@@ -99,10 +101,22 @@ class ControlSession:
             self._snapshot_holder = holder  # not before: Ctrl-C may end the attempt
         return self._snapshot_holder.connection
 
+    def end_interrupted(self) -> None:
+        """End the statements in which Ctrl-C has interrupted the driver, and their transactions."""
+        for wrapper in self._opened:
+            # Ctrl-C in the driver's own code ends its generator, and nothing takes the result any more. This waits for
+            # the result, and discards it.
+            if wrapper.connection.info.transaction_status in _INTERRUPTED:
+                wrapper.connection.pgconn.exec_(b"ROLLBACK")
+
+    @property
+    def _opened(self) -> list[BaseDatabaseWrapper]:
+        return [wrapper for wrapper in (self._wrapper, self._snapshot_holder) if wrapper is not None]
+
     def is_alive(self) -> bool:
         """Whether the server answers on both sessions."""
         try:
-            for wrapper in filter(None, (self._wrapper, self._snapshot_holder)):
+            for wrapper in self._opened:
                 wrapper.connection.execute("SELECT 1")
         except DriverError:
             return False
@@ -118,7 +132,7 @@ class ControlSession:
             _idle.put(self.key, self)
 
     def close(self) -> None:
-        for wrapper in filter(None, (self._wrapper, self._snapshot_holder)):
+        for wrapper in self._opened:
             wrapper.close()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
@@ -81,7 +82,8 @@ class Controller:
             actor.steer = self._steer
         self._server = server
         self._names = tuple(names)
-        self._turn = threading.Lock()
+        # Reentrant: Ctrl-C may leave it open whether the controller's thread has it.
+        self._turn = threading.RLock()
         """Held by the thread that does what comes between two steps."""
         self._moves: Iterator[_Begun | None] | None = None
         """The moves of the current run; see `_play`."""
@@ -142,10 +144,24 @@ class Controller:
             self._state.running.add(actor.index)
 
         def wait() -> None:
-            with self._turn:
+            with self._taking_turns():
                 self._monitor.wait_until_settled()
 
         return wait
+
+    @contextmanager
+    def _taking_turns(self) -> Iterator[None]:
+        """Let the controller's thread begin, and end this only when no actor goes on by itself any more."""
+        self._turn.acquire()
+        try:
+            yield
+        finally:
+            # Ctrl-C may have come while this thread waited for its turn, which an actor has then: both would use one
+            # session, and this one would give back what it does not have.
+            with self._turn:
+                self._moves = None
+            with suppress(RuntimeError):
+                self._turn.release()
 
     # One run
 
@@ -168,7 +184,7 @@ class Controller:
         one go on first than the chooser, and `Stuck`.
         """
         self._reset(functions=tuple(functions), symmetric=symmetric, in_turn=in_turn)
-        with self._turn:
+        with self._taking_turns():
             for actor, function in zip(self.actors, functions, strict=True):
                 actor.start(function, argument)
                 self._state.running.add(actor.index)
@@ -178,13 +194,10 @@ class Controller:
             if self.look is not None:
                 self.look(-1, self._state.ready.keys())
             self._moves = self._play(chooser, expected=expected, record=record)
-            try:
-                for begun in self._moves:
-                    if begun is not None:
-                        self.actors[begun.actor].go(begun.out_of_band)
-                        self._monitor.wait_until_settled()
-            finally:
-                self._moves = None
+            for begun in self._moves:
+                if begun is not None:
+                    self.actors[begun.actor].go(begun.out_of_band)
+                    self._monitor.wait_until_settled()
         if self._trouble is not None:
             raise self._trouble
         if not self._trace.complete:

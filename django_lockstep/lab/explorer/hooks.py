@@ -54,16 +54,17 @@ class Hooks:
         self._inside = False
         self.pid: int = self._driver.info.backend_pid
         self._wait: Callable[..., Any] = self._driver.wait
-        # On the instance: other connections of the process keep the class's method.
-        self._driver.wait = self._waited
         # The level of transactions that do not set one, from the server or Django's settings.
         self.isolation = self.setting("default_transaction_isolation")
         self.read_only = self.setting("default_transaction_read_only") == "on"
-        wrapper.execute_wrappers.append(self._executed)
         # Requests end connections of this age at their start and end; an actor's has to last for all schedules.
         wrapper.close_at = None
         self._original_settings = self._driver_settings()
         self.session = SessionState(self._driver)
+        # At last, because Ctrl-C may come before. On the instance: other connections of the process keep the class's
+        # method.
+        wrapper.execute_wrappers.append(self._executed)
+        self._driver.wait = self._waited
 
     @property
     def is_unchanged(self) -> bool:

@@ -38,10 +38,10 @@ class Server:
             claim(self._driver.cursor())
             self.catalog = catalog_of(self._session)
             self.tables = SavedTables(self._session, self.catalog, steady=True)
+            self.sessions = SessionTracker(self._driver.cursor(), pooled=self._session.pooled)
         except BaseException:
             self._session.close()
             raise
-        self.sessions = SessionTracker(self._driver.cursor(), pooled=self._session.pooled)
 
     def close(self) -> None:
         """Let another explorer in, and keep the sessions for the next exploration; close them if that fails."""
@@ -52,6 +52,10 @@ class Server:
             self._session.close()
         else:
             self._session.release()
+
+    def end_interrupted(self) -> None:
+        """Have the sessions usable again if Ctrl-C has interrupted one of their statements."""
+        self._session.end_interrupted()
 
     def blocked(self, pids: Collection[int]) -> dict[int, list[int]]:
         """Return which of these server processes wait, and for which others."""

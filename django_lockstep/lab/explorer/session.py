@@ -381,6 +381,7 @@ def exploration_session(
         stack.callback(connection_created.disconnect, session.connected)
         stack.callback(session.reset)
         stack.callback(session.controller.close)
+        stack.callback(_end_interrupted, session)
         # The server's own sessions are opened while the actors connect.
         await_actors = session.controller.connect(database)
         session.server(database)
@@ -404,6 +405,11 @@ def _generated(steps: Iterable[StepRecord]) -> frozenset[str]:
 def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
     # Not the alias: two aliases may lead to one database, whose tables are copied and put back once.
     return tuple(str(connection.settings_dict[part]) for part in ("HOST", "PORT", "NAME"))
+
+
+def _end_interrupted(session: ExplorationSession) -> None:
+    for server in session._servers.values():
+        server.end_interrupted()
 
 
 def _close_servers(session: ExplorationSession) -> None:

@@ -12,6 +12,7 @@ from django_lockstep.lab.explorer.hooks import Hooks
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.sql import parse_cached
+from django_lockstep.lab.explorer.wire import one_value
 
 __all__ = ["SetupMonitor"]
 
@@ -38,10 +39,11 @@ class SetupMonitor:
         """Monitor a connection that this thread has just opened, perhaps again."""
         if wrapper.alias in self._watched:
             self._watched[wrapper.alias][0].remove()
-        hooks = Hooks(wrapper, _CopyingGate(self, self._server(wrapper.alias)))
-        self._watched[wrapper.alias] = hooks, hooks.setting("synchronous_commit")
+        server = self._server(wrapper.alias)
+        before = one_value(wrapper.connection, "SHOW synchronous_commit") or ""
+        self._watched[wrapper.alias] = Hooks(wrapper, _CopyingGate(self, server)), before
         # set_up commits before every schedule, and nothing of it has to survive a crash.
-        hooks.send_out_of_band("SET synchronous_commit = off")
+        self._watched[wrapper.alias][0].send_out_of_band("SET synchronous_commit = off")
 
     def close(self) -> None:
         """Remove the hooks, and restore the connections' setting."""

@@ -72,7 +72,7 @@ class WaitMonitor:
         server: Callable[[str], Server],
         statement: Callable[[int, Operation], Statement],
         on_wait: Callable[[int], None],
-        turn: threading.Lock,
+        turn: threading.RLock,
     ) -> None:
         self._actors = actors
         self._events = events

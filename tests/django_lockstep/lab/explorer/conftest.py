@@ -1,13 +1,25 @@
 """Fixtures of the explorer's tests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_lockstep.lab.explorer import processes
+from django_lockstep.lab.explorer import Scenario, processes
 from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
+
+Exploring = Callable[[Scenario], AbstractContextManager[ExplorationSession]]
+
+
+@pytest.fixture
+def exploring(transactional_db: None) -> Exploring:
+    """Opens the session of a scenario, on the test's database."""
+    return lambda scenario: exploration_session(
+        scenario, database=DEFAULT_DB_ALIAS, step_timeout=STEP_TIMEOUT, victim="last", database_is_mine=False
+    )
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,9 @@ from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.lab.explorer import Scenario, close_idle_sessions, control_session, explore
+from django_lockstep.lab.explorer.schedules import Follow
 from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.explorer.conftest import Exploring
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat
 
@@ -109,3 +111,27 @@ def test_ctrl_c_while_a_session_of_the_explorer_opens_is_what_it_ends_with(monke
 
     assert len(opened) >= 2
     assert not Seat.objects.exists()
+
+
+def leave_the_answer(driver: Any) -> None:
+    driver.pgconn.send_query(b"SELECT 1")
+
+
+def fail_in_a_transaction(driver: Any) -> None:
+    driver.pgconn.exec_(b"BEGIN; SELECT 1 / 0")
+
+
+@pytest.mark.parametrize("interrupted", [leave_the_answer, fail_in_a_transaction])
+@pytest.mark.parametrize("which", ["driver", "snapshot_holder"])
+def test_ctrl_c_in_a_statement_of_the_explorer_is_what_it_ends_with(
+    which: str, interrupted: Callable[[Any], None], exploring: Exploring
+) -> None:
+    scenario = Scenario(set_up=stories.one_seat, actors=[stories.computed] * 2)
+
+    with pytest.raises(KeyboardInterrupt), exploring(scenario) as session:
+        session.play(Follow(()))
+        interrupted(getattr(session.server("default")._session, which))
+        raise KeyboardInterrupt
+
+    assert not Seat.objects.exists()
+    assert explore(scenario).verdict == "holds"

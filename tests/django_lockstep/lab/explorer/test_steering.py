@@ -1,5 +1,7 @@
 """What comes between two steps is done in the thread of the actor that has made the first one, where that can be."""
 
+import signal
+import sys
 import threading
 from collections.abc import Collection, Iterator
 
@@ -8,18 +10,18 @@ import pytest
 from django_lockstep.lab.explorer import Scenario
 from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.schedules import Follow
-from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
+from django_lockstep.lab.explorer.session import ExplorationSession
 from tests.django_lockstep.lab.explorer import stories
+from tests.django_lockstep.lab.explorer.conftest import Exploring
+from tests.support.sessions import until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+GRACE = 0.3
+"""Seconds that the controller has to go on too early; it waits that long if it is right."""
 
 
 @pytest.fixture
-def session() -> Iterator[ExplorationSession]:
-    scenario = Scenario(set_up=stories.one_seat, actors=[stories.locked, stories.locked])
-    with exploration_session(
-        scenario, database="default", step_timeout=STEP_TIMEOUT, victim="last", database_is_mine=False
-    ) as opened:
+def session(exploring: Exploring) -> Iterator[ExplorationSession]:
+    with exploring(Scenario(set_up=stories.one_seat, actors=[stories.locked, stories.locked])) as opened:
         # The tables that the actors write are copied in their first run, in the controller's thread.
         opened.play(Follow(()))
         yield opened
@@ -58,4 +60,30 @@ def test_a_run_is_abandoned_wherever_that_is_decided(session: ExplorationSession
     _, trace = session.play(GivesUp(()))
 
     assert not trace.complete
+    assert session.play(Follow(()))[1].complete
+
+
+def test_ctrl_c_while_an_actor_goes_on_is_raised_when_it_has_given_back_the_turn(session: ExplorationSession) -> None:
+    controller, left = threading.main_thread().ident or 0, threading.Event()
+    ended: list[bool] = []
+
+    def waits_for_its_turn() -> bool:
+        return sys._current_frames()[controller].f_code.co_name == "_next_within"
+
+    class IsInterrupted(Follow):
+        def choose(self, enabled: Collection[int]) -> int | None:
+            if not ended and threading.current_thread().name == "race actor A":
+                until(waits_for_its_turn, "the controller to wait for its turn")
+                signal.pthread_kill(controller, signal.SIGINT)
+                ended.append(left.wait(GRACE))
+            return super().choose(enabled)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            session.play(IsInterrupted(()))
+    finally:
+        left.set()
+
+    assert ended == [False]
+    session.controller.abandon()
     assert session.play(Follow(()))[1].complete
