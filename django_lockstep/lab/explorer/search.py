@@ -39,6 +39,8 @@ class _Node:
     """The actor whose move led here from the parent; `_NOBODY` at the first state."""
     preempted: int
     """Preemptions before this state."""
+    order: int = 0
+    """Which moves happen before the one that led here; see `_Races`."""
     running: set[int] = field(default_factory=set)
     """Actors of branches that are being run and begin here."""
     done: dict[int, Move] = field(default_factory=dict)
@@ -172,6 +174,7 @@ class Search:
             return
         # Races between the moves before were looked for after earlier runs.
         fresh = max(0, len(nodes) - 1)
+        known = _known_orders(nodes, branch.states)
         if node is not None:
             node.running.remove(branch.states[fresh].chosen)
         for state in branch.states[len(nodes) :]:
@@ -182,7 +185,7 @@ class Search:
             reached.done.setdefault(move.actor, move)
         # Under a bound on preemptions every branch within it is taken, and no race has to be looked for.
         if self._reduce:
-            _Races(nodes, moves).add_backtracks(fresh)
+            _Races(nodes, moves, known=known).add_backtracks(fresh)
         self._drop_finished(nodes)
 
     def _leave_out(self, node: _Node, actor: int) -> None:
@@ -257,30 +260,42 @@ def _beginning(node: _Node, actor: int) -> list[State]:
     return [*before, State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **node.done})]
 
 
-class _Races:
-    """The happens-before relation of one run, and the races in it that could go the other way round."""
+def _known_orders(path: Sequence[_Node], states: Sequence[State]) -> list[int]:
+    """Return what earlier runs have shown of the happens-before relation between the moves on a path."""
+    repeated = itertools.takewhile(
+        lambda step: step[0].done.get(step[1].chosen) == step[1].move, zip(path, states, strict=False)
+    )
+    return [node.order for node, _ in zip(path[1:], repeated, strict=False)]
 
-    def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move]) -> None:
+
+class _Races:
+    """The happens-before relation of one run, and the races in it that could go the other way round.
+
+    For each move a number has a bit set for every move that happens before it. ``known`` are those of the first moves,
+    whose races are not looked for. The others are noted in the nodes.
+    """
+
+    def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move], *, known: Sequence[int] = ()) -> None:
         self._nodes = nodes
         self._moves = moves
-        self._before: list[set[int]] = []
-        self._races: list[list[int]] = []
-        for index in range(len(self._moves)):
+        self._before = list(known)
+        self._races: dict[int, list[int]] = {}
+        for index in range(len(known), len(moves)):
             self._order(index)
+        for node, order in zip(nodes[1:], self._before, strict=False):
+            node.order = order
 
     def _order(self, index: int) -> None:
         """Find which moves happen before this one, and which of them immediately."""
-        before: set[int] = set()
-        immediate = []
+        before = 0
+        self._races[index] = immediate = []
         # From the latest backwards: what is ordered already through a move in between is not a race by itself. Its
         # order can only change together with that move's.
         for earlier in range(index - 1, -1, -1):
-            if related(self._moves[earlier], self._moves[index]):
-                if earlier not in before:
-                    immediate.append(earlier)
-                before |= self._before[earlier] | {earlier}
+            if not before >> earlier & 1 and related(self._moves[earlier], self._moves[index]):
+                immediate.append(earlier)
+                before |= self._before[earlier] | 1 << earlier
         self._before.append(before)
-        self._races.append(immediate)
 
     def add_backtracks(self, fresh: int) -> None:
         """Add branches so that each race of a move from ``fresh`` on is also run in its other order."""
@@ -317,16 +332,16 @@ class _Races:
         first: dict[int, int] = {}
         for index in rest:
             first.setdefault(self._moves[index].actor, index)
-        members = set(rest)
+        members = sum(1 << index for index in rest)
         return {actor for actor, index in first.items() if not self._before[index] & members}
 
     def _without(self, earlier: int, later: int) -> list[int]:
         # What depends on the earlier move cannot happen without it.
-        return [i for i in range(earlier + 1, later) if earlier not in self._before[i]] + [later]
+        return [i for i in range(earlier + 1, later) if not self._before[i] >> earlier & 1] + [later]
 
     def swapped(self) -> Iterator[tuple[int, int, list[int]]]:
         """Yield each race, the earlier and the later move, with the actors of a run up to the later one without it."""
-        for later, races in enumerate(self._races):
+        for later, races in self._races.items():
             for earlier in races:
                 if self._reversible(earlier, later):
                     rest = [*range(earlier), *self._without(earlier, later)]
