@@ -11,7 +11,7 @@ from typing import Any
 from django_lockstep.lab.explorer.copies import Layout
 from django_lockstep.lab.explorer.introspection import Facts, read_facts
 
-__all__ = ["Catalog", "Consequences", "TableFacts", "UniqueIndex"]
+__all__ = ["Catalog", "Consequences", "ForeignKey", "TableFacts", "UniqueIndex"]
 
 _NAMES = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
             ELSE {0}::text END"""
@@ -50,8 +50,12 @@ SELECT c.relname,
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND (a.attidentity <> '' OR
                    pg_get_expr(d.adbin, d.adrelid) ~ '^nextval\\(''[^'']+''::regclass\\)$'))::text[],
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND NOT i.indimmediate),
-       ARRAY(SELECT DISTINCT {_NAMES.format("f.confrelid::regclass")} FROM pg_constraint f
-             WHERE f.conrelid = c.oid AND f.contype = 'f'),
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(
+                   {_NAMES.format("f.confrelid::regclass")},
+                   ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = c.oid AND attnum = ANY (f.conkey)),
+                   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = f.confrelid AND i.indisprimary
+                           AND i.indnkeyatts = 1 AND f.confkey = ARRAY[i.indkey[0]]))), '[]')
+        FROM pg_constraint f WHERE f.conrelid = c.oid AND f.contype = 'f'),
        (SELECT coalesce(jsonb_agg(jsonb_build_array(
                    {_NAMES.format("f.conrelid::regclass")}, f.confdeltype::text, f.confupdtype::text)), '[]')
         FROM pg_constraint f WHERE f.confrelid = c.oid AND f.contype = 'f'),
@@ -80,6 +84,18 @@ class UniqueIndex:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKey:
+    """A reference from columns of one table to another one, or the same."""
+
+    parent: str
+    """The table that it refers to."""
+    columns: tuple[str, ...]
+    """The columns that refer."""
+    to_key: bool = True
+    """Whether they refer to the primary key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
     """What decides the footprint of statements on one table."""
 
@@ -95,8 +111,8 @@ class TableFacts:
     """Columns whose default is the next number of a sequence."""
     deferred: bool = False
     """Whether a unique or exclusion constraint may be checked at COMMIT."""
-    parents: frozenset[str] = frozenset()
-    """Tables that it refers to."""
+    foreign_keys: frozenset[ForeignKey] = frozenset()
+    """Its references to other tables."""
     children: frozenset[str] = frozenset()
     """Tables that refer to it."""
     actions: frozenset[tuple[str, str, str]] = frozenset()
@@ -109,6 +125,11 @@ class TableFacts:
     """Sentences on why a verb may do anything, by verb; other verbs are missing."""
     special: bool = False
     """Whether it is a view, a partition, has rules, or policies that look into other tables."""
+
+    @property
+    def parents(self) -> frozenset[str]:
+        """Tables that it refers to."""
+        return frozenset(each.parent for each in self.foreign_keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +250,7 @@ class Catalog:
 
 
 def _table(facts: Facts, *row: Any) -> TableFacts:
-    name, pk, unique, indexes, numbered, deferred, parents, listed, special = row
+    name, pk, unique, indexes, numbered, deferred, foreign_keys, listed, special = row
     references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
     return TableFacts(
         name=name,
@@ -241,7 +262,10 @@ def _table(facts: Facts, *row: Any) -> TableFacts:
         ),
         numbered=frozenset(numbered),
         deferred=deferred,
-        parents=frozenset(parents),
+        foreign_keys=frozenset(
+            ForeignKey(parent=parent, columns=tuple(columns), to_key=to_key)
+            for parent, columns, to_key in json.loads(foreign_keys)
+        ),
         children=frozenset(child for child, _, _ in references),
         actions=frozenset(step for reference in references for step in _actions(*reference)),
         sequences=frozenset(facts.sequences[name]),

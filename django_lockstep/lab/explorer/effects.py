@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
+from django_lockstep.lab.explorer.catalog import Catalog, ForeignKey, TableFacts
 from django_lockstep.lab.explorer.footprints import FootprintKey, LockedKey, Mode
 from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
 from django_lockstep.lab.explorer.queries import Query
@@ -15,6 +16,9 @@ from django_lockstep.lab.explorer.unique_keys import InsertedKeys, inserted_keys
 __all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update"]
 
 Rows = frozenset[FootprintKey]
+Locks = frozenset[LockedKey]
+Key = Callable[[Any], int | None]
+"""Returns the key that a value of the statement is; None if that is not certain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,14 +94,15 @@ def merge(kind: str, found: Iterable[Statement]) -> Statement:
     )
 
 
-def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
     whole: FootprintKey = (table.name, None)
+    given = query.inserted if query.inserts_one_row else ()
     new = Statement(
         kind="INSERT",
         reads=others,
         # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
         locks=frozenset({(whole, Mode.INSERT), (whole, Mode.UNIQUE)})
-        | _parent_locks(table)
+        | _parent_locks(table, table.foreign_keys, given=given, catalog=catalog, key=key)
         | _shared_sequence_locks(table, catalog),
         writes=frozenset({whole}),
         # Counts only for an INSERT that waits, or that fails because the key exists: before, it is not known whether
@@ -110,25 +115,30 @@ def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     if query.on_conflict:
         parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
     if query.on_conflict == "DO UPDATE":
-        parts.append(update(query, table, rows=frozenset({whole}), others=others, catalog=catalog))
+        parts.append(update(query, table, rows=frozenset({whole}), others=others, catalog=catalog, key=key))
     merged = merge("INSERT", parts)
     return merged if merged.kind == "UNKNOWN" else replace(merged, keys=inserted_keys(query, table))
 
 
-def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
     columns = ({name or EVERY_COLUMN for name, _ in query.assigned} or {EVERY_COLUMN}) | table.assigned
+    # The server checks a foreign key only if its columns have changed, and for a row that was inserted just before.
+    changed = [each for each in table.foreign_keys if EVERY_COLUMN in columns or not columns.isdisjoint(each.columns)]
+    parents = _parent_locks(table, changed, given=query.assigned, catalog=catalog, key=key)
     # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
     if EVERY_COLUMN in columns or columns & table.unique or query.has_default:
         changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
-        return _update_keys(table, catalog, rows=rows, others=others, changes_pk=changes_pk)
+        return _update_keys(table, catalog, rows=rows, others=others, parents=parents, changes_pk=changes_pk)
     # Other columns than keys: the weaker lock, which foreign keys of other tables do not conflict with.
     own = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows)
     reasons = table.opaque.get("UPDATE", frozenset())
-    plain = Statement(kind="UPDATE", reads=rows | others, locks=own | _parent_locks(table), row_locks=own, writes=rows)
+    plain = Statement(kind="UPDATE", reads=rows | others, locks=own | parents, row_locks=own, writes=rows)
     return replace(UNKNOWN, reasons=reasons) if reasons else plain
 
 
-def _update_keys(table: TableFacts, catalog: Catalog, *, rows: Rows, others: Rows, changes_pk: bool) -> Statement:
+def _update_keys(
+    table: TableFacts, catalog: Catalog, *, rows: Rows, others: Rows, parents: Locks, changes_pk: bool
+) -> Statement:
     """Return the effects of an UPDATE of unique columns: those of an INSERT too, and changes of other tables."""
     whole: FootprintKey = (table.name, None)
     side_effects = _side_effects(table, "UPDATE", catalog=catalog)
@@ -139,7 +149,7 @@ def _update_keys(table: TableFacts, catalog: Catalog, *, rows: Rows, others: Row
     locks = (
         {(key, Mode.UPDATE) for key in rows}
         | {(whole, Mode.INSERT), (whole, Mode.UNIQUE)}
-        | _parent_locks(table)
+        | parents
         | _shared_sequence_locks(table, catalog)
     )
     own = Statement(
@@ -153,7 +163,7 @@ def _update_keys(table: TableFacts, catalog: Catalog, *, rows: Rows, others: Row
     return merge("UPDATE", [own, side_effects])
 
 
-def delete(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog) -> Statement:
+def delete(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
     own = Statement(
         kind="DELETE",
         reads=rows | others,
@@ -186,8 +196,24 @@ def _side_effects(table: TableFacts, verb: str, *, catalog: Catalog) -> Statemen
     )
 
 
-def _parent_locks(table: TableFacts) -> frozenset[LockedKey]:
-    return frozenset(((parent, None), Mode.KEY_SHARE) for parent in table.parents)
+def _parent_locks(
+    table: TableFacts,
+    foreign_keys: Iterable[ForeignKey],
+    *,
+    given: Iterable[tuple[str, Any]],
+    catalog: Catalog,
+    key: Key,
+) -> Locks:
+    """Return the locks on the rows to which given values of columns refer; any row where they do not say which."""
+    # A trigger may set another value than the statement says.
+    certain = () if EVERY_COLUMN in table.assigned else given
+    values = {name: node for name, node in certain if name not in table.assigned}
+    locks = set()
+    for each in foreign_keys:
+        node = values.get(each.columns[0]) if each.to_key and len(each.columns) == 1 else None
+        row = None if node is None or each.parent in catalog.rekeyed else key(node)
+        locks.add(((each.parent, row), Mode.KEY_SHARE))
+    return frozenset(locks)
 
 
 def _shared_sequence_locks(table: TableFacts, catalog: Catalog) -> frozenset[LockedKey]:

@@ -122,6 +122,12 @@ class Query:
         return any(word.name.upper() == "DEFAULT" for word in self.tree.find_all(exp.Var, exp.Column))
 
     @property
+    def inserts_one_row(self) -> bool:
+        """Whether it is an INSERT of one row that is given by values."""
+        source = self.tree.expression if self.verb == "INSERT" else None
+        return isinstance(source, exp.Values) and len(source.expressions) == 1
+
+    @property
     def inserted(self) -> Sequence[tuple[str, Any]]:
         """The columns that INSERT names, with the values of the first row; arrays where it has an array each."""
         columns = self.tree.this.expressions if isinstance(self.tree.this, exp.Schema) else ()

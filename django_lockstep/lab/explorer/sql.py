@@ -5,13 +5,14 @@ The search assumes that an unknown statement depends on everything.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
-from django_lockstep.lab.explorer.effects import UNKNOWN, Statement, delete, insert, merge, update
+from django_lockstep.lab.explorer.effects import UNKNOWN, Key, Statement, delete, insert, merge, update
 from django_lockstep.lab.explorer.footprints import FootprintKey, Mode
 from django_lockstep.lab.explorer.key_values import HASH, KeyValues, may_be_key
 from django_lockstep.lab.explorer.operations import Operation
@@ -150,7 +151,7 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
     rows = frozenset((table.name, key) for table in known for key in keys)
     statement = Statement(kind="SELECT", reads=rows)
     if query.verb != "SELECT":
-        statement = _parse_write(query, known, rows, catalog)
+        statement = _parse_write(query, known, rows, catalog=catalog, key=functools.partial(values.key, query))
     # A subquery of a write may lock rows, too. OF is not read: each strength counts for every table, which may be too
     # many locks, never too few.
     modes = {_MODES[bool(lock.args.get("update")), bool(lock.args.get("key"))] for lock in query.locks}
@@ -162,13 +163,13 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
 
 
 def _parse_write(
-    query: Query, known: Sequence[TableFacts], rows: frozenset[FootprintKey], catalog: Catalog
+    query: Query, known: Sequence[TableFacts], rows: frozenset[FootprintKey], *, catalog: Catalog, key: Key
 ) -> Statement:
     if not known or query.target_name != known[0].name:
         return UNKNOWN
     target, others = known[0], frozenset((table.name, None) for table in known[1:])
     own = frozenset(key for key in rows if key[0] == target.name)
-    return _WRITES[query.verb](query, target, rows=own, others=others, catalog=catalog)
+    return _WRITES[query.verb](query, target, rows=own, others=others, catalog=catalog, key=key)
 
 
 _WRITES = {"INSERT": insert, "UPDATE": update, "DELETE": delete}

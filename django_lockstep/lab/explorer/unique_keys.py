@@ -64,8 +64,7 @@ def inserted_keys(query: Query, table: TableFacts) -> InsertedKeys | None:
     # A deferred constraint is checked, and waited for, at COMMIT. A trigger may set any key.
     if table.indexes is None or table.deferred or EVERY_COLUMN in table.assigned:
         return None
-    source = query.tree.expression
-    if query.on_conflict or not (isinstance(source, exp.Values) and len(source.expressions) == 1):
+    if query.on_conflict or not query.inserts_one_row:
         return None
     values = dict(query.inserted)
     parts = []

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import pytest
+from django.db import connection
 
 from django_lockstep.lab.explorer import Exploration, explore
+from django_lockstep.lab.explorer.catalog import Catalog, ForeignKey
 from django_lockstep.lab.explorer.reports import RaceReport, as_html, as_text
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.django_lockstep.lab.explorer.schemas import made, program, race_on
@@ -48,6 +50,7 @@ def counting(*schema: str, one: str, other: str = "UPDATE made_counter SET n = 1
 
 
 PLAIN = "CREATE TABLE made_a (id int PRIMARY KEY, v int)"
+CHILD = "CREATE TABLE made_b (id int PRIMARY KEY, a int REFERENCES made_a)"
 CASES = {
     "exclusion": Case(
         schema=("CREATE TABLE made_a (id int PRIMARY KEY, slot int4range, EXCLUDE USING gist (slot WITH &&))",),
@@ -167,6 +170,13 @@ CASES = {
         one=("UPDATE made_a SET id = 5 WHERE id = 1",),
         other=("UPDATE made_b SET id = 9 WHERE a IS NULL",),
     ),
+    "foreign key": Case(
+        schema=(PLAIN, CHILD),
+        tables=("made_a", "made_b"),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)", "INSERT INTO made_b VALUES (5, 1)"),
+        one=("UPDATE made_b SET a = 2 WHERE id = 5",),
+        other=("DELETE FROM made_a WHERE id = 2",),
+    ),
     "shared sequence": Case(
         schema=(
             "CREATE SEQUENCE made_s",
@@ -267,3 +277,21 @@ def test_reports_name_what_depends_on_everything() -> None:
     assert f"depends on everything: {case.told}" in as_text([report])
     assert f"Depends on everything: {case.told}" in as_html([report])
     assert found.to_dict()["opaque"] == (case.told,)
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ("a int REFERENCES made_a", ForeignKey(parent="made_a", columns=("a",))),
+        ("a int REFERENCES made_a (v)", ForeignKey(parent="made_a", columns=("a",), to_key=False)),
+        ("a int, w int, FOREIGN KEY (w, a) REFERENCES made_a (id, v)",
+         ForeignKey(parent="made_a", columns=("a", "w"), to_key=False)),
+    ],
+)  # fmt: skip
+def test_foreign_keys_are_read_with_their_columns(column: str, expected: ForeignKey) -> None:
+    parent = "CREATE TABLE made_a (id int PRIMARY KEY, v int UNIQUE, UNIQUE (id, v))"
+    with made(parent, f"CREATE TABLE made_b (id int PRIMARY KEY, {column})"), connection.cursor() as cursor:
+        table = Catalog.load(cursor).get("made_b")
+
+    assert table is not None
+    assert table.foreign_keys == {expected}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
+from django_lockstep.lab.explorer.catalog import Catalog, ForeignKey, TableFacts
 from django_lockstep.lab.explorer.effects import Statement
 from django_lockstep.lab.explorer.footprints import (
     ADVISORY,
@@ -26,7 +26,7 @@ def table(name: str, **facts: Any) -> TableFacts:
 AUDITED = frozenset({"table audited: its trigger t calls audit()"})
 TABLES = [
     table("seat", children=frozenset({"ticket"})),
-    table("ticket", parents=frozenset({"seat"})),
+    table("ticket", foreign_keys=frozenset({ForeignKey(parent="seat", columns=("seat_id",))})),
     table("audited", opaque={"UPDATE": AUDITED}),
     table("view", special=True),
 ]
@@ -116,9 +116,62 @@ def test_what_writes_lock_and_change() -> None:
     assert (plain.writes, plain.locks) == ({("seat", 3)}, {(("seat", 3), Mode.NO_KEY_UPDATE)})
     assert {(("seat", None), Mode.UPDATE), (("seat", None), Mode.INSERT)} <= renamed.locks
     assert child.locks == {
-        *((("ticket", None), mode) for mode in (Mode.INSERT, Mode.UNIQUE)), (("seat", None), Mode.KEY_SHARE)
+        *((("ticket", None), mode) for mode in (Mode.INSERT, Mode.UNIQUE)), (("seat", 3), Mode.KEY_SHARE)
     }  # fmt: skip
     assert (("seat", 3), Mode.UPDATE) in gone.locks
+
+
+TO_SEAT_3, TO_ANY_SEAT = {("seat", 3)}, {("seat", None)}
+
+
+@pytest.mark.parametrize(
+    ("sql", "params", "referred"),
+    [
+        ("INSERT INTO ticket (price, seat_id) VALUES (%s, %s)", [7, 3], TO_SEAT_3),
+        ("INSERT INTO ticket (price, seat_id) VALUES (7, 3)", [], TO_SEAT_3),
+        ("INSERT INTO ticket (price, seat_id) VALUES (%s, %s), (%s, %s)", [7, 3, 7, 4], TO_ANY_SEAT),
+        ("INSERT INTO ticket (price, seat_id) VALUES (%s, DEFAULT)", [7], TO_ANY_SEAT),
+        ("INSERT INTO ticket (price, seat_id) VALUES (%s, %s)", [7, "A"], TO_ANY_SEAT),
+        ("INSERT INTO ticket (price) VALUES (%s)", [7], TO_ANY_SEAT),
+        ("INSERT INTO ticket VALUES (%s, %s)", [7, 3], TO_ANY_SEAT),
+        ("INSERT INTO ticket (seat_id) VALUES (%s) ON CONFLICT DO NOTHING", [3], TO_SEAT_3),
+        ("INSERT INTO ticket (seat_id) VALUES (3) ON CONFLICT DO UPDATE SET seat_id = 4", [],
+         {("seat", 3), ("seat", 4)}),
+        ("UPDATE ticket SET price = 7 WHERE id = 1", [], set()),
+        ("UPDATE ticket SET seat_id = %s WHERE id = 1", [3], TO_SEAT_3),
+        ("UPDATE ticket SET seat_id = price WHERE id = 1", [], TO_ANY_SEAT),
+        ("UPDATE ticket SET (seat_id, price) = (3, 4) WHERE id = 1", [], TO_ANY_SEAT),
+    ],
+)  # fmt: skip
+def test_a_foreign_key_locks_the_row_that_is_named_if_its_column_is_written(
+    sql: str, params: list[Any], referred: set[FootprintKey]
+) -> None:
+    assert {key for key, mode in read(sql, *params).locks if mode is Mode.KEY_SHARE} == referred
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"assigned": frozenset({"seat_id"})},
+        {"assigned": frozenset({"*"})},
+        {"foreign_keys": frozenset({ForeignKey(parent="seat", columns=("seat_id",), to_key=False)})},
+        {"foreign_keys": frozenset({ForeignKey(parent="seat", columns=("seat_id", "price"))})},
+    ],
+    ids=["set by a trigger", "any set by a trigger", "to another column", "of two columns"],
+)
+def test_a_foreign_key_locks_any_row_if_the_statement_does_not_say_which(facts: Any) -> None:
+    ticket = table("ticket", **{"foreign_keys": frozenset({ForeignKey(parent="seat", columns=("seat_id",))}), **facts})
+    statement = parse("INSERT INTO ticket (seat_id, price) VALUES (3, 7)", None, catalog=Catalog([*TABLES, ticket]))
+
+    assert (("seat", None), Mode.KEY_SHARE) in statement.locks
+
+
+def test_a_foreign_key_locks_any_row_once_keys_of_its_table_have_changed() -> None:
+    catalog = Catalog(TABLES)
+    catalog.note_rekeyed({"seat"})
+    statement = parse("INSERT INTO ticket (seat_id, price) VALUES (3, 7)", None, catalog=catalog)
+
+    assert (("seat", None), Mode.KEY_SHARE) in statement.locks
 
 
 @pytest.mark.parametrize(
@@ -232,7 +285,7 @@ def test_rows_given_as_arrays_are_inserted_as_any() -> None:
         [1, 2], [3, 4],
     )  # fmt: skip
 
-    assert many == read(f'INSERT INTO {columns} VALUES (%s, %s) RETURNING "ticket"."id"', 1, 3)
+    assert many == read(f'INSERT INTO {columns} VALUES (%s, %s), (%s, %s) RETURNING "ticket"."id"', 1, 3, 2, 4)
 
 
 UPDATE = 'UPDATE "seat" SET "price" = %s WHERE ("seat"."row" = %s AND "seat"."id" = %s) RETURNING "seat"."id"'
