@@ -52,7 +52,8 @@ SELECT c.relname,
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND NOT i.indimmediate),
        (SELECT coalesce(jsonb_agg(jsonb_build_array(
                    {_NAMES.format("f.confrelid::regclass")},
-                   ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = c.oid AND attnum = ANY (f.conkey)),
+                   ARRAY(SELECT CASE attgenerated WHEN '' THEN attname ELSE '*' END FROM pg_attribute
+                         WHERE attrelid = c.oid AND attnum = ANY (f.conkey)),
                    EXISTS (SELECT FROM pg_index i WHERE i.indrelid = f.confrelid AND i.indisprimary
                            AND i.indnkeyatts = 1 AND f.confkey = ARRAY[i.indkey[0]]))), '[]')
         FROM pg_constraint f WHERE f.conrelid = c.oid AND f.contype = 'f'),
@@ -90,7 +91,7 @@ class ForeignKey:
     parent: str
     """The table that it refers to."""
     columns: tuple[str, ...]
-    """The columns that refer."""
+    """The columns that refer; ``*`` for one that is generated from others."""
     to_key: bool = True
     """Whether they refer to the primary key."""
 

@@ -122,8 +122,11 @@ def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
 
 def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
     columns = ({name or EVERY_COLUMN for name, _ in query.assigned} or {EVERY_COLUMN}) | table.assigned
-    # The server checks a foreign key only if its columns have changed, and for a row that was inserted just before.
-    changed = [each for each in table.foreign_keys if EVERY_COLUMN in columns or not columns.isdisjoint(each.columns)]
+    # The server checks a foreign key only if its columns have changed, or if the same transaction has inserted the row,
+    # which has locked the same row of the parent then.
+    changed = [
+        key for key in table.foreign_keys if EVERY_COLUMN in columns | {*key.columns} or columns & {*key.columns}
+    ]
     parents = _parent_locks(table, changed, given=query.assigned, catalog=catalog, key=key)
     # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
     if EVERY_COLUMN in columns or columns & table.unique or query.has_default:

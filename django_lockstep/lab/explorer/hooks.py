@@ -61,7 +61,7 @@ class Hooks:
         wrapper.close_at = None
         self._original_settings = self._driver_settings()
         self.session = SessionState(self._driver)
-        # At last, because Ctrl-C may come before. On the instance: other connections of the process keep the class's
+        # Last, because Ctrl-C may come before. On the instance: other connections of the process keep the class's
         # method.
         wrapper.execute_wrappers.append(self._executed)
         self._driver.wait = self._waited

@@ -272,7 +272,7 @@ class _Races:
     """The happens-before relation of one run, and the races in it that could go the other way round.
 
     For each move a number has a bit set for every move that happens before it. ``known`` are those of the first moves,
-    whose races are not looked for. The others are noted in the nodes.
+    whose races are not looked for.
     """
 
     def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move], *, known: Sequence[int] = ()) -> None:
@@ -282,8 +282,6 @@ class _Races:
         self._races: dict[int, list[int]] = {}
         for index in range(len(known), len(moves)):
             self._order(index)
-        for node, order in zip(nodes[1:], self._before, strict=False):
-            node.order = order
 
     def _order(self, index: int) -> None:
         """Find which moves happen before this one, and which of them immediately."""
@@ -298,7 +296,12 @@ class _Races:
         self._before.append(before)
 
     def add_backtracks(self, fresh: int) -> None:
-        """Add branches so that each race of a move from ``fresh`` on is also run in its other order."""
+        """Add branches so that each race of a move from ``fresh`` on is also run in its other order.
+
+        What happens before these moves is noted in the nodes to which they lead.
+        """
+        for node, order in zip(self._nodes[fresh + 1 :], self._before[fresh:], strict=False):
+            node.order = order
         for later in range(fresh, len(self._moves)):
             for earlier in self._races[later]:
                 if self._reversible(earlier, later):

@@ -177,6 +177,13 @@ CASES = {
         one=("UPDATE made_b SET a = 2 WHERE id = 5",),
         other=("DELETE FROM made_a WHERE id = 2",),
     ),
+    "foreign key of a generated column": Case(
+        schema=(PLAIN, CHILD.replace("a int", "v int, a int GENERATED ALWAYS AS (v) STORED")),
+        tables=("made_a", "made_b"),
+        rows=("INSERT INTO made_a VALUES (1, 0), (2, 0)", "INSERT INTO made_b VALUES (5, 1)"),
+        one=("UPDATE made_b SET v = 2 WHERE id = 5",),
+        other=("DELETE FROM made_a WHERE id = 2",),
+    ),
     "shared sequence": Case(
         schema=(
             "CREATE SEQUENCE made_s",
@@ -284,6 +291,7 @@ def test_reports_name_what_depends_on_everything() -> None:
     [
         ("a int REFERENCES made_a", ForeignKey(parent="made_a", columns=("a",))),
         ("a int REFERENCES made_a (v)", ForeignKey(parent="made_a", columns=("a",), to_key=False)),
+        ("v int, a int GENERATED ALWAYS AS (v) STORED REFERENCES made_a", ForeignKey(parent="made_a", columns=("*",))),
         ("a int, w int, FOREIGN KEY (w, a) REFERENCES made_a (id, v)",
          ForeignKey(parent="made_a", columns=("a", "w"), to_key=False)),
     ],
