@@ -137,7 +137,9 @@ class Actor:
         self.hooks[wrapper.alias] = hooks
 
     def _set_up(self, hooks: Hooks) -> None:
-        self.cannot_set = not all(hooks.send_out_of_band(part) for part in self._settings.split(";"))
+        # Each of them, also after one that this role may not set.
+        taken = [hooks.send_out_of_band(part) for part in self._settings.split(";")]
+        self.cannot_set = not all(taken)
         hooks.session.note()
 
     def before(self, operation: Operation) -> None:

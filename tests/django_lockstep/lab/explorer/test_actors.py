@@ -2,8 +2,12 @@
 
 import subprocess
 import sys
+from queue import SimpleQueue
+from unittest.mock import Mock, call
 
 import pytest
+
+from django_lockstep.lab.explorer.actors import Actor
 
 PROGRAM = """
 import sys, threading
@@ -60,3 +64,15 @@ for number in range(3):
 def test_a_traced_program_goes_on_after_a_run_was_abandoned(how: str) -> None:
     # In a process of its own, because tracing is the whole process's, and a failure is a call that never returns.
     subprocess.run([sys.executable, "-c", PROGRAM, how], check=True, timeout=60)
+
+
+def test_settings_behind_one_that_the_role_may_not_set_are_made_all_the_same() -> None:
+    hooks, actor = Mock(), Actor()
+    hooks.send_out_of_band.side_effect = [False, True]
+    actor.assign(0, "A", events=SimpleQueue(), settings="SET deadlock_timeout = 1;SET enable_seqscan = off")
+
+    actor._set_up(hooks)
+
+    assert hooks.send_out_of_band.mock_calls == [call("SET deadlock_timeout = 1"), call("SET enable_seqscan = off")]
+    assert actor.cannot_set
+    actor.stop()
