@@ -27,19 +27,22 @@ JOIN pg_opclass o ON o.oid = i.indclass[k.place - 1]
 LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 LEFT JOIN pg_collation l ON l.oid = i.indcollation[k.place - 1] WHERE k.place <= i.indnkeyatts
 """
+# Columns of an index expression are not listed there, nor those that a generated column is computed from, so that such
+# an index counts as being on all columns.
+_COLUMNS_OF = """ARRAY(SELECT DISTINCT a.attname FROM pg_index i
+             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum > 0
+             AND (a.attnum = ANY (i.indkey) OR 0 = ANY (i.indkey) OR i.indpred IS NOT NULL OR EXISTS (
+                  SELECT FROM pg_attribute g WHERE g.attrelid = i.indrelid AND g.attnum = ANY (i.indkey)
+                  AND g.attgenerated <> ''))
+             WHERE i.indrelid = c.oid AND {})::text[]"""
 _TABLES = f"""
 SELECT c.relname,
        -- A generated key does not count, because it changes with other columns.
        (SELECT CASE WHEN count(*) = 1 AND min(a.attgenerated) = '' THEN min(a.attname) END
         FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
         WHERE i.indrelid = c.oid AND i.indisprimary),
-       -- Columns of an index expression are not listed there, nor those that a generated column is computed from, so
-       -- that such an index counts as being on all columns.
-       ARRAY(SELECT DISTINCT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-             AND (a.attnum = ANY (i.indkey) OR 0 = ANY (i.indkey) OR i.indpred IS NOT NULL OR EXISTS (
-                  SELECT FROM pg_attribute g WHERE g.attrelid = c.oid AND g.attnum = ANY (i.indkey)
-                  AND g.attgenerated <> ''))
-             WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion))::text[],
+       {_COLUMNS_OF.format("(i.indisunique OR i.indisexclusion)")},
+       {_COLUMNS_OF.format("true")},
        (SELECT coalesce(jsonb_agg(jsonb_build_array(n.relname, ({_INDEXED}),
                                                     coalesce(to_jsonb(i)->>'indnullsnotdistinct', 'false') = 'false')),
                         '[]')
@@ -66,6 +69,11 @@ SELECT c.relname,
                   WHERE p.polrelid = c.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid)
 FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_table_is_visible(c.oid)
      AND c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+"""
+_ROW_LOCKS = """
+SELECT least(page, CASE WHEN table_ < 0 THEN all_ / -table_ - 1 ELSE table_ END) FROM (
+    SELECT current_setting('max_pred_locks_per_page')::int, current_setting('max_pred_locks_per_relation')::int,
+           current_setting('max_pred_locks_per_transaction')::int) AS limits (page, table_, all_)
 """
 _ACTIONS = {"c": {"DELETE": "DELETE", "UPDATE": "UPDATE"}, "n": {"DELETE": "UPDATE", "UPDATE": "UPDATE"}}
 """What CASCADE and SET NULL do to a child, by what is done to its parent. SET DEFAULT may also insert the default's
@@ -106,6 +114,8 @@ class TableFacts:
     unique: frozenset[str] = frozenset()
     """Columns of unique indexes and exclusion constraints: changing them takes the stronger lock, and may wait for
     another row's writer."""
+    indexed: frozenset[str] = frozenset({"*"})
+    """Columns of indexes of any kind; ``*`` if they are not known."""
     indexes: tuple[UniqueIndex, ...] | None = None
     """Its unique indexes and exclusion constraints; None if they are not known."""
     numbered: frozenset[str] = frozenset()
@@ -166,6 +176,11 @@ class Catalog:
         """Names of functions of the database's own that may do anything."""
         self.rekeyed: set[str] = set()
         """Tables whose keys a statement changes: a waiter for a row may then get it under another key."""
+        self.most_row_locks = 2
+        """How many rows of a table a SERIALIZABLE transaction locks singly, before the server locks pages, or all."""
+        self._few_rows: set[str] = set()
+        self.crowded: set[str] = set()
+        """Tables of which a run has filled more than a page, although they have few rows."""
         self._read: set[str] = set()
         self._filled: set[str] = set()
         self.parsed: dict[tuple[object, ...], Any] = {}
@@ -179,7 +194,10 @@ class Catalog:
         facts = read_facts(cursor)
         cursor.execute(_TABLES)
         tables = [_table(facts, *row) for row in cursor.fetchall()]
-        return cls(tables, own_functions=facts.own_functions, sequences=facts.all_sequences)
+        catalog = cls(tables, own_functions=facts.own_functions, sequences=facts.all_sequences)
+        cursor.execute(_ROW_LOCKS)
+        ((catalog.most_row_locks,),) = cursor.fetchall()
+        return catalog
 
     def get(self, name: str) -> TableFacts | None:
         return self._tables.get(name)
@@ -203,6 +221,15 @@ class Catalog:
         """Note tables of which rows were read; all if it is not known which."""
         self._read.update(self._tables if names is None else names)
 
+    @property
+    def steady(self) -> set[str]:
+        """Tables whose rows stay on one page, so that an UPDATE of columns without an index adds no index entry."""
+        return self._few_rows - self.crowded
+
+    def note_few_rows(self, names: Iterable[str]) -> None:
+        """Note tables that have few rows at the beginning of a run, and are vacuumed before a page is full."""
+        self._few_rows.update(names)
+
     def note_filled(self, name: str) -> None:
         """Note a table into which rows were inserted whose order does not matter as long as nobody reads them."""
         self._filled.add(name)
@@ -211,6 +238,8 @@ class Catalog:
         """Forget what runs have shown, for a new exploration with other statements."""
         self._read.clear()
         self._filled.clear()
+        self._few_rows.clear()
+        self.crowded.clear()
         if self.rekeyed:
             self.rekeyed.clear()
             self.parsed.clear()
@@ -251,12 +280,13 @@ class Catalog:
 
 
 def _table(facts: Facts, *row: Any) -> TableFacts:
-    name, pk, unique, indexes, numbered, deferred, foreign_keys, listed, special = row
+    name, pk, unique, indexed, indexes, numbered, deferred, foreign_keys, listed, special = row
     references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
     return TableFacts(
         name=name,
         pk=pk,
         unique=frozenset(unique),
+        indexed=frozenset(indexed),
         indexes=tuple(
             UniqueIndex(name=index, columns=tuple(columns), nulls_distinct=distinct)
             for index, columns, distinct in json.loads(indexes)

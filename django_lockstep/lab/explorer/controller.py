@@ -33,12 +33,13 @@ from django_lockstep.lab.explorer.transactions import Transaction
 from django_lockstep.lab.explorer.unwinding import Unwinding
 from django_lockstep.lab.explorer.wait_monitor import QUICK, RunState, WaitMonitor
 
-__all__ = ["Chooser", "Controller"]
+__all__ = ["ONE_PLAN", "Chooser", "Controller"]
 
 _AT_ONCE = 0.00005
 """Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
 _REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)
-_ONE_PLAN = "; ".join(f"SET enable_{scan}scan = off" for scan in ("seq", "bitmap", "indexonly"))
+_SCANS = {"index": "on", "seq": "off", "bitmap": "off", "indexonly": "off"}
+ONE_PLAN = "; ".join(f"SET enable_{scan}scan = {allowed}" for scan, allowed in _SCANS.items())
 """Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
 
 
@@ -73,7 +74,7 @@ class Controller:
         self._deadlock_policy = DeadlockPolicy(last_loses=victim == "last")
         timeout = self._deadlock_policy.initial_timeout
         # Nothing that actors commit has to survive a crash.
-        settings = f"SET deadlock_timeout = '{timeout}'; SET synchronous_commit = off; {_ONE_PLAN}"
+        settings = f"SET deadlock_timeout = '{timeout}'; SET synchronous_commit = off; {ONE_PLAN}"
         self.actors = [
             acquire_actor(index, name, database=database, events=self.events, settings=settings)
             for index, name in enumerate(names)

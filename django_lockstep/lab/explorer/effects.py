@@ -32,6 +32,10 @@ class Statement:
     row_locks: frozenset[LockedKey] = frozenset()
     """Those of single rows that it holds for certain once it has returned or changed as many rows as these are."""
     writes: frozenset[FootprintKey] = frozenset()
+    scanned: frozenset[str] = frozenset()
+    """Tables in which the server may come across other rows than those that it names."""
+    entered: frozenset[str] = frozenset()
+    """Tables to whose indexes it adds entries, of rows that it names."""
     isolation: str | None = None
     """The isolation level that it chooses for the transaction."""
     read_only: bool = False
@@ -89,6 +93,8 @@ def merge(kind: str, found: Iterable[Statement]) -> Statement:
         reads=frozenset().union(*(each.reads for each in found)),
         locks=frozenset().union(*(each.locks for each in found)),
         writes=frozenset().union(*(each.writes for each in found)),
+        scanned=frozenset().union(*(each.scanned for each in found)),
+        entered=frozenset().union(*(each.entered for each in found)),
         key_conflicts=frozenset().union(*(each.key_conflicts for each in found)),
         deferred=frozenset().union(*(each.deferred for each in found)),
     )
@@ -135,8 +141,16 @@ def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog
     # Other columns than keys: the weaker lock, which foreign keys of other tables do not conflict with.
     own = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows)
     reasons = table.opaque.get("UPDATE", frozenset())
-    plain = Statement(kind="UPDATE", reads=rows | others, locks=own | parents, row_locks=own, writes=rows)
-    return replace(UNKNOWN, reasons=reasons) if reasons else plain
+    if reasons:
+        return replace(UNKNOWN, reasons=reasons)
+    return Statement(
+        kind="UPDATE",
+        reads=rows | others,
+        locks=own | parents,
+        row_locks=own,
+        writes=rows,
+        entered=frozenset({table.name} if columns & table.indexed or EVERY_COLUMN in table.indexed else ()),
+    )
 
 
 def _update_keys(
@@ -160,6 +174,7 @@ def _update_keys(
         reads=rows | others,
         locks=frozenset(locks),
         writes=rows,
+        entered=frozenset({table.name}),
         key_conflicts=frozenset({(whole, Mode.SHARE)}),
         deferred=_deferred_locks(table),
     )

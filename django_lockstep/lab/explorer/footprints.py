@@ -8,6 +8,7 @@ the commit; writes and locks depend on each other through the row locks (Postgre
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -23,6 +24,7 @@ __all__ = [
     "Mode",
     "collide",
     "dependent",
+    "overlap",
     "same_row",
 ]
 
@@ -65,28 +67,34 @@ Change = tuple[FootprintKey, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What a step of a SERIALIZABLE transaction reads and writes, as far as other ones may be refused for it."""
+    """What a step of a SERIALIZABLE transaction reads and writes, as far as other ones may be refused for it.
+
+    A row without a key stands for more of its table than rows that are known: for what the server locks by pages or as
+    a whole, and for what adds entries to indexes.
+    """
 
     read: frozenset[FootprintKey]
     written: frozenset[FootprintKey]
     held: frozenset[FootprintKey]
     """Rows that the transaction has updated before, so that no other one changes them before it ends."""
-    watched: frozenset[str]
-    """Tables that it has read by then, if it has written; of one that has not, no conflict makes a pivot."""
+    watched: frozenset[FootprintKey]
+    """What it has read by then, if it has written; of one that has not, no conflict makes a pivot."""
+    committed: frozenset[FootprintKey]
+    """What it has written by then, if the step commits it, or would if it did not fail."""
 
     def meets(self, other: Access) -> bool:
         """Whether only one of the two orders may be a read-write conflict between this reader and that writer."""
         # An index page is locked for a read, and not for the entries that were there before. That a row was read and
         # changed is noted in both orders.
         return any(
-            read[0] == row[0] and row not in self.held and (read != row or row[1] is None)
+            read[0] == row[0] and row not in self.held and None in (read[1], row[1])
             for row in other.written
             for read in self.read
         )
 
-    def notices(self, commit: Footprint) -> bool:
-        """Whether the commit publishes something that the transaction may have read."""
-        return any(key[0] in self.watched and key not in self.held for key in commit.publishes)
+    def notices(self, other: Access) -> bool:
+        """Whether the other one commits something that the transaction may have read."""
+        return overlap(other.committed - self.held, self.watched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,16 +169,14 @@ def _meet_in_conflict_graph(one: Footprint, other: Footprint) -> bool:
 
 
 def _conflict(one: Footprint, other: Footprint) -> bool:
-    return any(mine.notices(other) or any(map(mine.meets, other.accesses)) for mine in one.accesses)
+    return any(mine.notices(theirs) or mine.meets(theirs) for mine in one.accesses for theirs in other.accesses)
 
 
 def _affects(one: Footprint, other: Footprint) -> bool:
     """Whether what the first publishes or releases matters to the second."""
     # A snapshot is taken of the whole database, not only of the tables that the statement names: any commit before it
     # or after it makes a difference to what later statements see.
-    seen = (other.snapshot and bool(one.publishes)) or any(
-        same_row(written, read) for written in one.publishes for read in other.reads
-    )
+    seen = (other.snapshot and bool(one.publishes)) or overlap(one.publishes, other.reads)
     seen = seen or not one.changes.isdisjoint(other.late_for)
     # Whoever takes or releases a lock decides whether another one is refused it.
     return seen or collide(one.releases, other.locks) or collide(one.releases | one.locks, other.tried)
@@ -179,6 +185,11 @@ def _affects(one: Footprint, other: Footprint) -> bool:
 def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:
     """Whether one of the first locks conflicts with one of the others."""
     return any(mode in _CONFLICTS[taken] and same_row(key, row) for row, taken in some for key, mode in others)
+
+
+def overlap(some: Iterable[FootprintKey], others: Iterable[FootprintKey]) -> bool:
+    """Whether one of the first may be one of the others."""
+    return any(same_row(one, other) for one in some for other in others)
 
 
 def same_row(one: FootprintKey, other: FootprintKey) -> bool:

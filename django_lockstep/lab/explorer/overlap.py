@@ -10,9 +10,11 @@ them notes a conflict; it matters where one of them may complete such a structur
 - the COMMIT of Z, if N has written: who of the others has ended by then counts no more as F.
 
 Of other steps the order matters in two cases. A COMMIT, and a step of an N that has written, where N may be in danger
-from then on. And a read and a write of the same table, because the server locks index pages, or all of a table, for
-what was read: a later write there is a conflict, although a read after the write would not be one. So what is read and
-written counts by tables.
+from then on. And a read and a write of the same table, if the server locks pages for what was read and the write adds
+entries to an index, or if it locks all of the table: a later write there is a conflict, although a read after the write
+would not be one. Such reads and writes are written as of a row without a key; those of single rows are a read by the
+primary key alone, of so few rows that the server does not lock their page instead, and an UPDATE of columns without an
+index, on the same page (a heap-only tuple).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.footprints import Change, Footprint, FootprintKey
+from django_lockstep.lab.explorer.footprints import Change, Footprint, FootprintKey, overlap
 
 __all__ = ["Commit", "Overlap"]
 
@@ -29,17 +31,13 @@ __all__ = ["Commit", "Overlap"]
 class Commit:
     """What a transaction that has committed did."""
 
-    read: frozenset[str]
-    """Tables."""
+    read: frozenset[FootprintKey]
+    """As in `Access`."""
     written: frozenset[FootprintKey]
-    """Rows that it may have changed."""
+    """As in `Access`: rows that it may have changed, and tables to whose indexes it has added entries."""
     changed: frozenset[FootprintKey]
     """Those that it has changed for certain."""
     serializable: bool
-
-    def has_written(self, tables: frozenset[str]) -> bool:
-        """Whether it may have changed rows in one of the tables."""
-        return any(table in tables for table, _ in self.written)
 
 
 class Overlap:
@@ -47,8 +45,8 @@ class Overlap:
 
     def __init__(self) -> None:
         self._commits: list[Commit] = []
-        self._writers: dict[object, frozenset[str]] = {}
-        """The tables that open SERIALIZABLE transactions have read which have written, or may have."""
+        self._writers: dict[object, frozenset[FootprintKey]] = {}
+        """What open SERIALIZABLE transactions have read which have written, or may have."""
         self._opaque = False
 
     @property
@@ -56,8 +54,8 @@ class Overlap:
         """How many transactions have committed: a point of time, for the arguments called ``since``."""
         return len(self._commits)
 
-    def note_writer(self, session: object, read: frozenset[str]) -> None:
-        """Note that a SERIALIZABLE transaction may have written, and the tables that it has read."""
+    def note_writer(self, session: object, read: frozenset[FootprintKey]) -> None:
+        """Note that a SERIALIZABLE transaction may have written, and what it has read."""
         self._writers[session] = read
 
     def note_end(self, session: object) -> None:
@@ -83,19 +81,18 @@ class Overlap:
         """Return the rows that transactions have published between these times."""
         return frozenset().union(*(each.written for each in self._commits[since:until]))
 
-    def may_doom(self, read: frozenset[str], *, since: int, until: int | None = None) -> bool:
-        """Whether a SERIALIZABLE transaction that has read these tables has a conflict out to one that committed."""
+    def may_doom(self, read: frozenset[FootprintKey], *, since: int, until: int | None = None) -> bool:
+        """Whether a SERIALIZABLE transaction that has read this has a conflict out to one that committed."""
         overlapping = self._commits[since:until]
-        return self._opaque or any(each.serializable and each.has_written(read) for each in overlapping)
+        return self._opaque or any(each.serializable and overlap(each.written, read) for each in overlapping)
 
     def has_pivot(self, session: object, written: frozenset[FootprintKey], *, since: int) -> bool:
         """Whether some writer that has overlapped the session's transaction since then may have read what it wrote."""
-        tables = {table for table, _ in written}
         # Those that have committed meanwhile count as well: if the COMMIT came before theirs, its order would matter to
         # more steps than it seems to here.
         ended = [each.read for each in self._commits[since:] if each.serializable and each.written]
         still_open = [read for other, read in self._writers.items() if other is not session]
-        return self._opaque or any(not tables.isdisjoint(read) for read in (*ended, *still_open))
+        return self._opaque or any(overlap(written, read) for read in (*ended, *still_open))
 
     def first_change(self, row: FootprintKey, *, since: int, serializable: bool) -> tuple[int, Change] | None:
         """Return when the row was first changed, and that change; None if it may have been before.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ _PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sbt]|%%")
 _FIRST_WORDS = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "VALUES", "MERGE", "("})
 """How statements about rows begin; others would only make sqlglot log that it does not know them."""
 _VERBS = ((exp.Insert, "INSERT"), (exp.Update, "UPDATE"), (exp.Delete, "DELETE"), (exp.Query | exp.Values, "SELECT"))
+_NOT_FOUND_BY = frozenset({"kind", "this", "expressions", "from_", "limit", "locks", "returning"})
+"""Parts of a statement that do not matter to how rows are found."""
 _BEFORE_COLUMNS = frozenset({"INTO", "AS", "WITH"})
 """Words after which a name before a parenthesis has columns there, and is not called."""
 _MOST_REMEMBERED = 4096
@@ -98,6 +100,14 @@ class Query:
     def locks(self) -> Sequence[Any]:
         """The locking clauses, also those of subqueries."""
         return list(self.tree.find_all(exp.Lock))
+
+    def finds_by(self, column: str, indexed: Collection[str]) -> bool:
+        """Whether of these columns only this one says which rows are looked at, and in which order."""
+        parts = {name for name, value in self.tree.args.items() if value} - _NOT_FOUND_BY
+        if parts - {"where", "order"} or self.tree.find(exp.AggFunc):
+            return False
+        named = {identifier(node) for part in parts for node in self.tree.args[part].find_all(exp.Column)}
+        return named.isdisjoint({*indexed} - {column})
 
     @property
     def joins(self) -> bool:

@@ -20,7 +20,7 @@ from django_lockstep.lab.explorer.copies import NEW, Column, Layout, TableCopy, 
 from django_lockstep.lab.explorer.errors import ExplorerError, NotExplorable
 from django_lockstep.lab.explorer.final_state import REMOVED, StateRow
 from django_lockstep.lab.explorer.references import Makers, label_rows, with_labels
-from django_lockstep.lab.explorer.storage import Storage
+from django_lockstep.lab.explorer.storage import CROWDED, FEW_ROWS, Storage
 
 __all__ = ["SavedTables"]
 
@@ -102,6 +102,7 @@ class SavedTables:
             self._driver.execute(made.encode())
         if self._storage is not None:
             rewritten = sum(copy.rows for copy in copies if not copy.partial)
+            self._catalog.note_few_rows(copy.name for copy in copies if copy.rows <= FEW_ROWS)
             self._storage.add({quote_name(copy.name): copy.rows for copy in copies}, rewritten=rewritten)
         for copy in copies:
             self._empty_sql += copy.delete_sql()
@@ -158,7 +159,9 @@ class SavedTables:
         # One round trip: the query on the tables' use runs before they are put back.
         asked = self._storage.usage_query()
         found = self._send(self._empty_sql + self._fill_sql, before=asked)
-        if self._storage.needs_vacuum(found.fetchall() if asked else ()):
+        used = {name: float(size) for name, size in found.fetchall()} if asked else {}
+        self._catalog.crowded.update(name for name in self._copies if used.get(quote_name(name), 0) > CROWDED)
+        if self._storage.needs_vacuum(used.values()):
             self._send(self._empty_sql)
             self._storage.vacuum()
             self._send(self._fill_sql)

@@ -55,6 +55,8 @@ class Learned:
     """Tables whose keys a statement changes, by alias."""
     ordered: frozenset[tuple[str, str]]
     """Tables in which the order of new rows may be seen."""
+    crowded: frozenset[tuple[str, str]]
+    """Tables of which a run has filled more than a page."""
 
 
 class ExplorationSession:
@@ -195,7 +197,7 @@ class ExplorationSession:
     def learned_tables(self) -> int:
         """Of how many tables runs have shown what footprints depend on."""
         catalogs = [server.catalog for server in self._servers.values()]
-        return sum(len(catalog.rekeyed) + len(catalog.ordered) for catalog in catalogs)
+        return sum(len(catalog.rekeyed) + len(catalog.ordered) + len(catalog.crowded) for catalog in catalogs)
 
     @property
     def learned(self) -> Learned:
@@ -205,6 +207,7 @@ class ExplorationSession:
             polling=frozenset(self.controller.polling),
             rekeyed=frozenset((one.alias, name) for one in self._servers.values() for name in one.catalog.rekeyed),
             ordered=frozenset((one.alias, name) for one in self._servers.values() for name in one.catalog.ordered),
+            crowded=frozenset((one.alias, name) for one in self._servers.values() for name in one.catalog.crowded),
         )
 
     def learn(self, learned: Learned) -> None:
@@ -213,6 +216,8 @@ class ExplorationSession:
         self.controller.polling |= learned.polling
         for alias, name in learned.rekeyed:
             self.server(alias).catalog.note_rekeyed({name})
+        for alias, name in learned.crowded:
+            self.server(alias).catalog.crowded.add(name)
         for alias, name in learned.ordered:
             self.server(alias).catalog.note_filled(name)
             self.server(alias).catalog.note_read({name})

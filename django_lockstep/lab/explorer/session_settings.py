@@ -57,14 +57,14 @@ def _part_changes_session(part: str) -> bool:
 
 
 def is_harmless_set(sql: str) -> bool:
-    """Whether a SET changes only how the session waits, plans or prints; not its role, schemas or triggers."""
+    """Whether a SET changes only how the session waits or prints; not its role, schemas, triggers or plans."""
     found = _SET.match(sql)
     return found is not None and _is_harmless(found[1])
 
 
 def _is_harmless(name: str) -> bool:
-    # Names with a dot are the application's own; enable_* only changes plans.
-    return "." in name or name.lower() in _HARMLESS or name.lower().startswith("enable_")
+    # Names with a dot are the application's own.
+    return "." in name or name.lower() in _HARMLESS
 
 
 def _sets_only_harmless(sql: str, params: Any) -> bool:

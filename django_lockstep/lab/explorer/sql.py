@@ -16,6 +16,7 @@ from django_lockstep.lab.explorer.effects import UNKNOWN, Key, Statement, delete
 from django_lockstep.lab.explorer.footprints import FootprintKey, Mode
 from django_lockstep.lab.explorer.key_values import HASH, KeyValues, may_be_key
 from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
 from django_lockstep.lab.explorer.queries import Query, exp, identifier, only, read_text
 from django_lockstep.lab.explorer.session_settings import changes_session, is_harmless_set, isolation_level_set
 
@@ -149,6 +150,7 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
         return replace(UNKNOWN, reasons=secured)
     keys = _keys(query, known[0], values, catalog) if len(known) == 1 else {None}
     rows = frozenset((table.name, key) for table in known for key in keys)
+    scanned = frozenset(table.name for table in known if not _is_found_by_key(query, table))
     statement = Statement(kind="SELECT", reads=rows)
     if query.verb != "SELECT":
         statement = _parse_write(query, known, rows, catalog=catalog, key=functools.partial(values.key, query))
@@ -159,7 +161,13 @@ def _parse_query(query: Query, values: KeyValues, catalog: Catalog) -> Statement
     # A row that is joined may come back several times, and one that a subquery locks not at all.
     plain = query.verb == "SELECT" and query.tree.args.get("locks") and len(modes) == 1 and not query.joins
     row_locks = locks if plain else statement.row_locks
-    return replace(statement, locks=statement.locks | locks | values.advisory_locks(query), row_locks=row_locks)
+    locks |= statement.locks | values.advisory_locks(query)
+    return replace(statement, locks=locks, row_locks=row_locks, scanned=scanned)
+
+
+def _is_found_by_key(query: Query, table: TableFacts) -> bool:
+    """Whether nothing but the index of the primary key leads to the rows that are named."""
+    return table.pk is not None and EVERY_COLUMN not in table.indexed and query.finds_by(table.pk, table.indexed)
 
 
 def _parse_write(

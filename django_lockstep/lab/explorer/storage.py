@@ -9,28 +9,32 @@ SERIALIZABLE locks accordingly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from psycopg.pq import TransactionStatus
 
 from django_lockstep.lab.explorer.control_session import ControlSession
+from django_lockstep.lab.explorer.copies import quote_literal
 
-__all__ = ["Storage", "Usage"]
+__all__ = ["CROWDED", "FEW_ROWS", "Storage", "Usage"]
 
 _MOST_RUNS = 300
 _MOST_DEAD_ROWS = 20_000
-_FEW_ROWS = 20
+FEW_ROWS = 20
 """Tables that begin a run with more rows than this fill more than a page anyway."""
 _PAGE = 8192 - 24
 """Bytes of a page, less its header."""
 _RESERVE = 2048
 """Bytes that a run finds free at least, as it may write more than those before it."""
+CROWDED = _PAGE - 512
+"""With more bytes than this the first page may have been full, and a row have moved to another one."""
 _USED = """
-SELECT CASE WHEN max((ctid::text::point)[0]) > 0 THEN 8192
-            ELSE coalesce(max((ctid::text::point)[1]) * (avg(pg_column_size(t)) + 28), 0) END FROM {} t
+SELECT {literal}, CASE WHEN max((ctid::text::point)[0]) > 0 THEN 8192
+            ELSE coalesce(max((ctid::text::point)[1]) * (avg(pg_column_size(t)) + 28), 0) END FROM {name} t
 """
-"""How many bytes of the first page the rows fill, or its size; header and pointer of a tuple take 28 bytes together."""
+"""The table, and how many bytes of the first page the rows fill, or its size; header and pointer of a tuple take 28
+bytes together."""
 _STATISTICS = "SELECT relpages, reltuples, relallvisible, oid FROM pg_class WHERE oid = ANY (%s::text[]::regclass[])"
 _SET_STATISTICS = """
 UPDATE pg_class SET relpages = given.pages, reltuples = given.tuples, relallvisible = given.visible
@@ -89,14 +93,18 @@ class Storage:
         """Return the query for how full the tables are; empty if none is small enough, or none can be full by now."""
         if self._runs < self._used.due:
             return ""
-        asked = [_USED.format(name) for name, rows in self._tables.items() if rows <= _FEW_ROWS]
+        asked = [
+            _USED.format(name=name, literal=quote_literal(name))
+            for name, rows in self._tables.items()
+            if rows <= FEW_ROWS
+        ]
         return f"{' UNION ALL '.join(asked)}; " if asked else ""
 
-    def needs_vacuum(self, answers: Sequence[tuple[Any, ...]]) -> bool:
-        """Count a run, and return whether to vacuum the tables after it; ``answers`` are the rows of `usage_query`."""
+    def needs_vacuum(self, used: Collection[float]) -> bool:
+        """Count a run, and return whether to vacuum the tables after it; ``used`` are the bytes of `usage_query`."""
         self._runs += 1
         most = min(_MOST_RUNS, _MOST_DEAD_ROWS / (1 + self._rewritten))
-        full = bool(answers) and self._used.note(max(float(used) for (used,) in answers), runs=self._runs)
+        full = bool(used) and self._used.note(max(used), runs=self._runs)
         return full or self._runs >= most
 
     def vacuum(self) -> None:

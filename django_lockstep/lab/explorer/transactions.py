@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from dataclasses import replace
 
 from django_lockstep.errors import sqlstate_of
@@ -56,9 +57,15 @@ def _publishing(rows: frozenset[FootprintKey], overlap: Overlap) -> Footprint:
     return Footprint(publishes=rows, changes=overlap.next_changes(row for row in rows if row[1] is not None))
 
 
-def _parents(statement: Statement) -> frozenset[FootprintKey]:
+def _found(statement: Statement) -> frozenset[FootprintKey]:
+    """Return what the server comes across when it looks for the statement's rows, and for those they refer to."""
+    rows = ((table, None if table in statement.scanned else key) for table, key in statement.reads)
+    return _parents(statement.locks).union(rows)
+
+
+def _parents(locks: frozenset[LockedKey]) -> frozenset[FootprintKey]:
     # The server checks a foreign key with a SELECT ... FOR KEY SHARE of its own, which reads the parent too.
-    return frozenset(key for key, mode in statement.locks if mode is Mode.KEY_SHARE)
+    return frozenset(key for key, mode in locks if mode is Mode.KEY_SHARE)
 
 
 def _without_effect(statement: Statement) -> Statement:
@@ -85,7 +92,10 @@ class Transaction:
         self._locks: frozenset[LockedKey] = frozenset()
         self._deferred = LOCAL
         self._writes: frozenset[FootprintKey] = frozenset()
-        self._read: frozenset[str] = frozenset()
+        self._entered: frozenset[FootprintKey] = frozenset()
+        """What it has written, as in `Access`."""
+        self._named: frozenset[FootprintKey] = frozenset()
+        """What it has read, before the server locks pages instead of rows."""
         self._since = 0
         """When its snapshot was taken, at the levels that have one."""
         self._held: frozenset[FootprintKey] = frozenset()
@@ -110,7 +120,7 @@ class Transaction:
         statement = self.statement(operation)
         if self._is_first(statement):
             self._since = self._overlap.now
-        self._read |= {table for table, _ in statement.reads | _parents(statement)}
+        self._named |= _found(statement)
         self._catalog.note_read(statement.tables_read)
         if statement.kind == "UNKNOWN":
             self._overlap.note_opaque()
@@ -123,7 +133,7 @@ class Transaction:
 
     def _note_writer(self, operation: Operation) -> None:
         if self._is_serializable(operation):
-            self._overlap.note_writer(self, self._read)
+            self._overlap.note_writer(self, self._locked(self._named))
 
     def at_one_snapshot(self, operation: Operation) -> bool:
         """Whether the transaction, which the step may begin, sees what was committed before its first statement."""
@@ -261,15 +271,27 @@ class Transaction:
         # Of a row that was changed since its snapshot it reads the older version, which the next change of the row does
         # not meet; but that change may meet the lock of an index page.
         stale = self._overlap.written(since=self._since, until=until)
+        checked = _parents(self._deferred.locks) if statement.kind == "COMMIT" else frozenset()
         return Access(
             read=frozenset(
                 (key[0], None) if any(map(functools.partial(same_row, key), stale)) else key
-                for key in statement.reads | _parents(statement)
+                for key in self._locked(_found(statement) | checked)
             ),
-            written=statement.writes,
+            written=self._with_entries(statement),
             held=self._certain,
-            watched=self._read if writes else frozenset(),
+            watched=self._locked(self._named) if writes else frozenset(),
+            committed=self._entered | self._with_entries(statement) if _commits(statement, operation) else frozenset(),
         )
+
+    def _locked(self, rows: frozenset[FootprintKey]) -> frozenset[FootprintKey]:
+        """Return the rows as the server locks them: a page, or more, in place of more than so many rows of it."""
+        counts = Counter(table for table, _ in self._named)
+        return frozenset((table, key if counts[table] <= self._catalog.most_row_locks else None) for table, key in rows)
+
+    def _with_entries(self, statement: Statement) -> frozenset[FootprintKey]:
+        """Return what the statement writes, of a table without a key if it may add an entry to an index."""
+        single = self._catalog.steady - statement.entered
+        return frozenset((table, key if table in single else None) for table, key in statement.writes)
 
     @property
     def _certain(self) -> frozenset[FootprintKey]:
@@ -281,7 +303,7 @@ class Transaction:
         return bool(self._locks or self._writes or self._opaque)
 
     def _is_in_danger(self, *, until: int | None = None) -> bool:
-        return self._overlap.may_doom(self._read, since=self._since, until=until)
+        return self._overlap.may_doom(self._locked(self._named), since=self._since, until=until)
 
     def _is_dangerous(self, statement: Statement, operation: Operation) -> bool:
         """Whether some SERIALIZABLE transaction may be refused for the step; see `Overlap`."""
@@ -295,7 +317,7 @@ class Transaction:
         undone = statement.kind in {"ROLLBACK", "ROLLBACK TO"} or (operation.error is not None and self._has_written)
         if at_once or undone or self._is_in_danger():
             return True
-        return statement.kind == "COMMIT" and self._overlap.has_pivot(self, self._writes, since=self._since)
+        return statement.kind == "COMMIT" and self._overlap.has_pivot(self, self._entered, since=self._since)
 
     def _is_new(self, lock: LockedKey) -> bool:
         """Whether the transaction may not hold the lock yet: nobody can notice that it takes it once more."""
@@ -317,6 +339,7 @@ class Transaction:
     def _note(self, statement: Statement, operation: Operation) -> None:
         self._locks |= statement.locks
         self._writes |= statement.writes
+        self._entered |= self._with_entries(statement)
         if self._has_written:
             self._note_writer(operation)
         self._deferred = self._deferred | self._deferred_checks(statement)
@@ -360,6 +383,11 @@ class Transaction:
         published = Footprint(publishes=self._writes, changes=self._overlap.next_changes(self._certain))
         serializable = self._is_serializable(operation)
         self._overlap.note_commit(
-            Commit(read=self._read, written=self._writes, changed=self._certain, serializable=serializable)
+            Commit(
+                read=self._locked(self._named),
+                written=self._writes | self._entered,
+                changed=self._certain,
+                serializable=serializable,
+            )
         )
         return published

@@ -236,6 +236,7 @@ def test_what_the_schema_does_is_said() -> None:
         ("CREATE TEMP TABLE seat (id int)", True),
         ("SELECT set_config('role', 'somebody', true)", True),
         ("SET lock_timeout = 1", False),
+        ("SET enable_seqscan = on", True),
         ("SET TIME ZONE 'UTC'", False),
         ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 5; SELECT f()", False),
         ("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; SELECT f()", True),

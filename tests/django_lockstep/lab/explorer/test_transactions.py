@@ -6,23 +6,26 @@ from typing import Any
 import pytest
 from psycopg.errors import SerializationFailure
 
-from django_lockstep.lab.explorer.catalog import Catalog, TableFacts
+from django_lockstep.lab.explorer.catalog import Catalog, ForeignKey, TableFacts
 from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.transactions import Transaction
 
-SEAT = TableFacts(name="seat", pk="id", unique=frozenset({"id"}))
+SEAT = TableFacts(name="seat", pk="id", unique=frozenset({"id"}), indexed=frozenset({"id", "row"}))
 TICKET = replace(SEAT, name="ticket")
+STUB = replace(TICKET, name="stub", foreign_keys=frozenset({ForeignKey(parent="seat", columns=("seat_id",))}))
 READ, WRITE = "SELECT price FROM seat WHERE id = 1", "UPDATE seat SET price = 2 WHERE id = 2"
 
 
 class Session:
     """Sends statements one by one; of the sessions with one overlap the transactions overlap."""
 
-    def __init__(self, overlap: Overlap, *, level: str = "serializable", **given: Any) -> None:
+    def __init__(self, overlap: Overlap, *, level: str = "serializable", few_rows: bool = True, **given: Any) -> None:
         self._given = {"alias": "default", "pid": 1, "autocommit": False, "isolation": level, **given}
-        self._transaction = Transaction(Catalog([SEAT, TICKET]), overlap)
+        catalog = Catalog([SEAT, TICKET, STUB])
+        catalog.note_few_rows(["seat", "ticket", "stub"] if few_rows else [])
+        self._transaction = Transaction(catalog, overlap)
         self._open = False
 
     def send(self, *statements: str, rows: int | None = 1, error: BaseException | None = None) -> Footprint:
@@ -57,6 +60,9 @@ def steps(
 
 CHANGE, INSERT = "UPDATE seat SET price = 2 WHERE id = 1", "INSERT INTO ticket (price) VALUES (1)"
 OTHER_READ, OTHER_CHANGE = "SELECT price FROM seat WHERE id = 3", "UPDATE seat SET price = 2 WHERE id = 3"
+OTHER_MOVED = "UPDATE seat SET row = 'A' WHERE id = 3"
+"""A change of a column with an index."""
+THREE_READS = [READ, "SELECT price FROM seat WHERE id = 5", "SELECT price FROM seat WHERE id = 6"]
 
 
 @pytest.mark.parametrize(
@@ -65,11 +71,19 @@ OTHER_READ, OTHER_CHANGE = "SELECT price FROM seat WHERE id = 3", "UPDATE seat S
         ([READ], [READ], False),
         ([READ], ["SELECT count(*) FROM seat"], False),
         ([READ], [CHANGE], False),  # a conflict in both orders
-        ([READ], [OTHER_CHANGE], True),  # the later one may find a lock of an index page
+        ([READ], [OTHER_CHANGE], False),
+        ([READ], [OTHER_MOVED], True),  # the later one finds the lock of an index page
+        (["SELECT price FROM seat WHERE id = 1 AND row = 'A'"], [OTHER_CHANGE], True),  # maybe found by that index
+        (["SELECT price FROM seat WHERE id = 1 ORDER BY row"], [OTHER_CHANGE], True),
+        (["SELECT max(row) FROM seat WHERE id = 1"], [OTHER_CHANGE], True),
+        (["SELECT price FROM seat WHERE id = 1 AND price = 7 ORDER BY id"], [OTHER_CHANGE], False),
+        (THREE_READS[:2], [OTHER_CHANGE], False),
+        (THREE_READS, [OTHER_CHANGE], True),  # now the page is locked
         (["SELECT count(*) FROM seat"], [CHANGE], True),
         (["SELECT price FROM ticket WHERE id = 1"], [CHANGE], False),
         (["SELECT price FROM ticket WHERE id = 1"], [INSERT], True),
-        ([CHANGE], [OTHER_CHANGE], True),  # both read, too
+        ([CHANGE], [OTHER_CHANGE], False),
+        ([CHANGE], [OTHER_MOVED], True),  # it reads, too
         ([READ, INSERT], [READ], False),
         ([READ], [READ, "COMMIT"], False),
         ([CHANGE, READ], [READ, "COMMIT"], False),
@@ -77,7 +91,9 @@ OTHER_READ, OTHER_CHANGE = "SELECT price FROM seat WHERE id = 3", "UPDATE seat S
         ([READ], [CHANGE, "ROLLBACK"], True),
         ([READ, INSERT], [CHANGE, "COMMIT"], True),  # who has written is in danger once the table has changed
         ([READ, "COMMIT"], [CHANGE, "COMMIT"], False),
-        ([READ, INSERT, "COMMIT"], [OTHER_CHANGE, "COMMIT"], True),
+        ([READ, INSERT, "COMMIT"], [OTHER_CHANGE, "COMMIT"], False),
+        ([READ, INSERT, "COMMIT"], [OTHER_MOVED, "COMMIT"], True),
+        ([*THREE_READS, INSERT, "COMMIT"], [OTHER_CHANGE, "COMMIT"], True),
     ],
 )
 def test_of_overlapping_serializable_steps_the_order_matters(one: list[str], other: list[str], matters: bool) -> None:
@@ -85,6 +101,22 @@ def test_of_overlapping_serializable_steps_the_order_matters(one: list[str], oth
     mine, theirs = Session(overlap).send("SELECT 1", *one), Session(overlap).send("SELECT 1", *other)
 
     assert dependent(mine, theirs) is dependent(theirs, mine) is matters
+
+
+@pytest.mark.parametrize(("other", "matters"), [(OTHER_MOVED, True), (OTHER_CHANGE, False)])
+def test_a_commit_that_checks_a_foreign_key_reads_the_row_that_is_referred_to(other: str, matters: bool) -> None:
+    overlap = Overlap()
+    session = Session(overlap)
+    session.send("SELECT 1")
+    commit = Session(overlap).send("INSERT INTO stub (seat_id) VALUES (1)", "COMMIT")
+
+    assert dependent(commit, session.send(other)) is matters
+
+
+def test_an_update_in_a_larger_table_may_move_the_row_to_another_page() -> None:
+    overlap = Overlap()
+
+    assert dependent(Session(overlap).send(READ), Session(overlap, few_rows=False).send(OTHER_CHANGE))
 
 
 def test_of_a_row_that_has_changed_since_its_snapshot_it_reads_a_version_that_later_changes_do_not_meet() -> None:
@@ -102,7 +134,8 @@ def test_rows_that_it_has_changed_nobody_else_publishes_before_it_ends() -> None
     held, other = (steps(change, "COMMIT", rows=1) for change in (CHANGE, OTHER_CHANGE))
 
     assert not dependent(steps(CHANGE, INSERT, rows=1), held)
-    assert dependent(steps(CHANGE, INSERT, rows=1), other)
+    assert not dependent(steps(CHANGE, INSERT, rows=1), other)
+    assert dependent(steps(CHANGE, OTHER_READ, INSERT, rows=1), other)
     assert dependent(steps(CHANGE, INSERT, rows=0), held)
     assert dependent(steps("SAVEPOINT s1_x1", CHANGE, INSERT, rows=1), held)  # the change may be undone
 
@@ -119,8 +152,8 @@ def test_rows_that_it_has_changed_nobody_else_publishes_before_it_ends() -> None
         (["ROLLBACK"], False),
     ],
 )
-@pytest.mark.parametrize("committed", [CHANGE, OTHER_CHANGE, "DELETE FROM seat WHERE id = 2"])
-def test_in_danger_is_who_writes_after_others_have_changed_a_table_that_it_has_read(
+@pytest.mark.parametrize("committed", [CHANGE, OTHER_MOVED, "DELETE FROM seat WHERE id = 1"])
+def test_in_danger_is_who_writes_after_others_have_changed_what_it_has_read(
     committed: str, step: list[str], dangerous: bool
 ) -> None:
     overlap = Overlap()
@@ -143,6 +176,7 @@ def test_in_danger_is_a_write_that_commits_at_once() -> None:
         (["SELECT count(*) FROM seat", "COMMIT"], "serializable"),
         ([CHANGE], "serializable"),
         ([CHANGE, "ROLLBACK"], "serializable"),
+        ([OTHER_CHANGE, "COMMIT"], "serializable"),
         (["INSERT INTO ticket (price) VALUES (1)", "COMMIT"], "serializable"),
         ([CHANGE, "COMMIT"], "read committed"),
         ([CHANGE, "COMMIT"], "repeatable read"),
@@ -177,13 +211,16 @@ def test_what_is_not_understood_may_have_changed_anything() -> None:
         ([READ, INSERT, "ROLLBACK"], False),
         ([READ], False),
         ([INSERT], False),
+        ([OTHER_READ, INSERT], False),
         (["UPDATE seat SET price = 2"], True),
     ],
 )
-def test_a_commit_is_dangerous_to_those_who_have_read_the_table_and_written(theirs: list[str], dangerous: bool) -> None:
+def test_a_commit_is_dangerous_to_those_who_have_read_what_it_changes_and_written(
+    theirs: list[str], dangerous: bool
+) -> None:
     overlap = Overlap()
     session = Session(overlap)
-    session.send(OTHER_CHANGE)
+    session.send(CHANGE)
     Session(overlap).send(*theirs)
 
     assert session.send("COMMIT").dangerous is dangerous
@@ -301,7 +338,7 @@ def test_who_is_let_go_by_one_that_wrote_nothing_may_be_refused_by_chance(
 ) -> None:
     overlap = Overlap()
     holder, waiter = Session(overlap), Session(overlap)
-    waiter.send(READ)
+    waiter.send(READ, OTHER_READ)
     holder.send(*ending[:-1])
     Session(overlap).send(*published)
     end = holder.send(ending[-1])
