@@ -234,6 +234,22 @@ class Catalog:
         """Note a table into which rows were inserted whose order does not matter as long as nobody reads them."""
         self._filled.add(name)
 
+    @property
+    def learned(self) -> frozenset[tuple[str, str]]:
+        """What runs have shown: a word for what, and the table of which it is true."""
+        facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "crowded": self.crowded}
+        return frozenset((what, name) for what, names in facts.items() for name in names)
+
+    def learn(self, what: str, name: str) -> None:
+        """Take over a fact that was learned elsewhere."""
+        if what == "rekeyed":
+            self.note_rekeyed({name})
+        elif what == "crowded":
+            self.crowded.add(name)
+        else:
+            self.note_filled(name)
+            self.note_read({name})
+
     def forget_learned(self) -> None:
         """Forget what runs have shown, for a new exploration with other statements."""
         self._read.clear()

@@ -51,12 +51,8 @@ class Learned:
     """Columns that are not compared."""
     polling: frozenset[str]
     """Statements of loops that poll."""
-    rekeyed: frozenset[tuple[str, str]]
-    """Tables whose keys a statement changes, by alias."""
-    ordered: frozenset[tuple[str, str]]
-    """Tables in which the order of new rows may be seen."""
-    crowded: frozenset[tuple[str, str]]
-    """Tables of which a run has filled more than a page."""
+    tables: frozenset[tuple[str, str, str]]
+    """What was learned of tables: an alias of the database, a word for what, and the table's name."""
 
 
 class ExplorationSession:
@@ -196,8 +192,7 @@ class ExplorationSession:
     @property
     def learned_tables(self) -> int:
         """Of how many tables runs have shown what footprints depend on."""
-        catalogs = [server.catalog for server in self._servers.values()]
-        return sum(len(catalog.rekeyed) + len(catalog.ordered) + len(catalog.crowded) for catalog in catalogs)
+        return len(self.learned.tables)
 
     @property
     def learned(self) -> Learned:
@@ -205,22 +200,15 @@ class ExplorationSession:
         return Learned(
             not_compared=frozenset(self.oracle.not_compared),
             polling=frozenset(self.controller.polling),
-            rekeyed=frozenset((one.alias, name) for one in self._servers.values() for name in one.catalog.rekeyed),
-            ordered=frozenset((one.alias, name) for one in self._servers.values() for name in one.catalog.ordered),
-            crowded=frozenset((one.alias, name) for one in self._servers.values() for name in one.catalog.crowded),
+            tables=frozenset((one.alias, *fact) for one in self._servers.values() for fact in one.catalog.learned),
         )
 
     def learn(self, learned: Learned) -> None:
         """Take over what another session's runs have shown; earlier runs of this one may be invalid then."""
         self.oracle.ignore(learned.not_compared)
         self.controller.polling |= learned.polling
-        for alias, name in learned.rekeyed:
-            self.server(alias).catalog.note_rekeyed({name})
-        for alias, name in learned.crowded:
-            self.server(alias).catalog.crowded.add(name)
-        for alias, name in learned.ordered:
-            self.server(alias).catalog.note_filled(name)
-            self.server(alias).catalog.note_read({name})
+        for alias, what, name in learned.tables:
+            self.server(alias).catalog.learn(what, name)
 
     def reset(self) -> None:
         """Put back every table that was written."""
