@@ -165,11 +165,14 @@ class MoveBuilder:
 
     def _note_unsteerable(self, parts: Mapping[int, Footprint], chosen: int, *, was_waiting: Waits) -> None:
         """Note that only the server decides the order; ``parts`` are the footprints of ended steps."""
-        woken = [self.state.current[index] for index in parts if index in was_waiting]
-        woken_prints = [parts[each.actor] for each in woken]
-        self.trace.unsteerable += any(
-            self._order_matters(one, other) for one, other in itertools.combinations(woken, 2)
-        ) or self.overlap.refuses_by_chance(parts[chosen], woken_prints)
+        woken = {index: self.state.current[index] for index in parts if index in was_waiting}
+        # Who waited for one alone, which has failed now, went on after that one.
+        after = {(i, j) for i in woken for j in woken if was_waiting[j] == {i} and woken[i].operation.error is not None}
+        pairs = (pair for pair in itertools.combinations(woken, 2) if not after & {pair, pair[::-1]})
+        ends = [(chosen, woken), *((failed, (index,)) for failed, index in after)]
+        self.trace.unsteerable += any(self._order_matters(woken[i], woken[j]) for i, j in pairs) or any(
+            self.overlap.refuses_by_chance(parts[ended], [parts[index] for index in let_go]) for ended, let_go in ends
+        )
         self.state.contended = self.state.contended or self.trace.unsteerable > 0
 
     def _order_matters(self, one: StepRecord, other: StepRecord) -> bool:

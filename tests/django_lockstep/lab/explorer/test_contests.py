@@ -17,7 +17,7 @@ from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.specs import write_spec
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
-from tests.django_lockstep.lab.explorer.programs import unnamed_ends
+from tests.django_lockstep.lab.explorer.programs import actor, among, unnamed_ends
 from tests.testapps.shop.models import Seat
 
 A, B, C, D = range(4)
@@ -180,3 +180,12 @@ def test_who_is_refused_at_its_snapshot_is_so_in_one_and_the_same_move() -> None
 
     # B has the row then; without another try C is refused at one time with A's COMMIT, and at another after B's.
     assert (ended, run.unsteerable) == ({4}, 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waited_for_one_that_fails_goes_on_after_that_one() -> None:
+    programs = [("driver", (("add", 1), ("add", 0))), ("driver", (("add", 1),)), ("driver", (("add", 0),))]
+    run = replay(among([actor(program) for program in programs]), "ACABC")
+
+    assert (run.errors, run.unsteerable) == ({"A": "40001"}, 0)
+    assert {step.actor for step in run.steps if step.ended == 4} == {"A", "B", "C"}
