@@ -22,9 +22,9 @@ __all__ = [
     "FootprintKey",
     "LockedKey",
     "Mode",
+    "any_same_row",
     "collide",
     "dependent",
-    "overlap",
     "same_row",
 ]
 
@@ -94,7 +94,7 @@ class Access:
 
     def notices(self, other: Access) -> bool:
         """Whether the other one commits something that the transaction may have read."""
-        return overlap(other.committed - self.held, self.watched)
+        return any_same_row(other.committed - self.held, self.watched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ def _affects(one: Footprint, other: Footprint) -> bool:
     """Whether what the first publishes or releases matters to the second."""
     # A snapshot is taken of the whole database, not only of the tables that the statement names: any commit before it
     # or after it makes a difference to what later statements see.
-    seen = (other.snapshot and bool(one.publishes)) or overlap(one.publishes, other.reads)
+    seen = (other.snapshot and bool(one.publishes)) or any_same_row(one.publishes, other.reads)
     seen = seen or not one.changes.isdisjoint(other.late_for)
     # Whoever takes or releases a lock decides whether another one is refused it.
     return seen or collide(one.releases, other.locks) or collide(one.releases | one.locks, other.tried)
@@ -187,7 +187,7 @@ def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:
     return any(mode in _CONFLICTS[taken] and same_row(key, row) for row, taken in some for key, mode in others)
 
 
-def overlap(some: Iterable[FootprintKey], others: Iterable[FootprintKey]) -> bool:
+def any_same_row(some: Iterable[FootprintKey], others: Iterable[FootprintKey]) -> bool:
     """Whether one of the first may be one of the others."""
     return any(same_row(one, other) for one in some for other in others)
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django_lockstep.lab.explorer.footprints import Change, Footprint, FootprintKey, overlap
+from django_lockstep.lab.explorer.footprints import Change, Footprint, FootprintKey, any_same_row
 
 __all__ = ["Commit", "Overlap"]
 
@@ -84,7 +84,7 @@ class Overlap:
     def may_doom(self, read: frozenset[FootprintKey], *, since: int, until: int | None = None) -> bool:
         """Whether a SERIALIZABLE transaction that has read this has a conflict out to one that committed."""
         overlapping = self._commits[since:until]
-        return self._opaque or any(each.serializable and overlap(each.written, read) for each in overlapping)
+        return self._opaque or any(each.serializable and any_same_row(each.written, read) for each in overlapping)
 
     def has_pivot(self, session: object, written: frozenset[FootprintKey], *, since: int) -> bool:
         """Whether some writer that has overlapped the session's transaction since then may have read what it wrote."""
@@ -92,7 +92,7 @@ class Overlap:
         # more steps than it seems to here.
         ended = [each.read for each in self._commits[since:] if each.serializable and each.written]
         still_open = [read for other, read in self._writers.items() if other is not session]
-        return self._opaque or any(overlap(written, read) for read in (*ended, *still_open))
+        return self._opaque or any(any_same_row(written, read) for read in (*ended, *still_open))
 
     def first_change(self, row: FootprintKey, *, since: int, serializable: bool) -> tuple[int, Change] | None:
         """Return when the row was first changed, and that change; None if it may have been before.
