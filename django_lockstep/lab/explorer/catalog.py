@@ -10,6 +10,7 @@ from typing import Any
 
 from django_lockstep.lab.explorer.copies import Layout
 from django_lockstep.lab.explorer.introspection import Facts, read_facts
+from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
 
 __all__ = ["Catalog", "Consequences", "ForeignKey", "TableFacts", "UniqueIndex"]
 
@@ -55,7 +56,7 @@ SELECT c.relname,
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND NOT i.indimmediate),
        (SELECT coalesce(jsonb_agg(jsonb_build_array(
                    {_NAMES.format("f.confrelid::regclass")},
-                   ARRAY(SELECT CASE attgenerated WHEN '' THEN attname ELSE '*' END FROM pg_attribute
+                   ARRAY(SELECT CASE attgenerated WHEN '' THEN attname ELSE '{EVERY_COLUMN}' END FROM pg_attribute
                          WHERE attrelid = c.oid AND attnum = ANY (f.conkey)),
                    EXISTS (SELECT FROM pg_index i WHERE i.indrelid = f.confrelid AND i.indisprimary
                            AND i.indnkeyatts = 1 AND f.confkey = ARRAY[i.indkey[0]]))), '[]')
@@ -99,7 +100,7 @@ class ForeignKey:
     parent: str
     """The table that it refers to."""
     columns: tuple[str, ...]
-    """The columns that refer; ``*`` for one that is generated from others."""
+    """The columns that refer; `EVERY_COLUMN` for one that is generated from others."""
     to_key: bool = True
     """Whether they refer to the primary key."""
 
@@ -114,8 +115,8 @@ class TableFacts:
     unique: frozenset[str] = frozenset()
     """Columns of unique indexes and exclusion constraints: changing them takes the stronger lock, and may wait for
     another row's writer."""
-    indexed: frozenset[str] = frozenset({"*"})
-    """Columns of indexes of any kind; ``*`` if they are not known."""
+    indexed: frozenset[str] = frozenset({EVERY_COLUMN})
+    """Columns of indexes of any kind; `EVERY_COLUMN` if they are not known."""
     indexes: tuple[UniqueIndex, ...] | None = None
     """Its unique indexes and exclusion constraints; None if they are not known."""
     numbered: frozenset[str] = frozenset()
@@ -221,10 +222,9 @@ class Catalog:
         """Note tables of which rows were read; all if it is not known which."""
         self._read.update(self._tables if names is None else names)
 
-    @property
-    def steady(self) -> set[str]:
-        """Tables whose rows stay on one page, so that an UPDATE of columns without an index adds no index entry."""
-        return self._few_rows - self.crowded
+    def is_steady(self, name: str) -> bool:
+        """Whether its rows stay on one page, so that an UPDATE of columns without an index adds no index entry."""
+        return name in self._few_rows and name not in self.crowded
 
     def note_few_rows(self, names: Iterable[str]) -> None:
         """Note tables that have few rows at the beginning of a run, and are vacuumed before a page is full."""

@@ -192,7 +192,7 @@ class ExplorationSession:
     @property
     def learned_tables(self) -> int:
         """Of how many tables runs have shown what footprints depend on."""
-        return len(self.learned.tables)
+        return sum(len(one.catalog.learned) for one in self._servers.values())
 
     @property
     def learned(self) -> Learned:

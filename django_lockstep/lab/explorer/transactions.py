@@ -271,16 +271,17 @@ class Transaction:
         # Of a row that was changed since its snapshot it reads the older version, which the next change of the row does
         # not meet; but that change may meet the lock of an index page.
         stale = self._overlap.written(since=self._since, until=until)
+        written = self._with_entries(statement)
         checked = _parents(self._deferred.locks) if statement.kind == "COMMIT" else frozenset()
         return Access(
             read=frozenset(
                 (key[0], None) if any(map(functools.partial(same_row, key), stale)) else key
                 for key in self._locked(_found(statement) | checked)
             ),
-            written=self._with_entries(statement),
+            written=written,
             held=self._certain,
             watched=self._locked(self._named) if writes else frozenset(),
-            committed=self._entered | self._with_entries(statement) if _commits(statement, operation) else frozenset(),
+            committed=self._entered | written if _commits(statement, operation) else frozenset(),
         )
 
     def _locked(self, rows: frozenset[FootprintKey]) -> frozenset[FootprintKey]:
@@ -290,8 +291,11 @@ class Transaction:
 
     def _with_entries(self, statement: Statement) -> frozenset[FootprintKey]:
         """Return what the statement writes, of a table without a key if it may add an entry to an index."""
-        single = self._catalog.steady - statement.entered
-        return frozenset((table, key if table in single else None) for table, key in statement.writes)
+        steady = self._catalog.is_steady
+        return frozenset(
+            (table, key if steady(table) and table not in statement.entered else None)
+            for table, key in statement.writes
+        )
 
     @property
     def _certain(self) -> frozenset[FootprintKey]:
@@ -385,7 +389,7 @@ class Transaction:
         self._overlap.note_commit(
             Commit(
                 read=self._locked(self._named),
-                written=self._writes | self._entered,
+                written=self._entered,
                 changed=self._certain,
                 serializable=serializable,
             )
