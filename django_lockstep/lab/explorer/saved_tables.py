@@ -160,7 +160,9 @@ class SavedTables:
         asked = self._storage.usage_query()
         found = self._send(self._empty_sql + self._fill_sql, before=asked)
         used = {name: float(size) for name, size in found.fetchall()} if asked else {}
-        self._catalog.crowded.update(name for name in self._copies if used.get(quote_name(name), 0) > CROWDED)
+        # Dead rows of earlier explorations fill a page too, and are removed before the next run if they do.
+        if self._storage.rows_are_of_runs:
+            self._catalog.crowded.update(name for name in self._copies if used.get(quote_name(name), 0) > CROWDED)
         if self._storage.needs_vacuum(used.values()):
             self._send(self._empty_sql)
             self._storage.vacuum()

@@ -100,6 +100,11 @@ class Storage:
         ]
         return f"{' UNION ALL '.join(asked)}; " if asked else ""
 
+    @property
+    def rows_are_of_runs(self) -> bool:
+        """Whether the dead rows of `usage_query` are all of this exploration's runs."""
+        return self._used.is_known
+
     def needs_vacuum(self, used: Collection[float]) -> bool:
         """Count a run, and return whether to vacuum the tables after it; ``used`` are the bytes of `usage_query`."""
         self._runs += 1
@@ -128,6 +133,11 @@ class Usage:
         self._runs = 0
         self.due = 0
         """After how many runs to ask again."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all that was added since it was known how many bytes there were is of runs."""
+        return self._bytes is not None
 
     def forget(self) -> None:
         """Note that tables were added, which may have dead rows."""

@@ -109,14 +109,19 @@ def test_an_update_adds_an_entry_to_an_index_if_that_has_the_column(column: str,
     assert (added, len(statement.entered)) == ((entries,), entries)
 
 
-@pytest.mark.parametrize(("width", "crowded"), [(10, set()), (390, {("default", "crowded", "made_c")})])
+@pytest.mark.parametrize(
+    ("width", "before", "crowded"),
+    [(10, 0, set()), (390, 0, {("default", "crowded", "made_c")}), (10, 300, set())],
+    ids=["few bytes", "many bytes", "many bytes of before"],
+)
 def test_a_table_of_which_a_run_fills_a_page_is_known(
-    width: int, crowded: set[tuple[str, str, str]], exploring: Exploring
+    width: int, before: int, crowded: set[tuple[str, str, str]], exploring: Exploring
 ) -> None:
-    rows = f"INSERT INTO made_c SELECT number, 0, repeat('x', {width}) FROM generate_series(1, 19) number"
+    insert = f"INSERT INTO made_c SELECT number, 0, repeat('x', {width}) FROM generate_series(1, {{}}) number"
     update = program("UPDATE made_c SET v = v + 1 WHERE id = 1")
-    with made("CREATE TABLE made_c (id int PRIMARY KEY, v int, fill text)"):
-        scenario = race_on(("made_c",), [rows], update, update)
+    table = "CREATE TABLE made_c (id int PRIMARY KEY, v int, fill text)"
+    with made(table, insert.format(before), "DELETE FROM made_c"):
+        scenario = race_on(("made_c",), [insert.format(19)], update, update)
         with exploring(scenario) as session:
             for _ in range(3):
                 session.play(Follow(()))
