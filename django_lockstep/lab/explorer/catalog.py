@@ -11,6 +11,7 @@ from typing import Any
 from django_lockstep.lab.explorer.copies import Layout
 from django_lockstep.lab.explorer.introspection import Facts, read_facts
 from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
+from django_lockstep.lab.explorer.reach import Reach
 
 __all__ = ["Catalog", "Consequences", "ForeignKey", "TableFacts", "UniqueIndex"]
 
@@ -184,6 +185,8 @@ class Catalog:
         """Tables of which a run has filled more than a page, although they have few rows."""
         self._read: set[str] = set()
         self._filled: set[str] = set()
+        self.reach = Reach()
+        """What transactions at one snapshot come to."""
         self.parsed: dict[tuple[object, ...], Any] = {}
         """Statements that were parsed with these tables; see `sql.parse_cached`."""
         self.layouts: dict[str, Layout] = {}
@@ -256,6 +259,7 @@ class Catalog:
         self._filled.clear()
         self._few_rows.clear()
         self.crowded.clear()
+        self.reach.forget()
         if self.rekeyed:
             self.rekeyed.clear()
             self.parsed.clear()

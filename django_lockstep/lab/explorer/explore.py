@@ -262,7 +262,7 @@ def _search(
             _note_serial_run(session, traced)
         judged = judge_run(session, before, traced and traced[0], raises=raises)
         # Footprints of earlier moves took keys for constant that have changed, or rows for unseen that were read.
-        if session.learned_tables > before.learned_tables:
+        if session.learned_facts > before.learned_facts:
             strategy.start_over()
             first = before = None
             if tally.tree is not None:

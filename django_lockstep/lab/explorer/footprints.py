@@ -10,18 +10,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 __all__ = [
     "ADVISORY",
+    "EVERYTHING",
     "LOCAL",
     "OPAQUE",
     "Access",
     "Change",
+    "End",
     "Footprint",
     "FootprintKey",
     "LockedKey",
     "Mode",
+    "Place",
     "any_same_row",
     "collide",
     "dependent",
@@ -32,6 +35,8 @@ FootprintKey = tuple[str, int | None]
 """A table and the primary key of a row in it; None for any row."""
 ADVISORY = "advisory lock"
 """The name of a table that stands for all advisory locks, as its rows."""
+EVERYTHING: FootprintKey = ("", None)
+"""Stands for any row of any table, where it is not known which."""
 
 
 class Mode(IntEnum):
@@ -65,6 +70,33 @@ Change = tuple[FootprintKey, int]
 """The change of a row by the transaction that commits so many-th of those which change it in the run."""
 
 
+class End(Enum):
+    """How a step ends its transaction, or a part of it."""
+
+    WRITTEN = "a COMMIT of changes"
+    READ = "a COMMIT, maybe of nothing"
+    UNDONE = "a failure, a ROLLBACK, or one to a savepoint"
+
+
+_COMMITS = frozenset({End.WRITTEN, End.READ})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a step is in the graph of who may have a conflict with whom; see `ConflictGraph`."""
+
+    actor: int
+    near: frozenset[int]
+    """The actor, and those with which the step may add a conflict."""
+    linked: frozenset[int]
+    """The actor, and those with which its transaction may have one."""
+    linked_twice: frozenset[int]
+    """Those, and those with which these may have one."""
+    saves: frozenset[int]
+    """Those that may be refused for a transaction that the step may doom, and not after it."""
+    end: End | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """What a step of a SERIALIZABLE transaction reads and writes, as far as other ones may be refused for it.
@@ -81,20 +113,32 @@ class Access:
     """What it has read by then, if it has written; of one that has not, no conflict makes a pivot."""
     committed: frozenset[FootprintKey]
     """What it has written by then, if the step commits it, or would if it did not fail."""
+    will_write: frozenset[FootprintKey] = frozenset()
+    """What it may write from then on, if the step takes its snapshot."""
+    stale: frozenset[str] = frozenset()
+    """Tables of which it reads rows as they were before others changed them."""
+    place: Place | None = None
+    """Where in the graph of conflicts; None if that is not known."""
+    dangerous: bool = False
+    """Whether a transaction may be refused because of the step; see `django_lockstep.lab.explorer.overlap`."""
 
     def meets(self, other: Access) -> bool:
         """Whether only one of the two orders may be a read-write conflict between this reader and that writer."""
         # An index page is locked for a read, and not for the entries that were there before. That a row was read and
         # changed is noted in both orders.
-        return any(
-            read[0] == row[0] and row not in self.held and None in (read[1], row[1])
-            for row in other.written
-            for read in self.read
-        )
+        written = other.written - self.held
+        rows = any(read[0] == row[0] and None in (read[1], row[1]) for row in written for read in self.read)
+        # The next change of a row of which it reads an older version is none of that, unless it meets the index page.
+        return rows or any(key is None and table in self.stale for table, key in written)
 
     def notices(self, other: Access) -> bool:
-        """Whether the other one commits something that the transaction may have read."""
-        return any_same_row(other.committed - self.held, self.watched)
+        """Whether the other one commits something that the transaction may have read.
+
+        Or has read what the transaction may write: only if it commits after the snapshot, the two overlap.
+        """
+        if not other.committed:
+            return False
+        return any_same_row(other.committed - self.held, self.watched) or any_same_row(self.will_write, other.watched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,17 +155,14 @@ class Footprint:
     """Rows whose changes others see from this step on."""
     releases: frozenset[LockedKey] = frozenset()
     """Row locks released."""
-    snapshot: bool = False
-    """Whether it fixes what a REPEATABLE READ transaction sees, so that it depends on every commit."""
+    snapshot: frozenset[FootprintKey] = frozenset()
+    """Rows of which it fixes what its transaction will see; `EVERYTHING` among them if it is not known which."""
     changes: frozenset[Change] = frozenset()
     """Changes of single rows that are certain among those published."""
     late_for: frozenset[Change] = frozenset()
     """Changes because of which it was refused at its older snapshot, and would have been after any others as well."""
     accesses: frozenset[Access] = frozenset()
     """Those of SERIALIZABLE transactions, which have one for each step."""
-    dangerous: bool = False
-    """Whether one may be refused because of it, so that its order with each step of the others at that level matters;
-    see `django_lockstep.lab.explorer.overlap`."""
     opaque: bool = False
     """Whether it is not understood, so that it depends on everything."""
 
@@ -135,13 +176,17 @@ class Footprint:
             tried=self.tried | other.tried,
             publishes=self.publishes | other.publishes,
             releases=self.releases | other.releases,
-            snapshot=self.snapshot or other.snapshot,
+            snapshot=self.snapshot | other.snapshot,
             changes=self.changes | other.changes,
             late_for=self.late_for | other.late_for,
             accesses=self.accesses | other.accesses,
-            dangerous=self.dangerous or other.dangerous,
             opaque=self.opaque or other.opaque,
         )
+
+    @property
+    def dangerous(self) -> bool:
+        """Whether a SERIALIZABLE transaction may be refused because of the step."""
+        return any(access.dangerous for access in self.accesses)
 
 
 LOCAL = Footprint()
@@ -163,20 +208,60 @@ def dependent(one: Footprint, other: Footprint) -> bool:
 
 def _meet_in_conflict_graph(one: Footprint, other: Footprint) -> bool:
     """Whether a SERIALIZABLE transaction may be refused or not for the order of the steps."""
-    if not (one.accesses and other.accesses):
-        return False
-    return one.dangerous or other.dangerous or _conflict(one, other) or _conflict(other, one)
+    return any(_decide(mine, theirs) for mine in one.accesses for theirs in other.accesses)
 
 
-def _conflict(one: Footprint, other: Footprint) -> bool:
-    return any(mine.notices(theirs) or mine.meets(theirs) for mine in one.accesses for theirs in other.accesses)
+def _decide(mine: Access, theirs: Access) -> bool:
+    if (mine.dangerous or theirs.dangerous) and _decide_together(mine, theirs):
+        return True
+    return any(one.notices(other) or one.meets(other) for one, other in ((mine, theirs), (theirs, mine)))
+
+
+def _decide_together(mine: Access, theirs: Access) -> bool:
+    """Whether the order of two steps may decide who is refused, of which at least one is dangerous."""
+    one, other = mine.place, theirs.place
+    if one is None or other is None:
+        return True
+    if one.end is None and other.end is None:
+        # One adds a conflict with the other, or dooms a transaction for which the other would be refused.
+        return one.actor in other.near | other.saves or other.actor in one.near | one.saves
+    if one.end is None or (one.end is End.UNDONE and other.end is not None):
+        one, other, mine, theirs = other, one, theirs, mine
+    if one.end is End.UNDONE:
+        return _undoing_matters(one, other, dangerous=theirs.dangerous)
+    return _commit_matters(one, other, dangerous=mine.dangerous)
+
+
+def _undoing_matters(one: Place, other: Place, *, dangerous: bool) -> bool:
+    """Whether it may decide who is refused that the first step undoes what its transaction has done.
+
+    ``dangerous``: the other one is.
+    """
+    if dangerous or other.end is not None:
+        near = one.actor in other.linked
+    else:  # it only adds conflicts, and may be refused for none
+        near = one.actor in other.near or other.actor in one.near
+    return near or one.actor in other.saves or other.actor in one.saves
+
+
+def _commit_matters(one: Place, other: Place, *, dangerous: bool) -> bool:
+    """Whether it may decide who is refused that the first step commits, which is dangerous or not."""
+    if other.end in _COMMITS or (dangerous and other.end is None):
+        # It dooms a transaction that may be the first one of a path to one between it and the other step.
+        return not one.linked_twice.isdisjoint(other.linked)
+    if dangerous:
+        return not one.linked.isdisjoint(other.linked)
+    # Of one that has written nothing it matters from now on when its snapshot was taken.
+    reader = one.end is End.READ and not one.linked.isdisjoint(other.near)
+    return reader or one.actor in other.linked or other.actor in one.saves
 
 
 def _affects(one: Footprint, other: Footprint) -> bool:
     """Whether what the first publishes or releases matters to the second."""
-    # A snapshot is taken of the whole database, not only of the tables that the statement names: any commit before it
-    # or after it makes a difference to what later statements see.
-    seen = (other.snapshot and bool(one.publishes)) or any_same_row(one.publishes, other.reads)
+    # A snapshot is taken of the whole database, not only of the tables that the statement names: a commit before it or
+    # after it makes a difference to what later statements see.
+    seen = any_same_row(one.publishes, other.reads) or any_same_row(one.publishes, other.snapshot)
+    seen = seen or (bool(one.publishes) and EVERYTHING in other.snapshot)
     seen = seen or not one.changes.isdisjoint(other.late_for)
     # Whoever takes or releases a lock decides whether another one is refused it.
     return seen or collide(one.releases, other.locks) or collide(one.releases | one.locks, other.tried)

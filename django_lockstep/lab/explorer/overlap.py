@@ -9,6 +9,9 @@ them notes a conflict; it matters where one of them may complete such a structur
 - a step of N after the COMMIT of Z, if N has written, or writes by it; so is N's end;
 - the COMMIT of Z, if N has written: who of the others has ended by then counts no more as F.
 
+To which steps they matter is a question of who may have a conflict with whom; see
+`django_lockstep.lab.explorer.conflict_graph`.
+
 Of other steps the order matters in two cases. A COMMIT, and a step of an N that has written, where N may be in danger
 from then on. And a read and a write of the same table, if the server locks pages for what was read and the write adds
 entries to an index, or if it locks all of the table: a later write there is a conflict, although a read after the write

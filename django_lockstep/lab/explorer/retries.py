@@ -72,7 +72,7 @@ def play_next(session: ExplorationSession, schedule: _Schedule, before: Trace | 
         return _retry_overtaken(session, again)
     except Overtaken:
         schedule.give_up()
-        return None, Trace(complete=False, unreached=True, learned_tables=session.learned_tables)
+        return None, Trace(complete=False, unreached=True, learned_facts=session.learned_facts)
 
 
 def require_steered(session: ExplorationSession, first: Trace) -> None:

@@ -24,6 +24,7 @@ from django_lockstep.lab.explorer.final_state import FinalState
 from django_lockstep.lab.explorer.held_locks import LockWatch
 from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
+from django_lockstep.lab.explorer.reach import ReachFact
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
@@ -53,6 +54,8 @@ class Learned:
     """Statements of loops that poll."""
     tables: frozenset[tuple[str, str, str]]
     """What was learned of tables: an alias of the database, a word for what, and the table's name."""
+    reach: frozenset[tuple[str, ReachFact]]
+    """What was learned of transactions at one snapshot, with an alias of the database."""
 
 
 class ExplorationSession:
@@ -136,15 +139,15 @@ class ExplorationSession:
 
         Raises as `Controller.run` does.
         """
-        learned = self.learned_tables
-        if expected is not None and expected.learned_tables != learned:
+        learned = self.learned_facts
+        if expected is not None and expected.learned_facts != learned:
             expected = None  # the footprints of its steps were incomplete
         fixture = self.set_up()
         functions = list(self.scenario.actors.values())
         trace = self.controller.run(
             functions, fixture, chooser=chooser, expected=expected, record=record, symmetric=symmetric, in_turn=in_turn
         )
-        trace.learned_tables = learned
+        trace.learned_facts = learned
         if self._foreign_connections:
             raise Nondeterminism(f"{self._foreign_connections[0]}, so that its statements are not scheduled")
         for actor in self.controller.actors:
@@ -190,17 +193,20 @@ class ExplorationSession:
             server.sessions.mark_known()
 
     @property
-    def learned_tables(self) -> int:
-        """Of how many tables runs have shown what footprints depend on."""
-        return sum(len(one.catalog.learned) for one in self._servers.values())
+    def learned_facts(self) -> int:
+        """How many facts on which footprints depend runs have shown."""
+        catalogs = [server.catalog for server in self._servers.values()]
+        return sum(len(catalog.learned) + len(catalog.reach) for catalog in catalogs)
 
     @property
     def learned(self) -> Learned:
         """What runs have shown until now."""
+        servers = self._servers.values()
         return Learned(
             not_compared=frozenset(self.oracle.not_compared),
             polling=frozenset(self.controller.polling),
-            tables=frozenset((one.alias, *fact) for one in self._servers.values() for fact in one.catalog.learned),
+            tables=frozenset((one.alias, *fact) for one in servers for fact in one.catalog.learned),
+            reach=frozenset((one.alias, fact) for one in servers for fact in one.catalog.reach.facts),
         )
 
     def learn(self, learned: Learned) -> None:
@@ -209,6 +215,8 @@ class ExplorationSession:
         self.controller.polling |= learned.polling
         for alias, what, name in learned.tables:
             self.server(alias).catalog.learn(what, name)
+        for alias, fact in learned.reach:
+            self.server(alias).catalog.reach.learn(fact)
 
     def reset(self) -> None:
         """Put back every table that was written."""

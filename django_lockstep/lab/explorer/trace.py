@@ -39,8 +39,8 @@ class Trace:
     unsteerable: int = 0
     yields: int = 0
     """How often an actor had to yield because it would have got the same answer again."""
-    learned_tables: int = 0
-    """`ExplorationSession.learned_tables` when the run began."""
+    learned_facts: int = 0
+    """`ExplorationSession.learned_facts` when the run began."""
     complete: bool = True
     unreached: bool = False
     """Whether it could not be made, because the server never chose as it would have to."""

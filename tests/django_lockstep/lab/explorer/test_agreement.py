@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from django_lockstep.lab.explorer import Exploration, Scenario, ScheduleError, explore
 from django_lockstep.lab.explorer.specs import write_spec
+from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, tables
 from tests.django_lockstep.lab.explorer.programs import (
@@ -28,6 +29,8 @@ from tests.django_lockstep.lab.explorer.programs import (
     programs_of,
     race,
     retried,
+    seats,
+    total,
     unnamed_ends,
 )
 from tests.testapps.shop.models import Seat, Ticket
@@ -79,6 +82,24 @@ def test_they_agree_on_writers_that_compare_a_version_and_of_which_some_come_too
     assert reduced.schedules < full.schedules
 
 
+def reads_more_once_the_first_has_changed(pks: list[int]) -> int:
+    with isolated_transaction(isolation_level="repeatable read"):
+        seen = total(seats(pks[0]))
+        return seen if seen == 10 else seen + 1000 * total(seats(pks[1]))
+
+
+def test_they_agree_on_a_snapshot_of_rows_that_only_some_schedules_come_to() -> None:
+    adds = [actor(("none", (("add", number),))) for number in (0, 1)]
+    scenario = among([reads_more_once_the_first_has_changed, *adds])
+    reduced_agrees(scenario, explore(scenario, reduction="none"))
+
+
+def test_transactions_at_one_snapshot_of_other_rows_are_one_schedule() -> None:
+    apart = race(*(("repeatable read", (("read", number), ("add", number))) for number in range(3)))
+
+    assert explore(apart).schedules == 1
+
+
 def compares(pk: int) -> int:
     """Change the seat if its price is still what was read, and say whether it was."""
     seen = stories.price(pk)
@@ -119,6 +140,8 @@ def test_they_agree_on_a_write_that_finds_nothing_once_another_table_has_changed
         pytest.param(
             [(("read", 0), ("add", 1)), (("add", 0),), (("read", 0), ("read", 1))], id="report", marks=pytest.mark.slow
         ),
+        # The same with a report of one row: its snapshot counts against a COMMIT of another one.
+        pytest.param([(("read", 1),), (("read", 0), ("add", 1)), (("add", 0),)], id="short report"),
         # Of two who come too late for a row, and of one who does not.
         pytest.param(
             [(("read", 0), ("add", 0)), (("add", 0),), (("read", 0), ("add", 0))], id="too late", marks=pytest.mark.slow
