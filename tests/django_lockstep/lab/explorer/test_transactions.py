@@ -1,68 +1,28 @@
 """What the steps of a transaction touch, without a database."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from psycopg.errors import SerializationFailure
 
-from django_lockstep.lab.explorer.catalog import Catalog, ForeignKey, TableFacts
-from django_lockstep.lab.explorer.footprints import EVERYTHING, LOCAL, Footprint, dependent
+from django_lockstep.lab.explorer.catalog import Catalog
+from django_lockstep.lab.explorer.footprints import LOCAL, dependent
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.transactions import Transaction
+from tests.django_lockstep.lab.explorer.sessions import (
+    CHANGE,
+    INSERT,
+    OTHER_CHANGE,
+    OTHER_MOVED,
+    OTHER_READ,
+    READ,
+    SEAT,
+    WRITE,
+    Session,
+    steps,
+)
 
-SEAT = TableFacts(name="seat", pk="id", unique=frozenset({"id"}), indexed=frozenset({"id", "row"}))
-TICKET = replace(SEAT, name="ticket")
-STUB = replace(TICKET, name="stub", foreign_keys=frozenset({ForeignKey(parent="seat", columns=("seat_id",))}))
-READ, WRITE = "SELECT price FROM seat WHERE id = 1", "UPDATE seat SET price = 2 WHERE id = 2"
-
-
-class Session:
-    """Sends statements one by one; of the sessions with one overlap the transactions overlap."""
-
-    def __init__(self, overlap: Overlap, *, level: str = "serializable", few_rows: bool = True, **given: Any) -> None:
-        self._given = {"alias": "default", "pid": 1, "autocommit": False, "isolation": level, **given}
-        catalog = Catalog([SEAT, TICKET, STUB])
-        catalog.note_few_rows(["seat", "ticket", "stub"] if few_rows else [])
-        self.reach = catalog.reach
-        self._transaction = Transaction(catalog, overlap)
-        self._open = False
-
-    def send(self, *statements: str, rows: int | None = 1, error: BaseException | None = None) -> Footprint:
-        """Return what the last one touches, which fails with the error."""
-        touched = LOCAL
-        for number, sql in enumerate(statements, 1):
-            failed = error if number == len(statements) else None
-            ends = sql in {"COMMIT", "ROLLBACK"}
-            operation = Operation(
-                sql=sql, in_transaction=self._open, ends_idle=ends, rows=rows, error=failed, **self._given
-            )
-            self._transaction.begin(operation)
-            touched = self._transaction.footprint(operation)
-            self._open = not ends
-        return touched
-
-
-def steps(
-    *statements: str,
-    level: str = "serializable",
-    rows: int | None = None,
-    error: BaseException | None = None,
-    read_only: bool = False,
-) -> Footprint:
-    """Return what the last statement touches; the one before it fails with the error."""
-    session = Session(Overlap(), level=level, read_only=read_only)
-    if error is not None:
-        session.send(*statements[:-1], rows=rows, error=error)
-        statements = statements[-1:]
-    return session.send(*statements, rows=rows)
-
-
-CHANGE, INSERT = "UPDATE seat SET price = 2 WHERE id = 1", "INSERT INTO ticket (price) VALUES (1)"
-OTHER_READ, OTHER_CHANGE = "SELECT price FROM seat WHERE id = 3", "UPDATE seat SET price = 2 WHERE id = 3"
-OTHER_MOVED = "UPDATE seat SET row = 'A' WHERE id = 3"
-"""A change of a column with an index."""
 THREE_READS = [READ, "SELECT price FROM seat WHERE id = 5", "SELECT price FROM seat WHERE id = 6"]
 
 
@@ -388,86 +348,3 @@ def test_a_lock_that_is_held_is_not_taken_again(before: list[str]) -> None:
 )
 def test_a_lock_that_may_not_be_held_counts(before: list[str]) -> None:
     assert waits_for_its_update(*before)
-
-
-# Snapshots
-
-
-def first_step(*statements: str, level: str = "repeatable read", rows: int | None = 1, **given: Any) -> Footprint:
-    """Return what the first step of a transaction touches of which it is known what it does afterwards."""
-    session = Session(Overlap(), level=level, **given)
-    session.send("SELECT 1", *statements, rows=rows)
-    if statements[-1] not in {"COMMIT", "ROLLBACK"}:
-        session.send("ROLLBACK")
-    return session.send("SELECT 1")
-
-
-@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-@pytest.mark.parametrize(
-    ("later", "committed", "matters"),
-    [
-        ([READ], CHANGE, True),
-        ([READ], OTHER_CHANGE, False),
-        ([READ, OTHER_READ], OTHER_CHANGE, True),
-        ([f"{READ} FOR SHARE"], CHANGE, True),
-        ([CHANGE], CHANGE, True),
-        ([CHANGE], OTHER_CHANGE, False),
-        ([CHANGE, "COMMIT"], OTHER_CHANGE, False),
-        ([CHANGE, "ROLLBACK"], OTHER_CHANGE, False),
-        (["SELECT count(*) FROM seat"], OTHER_CHANGE, True),
-        (["INSERT INTO stub (seat_id) VALUES (1)"], CHANGE, True),
-        (["INSERT INTO stub (seat_id) VALUES (1)"], OTHER_CHANGE, False),
-        ([INSERT], INSERT, False),  # whether there is such a key does not depend on a snapshot
-        ([f"{INSERT} ON CONFLICT DO NOTHING"], INSERT, True),
-        (["SELECT anything()"], OTHER_CHANGE, True),
-    ],
-)
-def test_a_snapshot_depends_on_the_commits_of_what_the_transaction_comes_to(
-    later: list[str], committed: str, matters: bool, level: str
-) -> None:
-    commit = steps(committed, "COMMIT", level="repeatable read", rows=1)
-
-    assert dependent(first_step(*later, level=level), commit) is matters
-
-
-@pytest.mark.parametrize("change", [CHANGE, "DELETE FROM seat WHERE id = 1", INSERT])
-@pytest.mark.parametrize(
-    ("rows", "around", "matters"), [(1, [], False), (0, [], True), (1, ["SAVEPOINT s1_x1"], True), (None, [], True)]
-)
-def test_the_snapshot_of_one_that_may_commit_without_a_change_depends_on_every_commit(
-    change: str, rows: int | None, around: list[str], matters: bool
-) -> None:
-    commit = steps("UPDATE stub SET price = 2 WHERE id = 1", "COMMIT", rows=1)
-
-    assert dependent(first_step(*around, change, "COMMIT", level="serializable", rows=rows), commit) is matters
-    assert not dependent(first_step(*around, change, "COMMIT", rows=rows), commit)
-
-
-def test_the_snapshot_of_a_read_only_transaction_depends_on_every_commit() -> None:
-    commit = steps(OTHER_CHANGE, "COMMIT", rows=1)
-
-    assert dependent(first_step(READ, level="serializable", read_only=True), commit)
-    assert not dependent(first_step(READ, level="repeatable read", read_only=True), commit)
-
-
-def test_a_snapshot_depends_on_the_commit_of_one_that_has_read_what_the_transaction_changes() -> None:
-    reads, reads_other = (steps(read, INSERT, "COMMIT", rows=1) for read in (READ, OTHER_READ))
-    snapshot = first_step(CHANGE, level="serializable")
-
-    assert dependent(snapshot, reads)
-    assert not dependent(snapshot, reads_other)
-
-
-def test_at_read_committed_nothing_is_to_be_learned() -> None:
-    session = Session(Overlap(), level="read committed")
-    session.send(READ, CHANGE, "COMMIT")
-
-    assert not session.reach.facts
-
-
-@pytest.mark.parametrize("level", ["read committed", "serializable"])
-def test_of_what_is_not_understood_it_is_not_known_what_it_comes_to(level: str) -> None:
-    session = Session(Overlap(), level=level)
-    session.send("SELECT anything()")
-
-    assert session.reach.seen_by(0) == session.reach.written_by(0) == {EVERYTHING}
