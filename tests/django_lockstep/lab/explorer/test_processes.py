@@ -15,11 +15,13 @@ import pytest
 from _pytest.outcomes import Failed
 from django.core.management import call_command
 from django.db import connection
+from django.db.models import F
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, WorkerDied, explore
 from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
 from django_lockstep.lab.explorer.scratch import _project, scratch_databases
 from django_lockstep.lab.pytest_plugin import RaceFixture
+from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.test_verdicts import finish, poll
 from tests.support.sessions import PATIENCE, query, until
@@ -84,6 +86,20 @@ def seats(fixture: object = None) -> str:
     return f"{Seat.objects.count()} seat"
 
 
+def raises_the_first(pks: list[int]) -> None:
+    Seat.objects.filter(pk=pks[0]).update(price=F("price") + 10)
+
+
+def raises_the_second(pks: list[int]) -> None:
+    Seat.objects.filter(pk=pks[1]).update(price=F("price") + 10)
+
+
+def reads_more_once_the_first_is_raised(pks: list[int]) -> int:
+    with isolated_transaction(isolation_level="repeatable read"):
+        seen = int(stories.price(pks[0]))
+        return seen if seen == 100 else 1000 * seen + int(stories.price(pks[1]))
+
+
 NAIVE = Scenario(set_up=stories.one_seat, actors=[stories.naive] * 2, invariant=raised_twice)
 
 
@@ -114,6 +130,14 @@ def facts(found: Exploration) -> dict[str, Any]:
 )
 def test_two_processes_find_what_one_finds(scenario: Scenario) -> None:
     assert facts(explored(scenario, processes=2)) == facts(explored(scenario))
+
+
+def test_rows_to_which_only_some_schedules_come_count_for_all_processes() -> None:
+    actors = [reads_more_once_the_first_is_raised, raises_the_first, raises_the_second]
+    found = explored(Scenario(set_up=stories.two_seats, actors=actors, invariant=bool), processes=2)
+
+    read = {outcome.results[found.actors[0]] for outcome in found.outcomes}
+    assert (found.verdict, read) == ("holds", {"100", "110100", "110110"})
 
 
 def test_the_failure_is_replayed_with_the_values_read() -> None:
