@@ -166,7 +166,9 @@ class ClusterSession:
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until it has ended, for at most so long."""
-        self._ended.wait(seconds)
+        # Not without a limit: Ctrl-C that comes a moment before this thread begins to wait would be noticed afterwards.
+        while not self._ended.wait(_LOOK_AGAIN if seconds is None else seconds) and seconds is None:
+            pass
 
     def interrupt(self) -> None:
         """Have it end after the try in hand."""
