@@ -240,7 +240,9 @@ class Catalog:
     @property
     def learned(self) -> frozenset[tuple[str, str]]:
         """What runs have shown: a word for what, and the table of which it is true."""
-        facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "crowded": self.crowded}
+        # Which page a row is on matters only to transactions at one snapshot.
+        crowded = self.crowded if len(self.reach) else ()
+        facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "crowded": crowded}
         return frozenset((what, name) for what, names in facts.items() for name in names)
 
     def learn(self, what: str, name: str) -> None:

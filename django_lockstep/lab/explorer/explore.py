@@ -264,9 +264,8 @@ def _search(
         # Footprints of earlier moves took keys for constant that have changed, or rows for unseen that were read.
         if session.learned_facts > before.learned_facts:
             strategy.start_over()
+            tally.start_over()
             first = before = None
-            if tally.tree is not None:
-                tally.tree.clear()
             continue
         tally.add(judged, strategy.states, traced=traced)
         strategy.finish()

@@ -65,6 +65,15 @@ class ExplorationTally:
         """When the time is over, by `time.monotonic`; None without a limit."""
         return None if self.timeout is None else self.begun + self.timeout
 
+    def start_over(self) -> None:
+        """Forget the runs until now; the time that they took still counts."""
+        self.runs = self.redundant = self.deadlocks = self.unsteerable = self.yields = 0
+        for noted in (self.opaque, self.errors, self.waits, self.ends, self.counts):
+            noted.clear()
+        self.broken = None
+        if self.tree is not None:
+            self.tree.clear()
+
     def add(self, judged: JudgedRun, states: Sequence[State], *, traced: TracedResult | None = None) -> None:
         """Count a run that reached these states; ``traced`` is how it ended, where that is known."""
         self.yields += judged.yields

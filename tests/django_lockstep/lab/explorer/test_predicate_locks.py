@@ -12,8 +12,9 @@ from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.schedules import Follow
 from django_lockstep.lab.explorer.sql import parse
 from django_lockstep.lab.explorer.transactions import Transaction
+from django_lockstep.locking.transactions import IsolationLevel, isolated_transaction
 from tests.django_lockstep.lab.explorer.conftest import Exploring
-from tests.django_lockstep.lab.explorer.schemas import made, program, race_on, run
+from tests.django_lockstep.lab.explorer.schemas import made, race_on, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -110,21 +111,28 @@ def test_an_update_adds_an_entry_to_an_index_if_that_has_the_column(column: str,
 
 
 @pytest.mark.parametrize(
-    ("width", "before", "crowded"),
-    [(10, 0, set()), (390, 0, {("default", "crowded", "made_c")}), (10, 300, set())],
-    ids=["few bytes", "many bytes", "many bytes of before"],
+    ("level", "width", "before", "crowded"),
+    [
+        ("serializable", 10, 0, set()),
+        ("serializable", 390, 0, {("default", "crowded", "made_c")}),
+        ("serializable", 10, 300, set()),
+        ("read committed", 390, 0, set()),
+    ],
+    ids=["few bytes", "many bytes", "many bytes of before", "where it does not matter"],
 )
 def test_a_table_of_which_a_run_fills_a_page_is_known(
-    width: int, before: int, crowded: set[tuple[str, str, str]], exploring: Exploring
+    level: IsolationLevel, width: int, before: int, crowded: set[tuple[str, str, str]], exploring: Exploring
 ) -> None:
+    def update(made: bool) -> None:
+        with isolated_transaction(isolation_level=level):
+            run("UPDATE made_c SET v = v + 1 WHERE id = 1")
+
     insert = f"INSERT INTO made_c SELECT number, 0, repeat('x', {width}) FROM generate_series(1, {{}}) number"
-    update = program("UPDATE made_c SET v = v + 1 WHERE id = 1")
     table = "CREATE TABLE made_c (id int PRIMARY KEY, v int, fill text)"
-    with made(table, insert.format(before), "DELETE FROM made_c"):
-        scenario = race_on(("made_c",), [insert.format(19)], update, update)
-        with exploring(scenario) as session:
-            for _ in range(3):
-                session.play(Follow(()))
-            learned = session.learned
+    scenario = race_on(("made_c",), [insert.format(19)], update, update)
+    with made(table, insert.format(before), "DELETE FROM made_c"), exploring(scenario) as session:
+        for _ in range(3):
+            session.play(Follow(()))
+        learned = session.learned
 
     assert learned.tables == crowded
