@@ -134,7 +134,7 @@ class Access:
     def notices(self, other: Access) -> bool:
         """Whether the other one commits something that the transaction may have read.
 
-        Or has read what the transaction may write: only if it commits after the snapshot, the two overlap.
+        Or, if it takes its snapshot here, has read what it may write: only if that commits later, the two overlap.
         """
         if not other.committed:
             return False

@@ -55,12 +55,15 @@ class Reach:
         self._graph = None
 
     def note_unknown(self, actor: int) -> None:
-        """Note that the actor's transactions may see and write anything."""
-        self._note((self.originals[actor], "sees"), {EVERYTHING})
-        self._note((self.originals[actor], "writes"), {EVERYTHING})
+        """Note that the actor's transactions may see and write anything, so that no more is to be learned."""
+        self.note_seen(actor, {EVERYTHING})
+        self.note_written(actor, {EVERYTHING})
 
     def note_seen(self, actor: int, rows: Collection[FootprintKey]) -> None:
-        """Note rows of which it matters to the actor's transaction whether their changes are in its snapshot."""
+        """Note rows of which it matters to the actor's transaction whether their changes are in its snapshot.
+
+        `EVERYTHING` if that matters of every row, also of those that it does not come to.
+        """
         self._note((self.originals[actor], "sees"), rows)
 
     def note_written(self, actor: int, rows: Collection[FootprintKey]) -> None:
@@ -86,7 +89,8 @@ class Reach:
 
     def _note(self, who: tuple[int, str], rows: Collection[FootprintKey]) -> None:
         known = self._rows.get(who, frozenset())
-        if known.issuperset(rows) or EVERYTHING in known:
+        unknown = EVERYTHING in self._rows.get((who[0], "writes"), ())
+        if unknown or known.issuperset(rows):
             return
         new = {row for row in rows if (row[0], None) not in known}
         counts = Counter(table for table, _ in known | new)

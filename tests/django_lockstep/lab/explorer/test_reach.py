@@ -40,12 +40,23 @@ def test_of_many_rows_the_whole_table_counts_so_that_no_more_are_learned() -> No
     assert reach.written_by(0) == rows(None, *range(9))
 
 
-def test_where_anything_may_be_seen_nothing_is_learned_any_more() -> None:
+def test_of_one_that_may_do_anything_no_more_is_learned() -> None:
     reach = reach_of(0)
+    reach.note_unknown(0)
+    reach.note_seen(0, rows(1))
+    reach.note_written(0, rows(1))
+
+    assert reach.seen_by(0) == reach.written_by(0) == {EVERYTHING}
+
+
+def test_one_whose_snapshot_matters_for_all_rows_is_linked_by_those_that_it_comes_to() -> None:
+    reach = reach_of(0, 1, 2)
     reach.note_seen(0, {EVERYTHING})
     reach.note_seen(0, rows(1))
+    reach.note_written(1, rows(1))
+    reach.note_written(2, rows(2))
 
-    assert reach.seen_by(0) == {EVERYTHING}
+    assert reach.graph.place(0, NONE, NONE, end=None).linked == {A, B}
 
 
 def test_facts_are_taken_over_as_they_are_in_any_order() -> None:
