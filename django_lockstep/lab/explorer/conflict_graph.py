@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from django_lockstep.lab.explorer.footprints import EVERYTHING, End, FootprintKey, Place, any_same_row
 
-__all__ = ["Actor", "ConflictGraph"]
+__all__ = ["ConflictGraph", "Transactions"]
 
 Rows = frozenset[FootprintKey]
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class Transactions:
     """What the SERIALIZABLE transactions of an actor come to, as in `Reach`."""
 
     seen: Rows
@@ -35,7 +35,7 @@ class Actor:
 class ConflictGraph:
     """The actors, linked where there may be a conflict between their transactions."""
 
-    def __init__(self, actors: Sequence[Actor]) -> None:
+    def __init__(self, actors: Sequence[Transactions]) -> None:
         self._actors = actors
         self._linked = [self._near(number, one.seen, one.written) for number, one in enumerate(actors)]
         self._places: dict[tuple[object, ...], Place] = {}

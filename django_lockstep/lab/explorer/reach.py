@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from django_lockstep.lab.explorer.conflict_graph import Actor, ConflictGraph
+from django_lockstep.lab.explorer.conflict_graph import ConflictGraph, Transactions
 from django_lockstep.lab.explorer.footprints import EVERYTHING, FootprintKey
 
 __all__ = ["Reach", "ReachFact"]
@@ -83,7 +83,7 @@ class Reach:
         """The actors' transactions as far as they may have conflicts."""
         if self._graph is None or self._graph[0] != self.originals:
             actors = range(len(self.originals))
-            graph = ConflictGraph([Actor(self.seen_by(actor), self.written_by(actor)) for actor in actors])
+            graph = ConflictGraph([Transactions(self.seen_by(actor), self.written_by(actor)) for actor in actors])
             self._graph = self.originals, graph
         return self._graph[1]
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from django_lockstep.lab.explorer.conflict_graph import Actor, ConflictGraph
+from django_lockstep.lab.explorer.conflict_graph import ConflictGraph, Transactions
 from django_lockstep.lab.explorer.footprints import EVERYTHING, Access, End, Footprint, FootprintKey, Place, dependent
 from django_lockstep.lab.explorer.reach import Reach
 
@@ -80,7 +80,7 @@ def test_facts_are_taken_over_as_they_are_in_any_order() -> None:
 
 
 def graph(*seen_and_written: tuple[frozenset[FootprintKey], frozenset[FootprintKey]]) -> ConflictGraph:
-    return ConflictGraph([Actor(*each) for each in seen_and_written])
+    return ConflictGraph([Transactions(*each) for each in seen_and_written])
 
 
 RING = graph(*((rows(key, (key + 1) % 4), rows(key, (key + 1) % 4)) for key in range(4)))
