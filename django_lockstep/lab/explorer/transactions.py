@@ -150,8 +150,11 @@ class Transaction:
         # A reader endangers only those whose conflicts were with transactions that had committed before its snapshot,
         # which need not have touched its rows.
         reader = _commits(statement, operation) and not self._changed and (self._seen or operation.autocommit)
-        if (self._read_only or operation.read_only or reader) and self._is_serializable(operation):
+        if (self._may_not_write(operation) or reader) and self._is_serializable(operation):
             reach.note_seen(self._actor, {EVERYTHING})
+
+    def _may_not_write(self, operation: Operation) -> bool:
+        return self._read_only or operation.read_only
 
     def _note_writer(self, operation: Operation) -> None:
         if self._is_serializable(operation):
@@ -289,7 +292,6 @@ class Transaction:
     def _access(self, operation: Operation, *, until: int | None = None) -> Access:
         # As a whole, even if it found nothing or failed: elsewhere among the others it might not.
         statement = self.statement(operation)
-        commits = _commits(statement, operation)
         checked = _parents(self._deferred.locks) if statement.kind == "COMMIT" else frozenset()
         read, written = self._locked(_found(statement) | checked), self._with_entries(statement)
         changed = self._overlap.written(since=self._since, until=until)
@@ -301,11 +303,11 @@ class Transaction:
             written=written,
             held=self._certain,
             watched=self._locked(self._named) if self._has_written or statement.may_change else frozenset(),
-            committed=self._entered | written if commits else frozenset(),
+            committed=self._entered | written if _commits(statement, operation) else frozenset(),
             will_write=reach.written_by(self._actor) if self._is_first(statement) else frozenset(),
             # A read-only transaction may get a safe snapshot, which depends on what all others have done.
             place=None
-            if self._read_only or operation.read_only
+            if self._may_not_write(operation)
             else reach.graph.place(self._actor, read, written, end=self._ending(statement, operation)),
             dangerous=self._is_dangerous(statement, operation),
         )
@@ -343,7 +345,7 @@ class Transaction:
 
     def _is_dangerous(self, statement: Statement, operation: Operation) -> bool:
         """Whether some SERIALIZABLE transaction may be refused for the step; see `Overlap`."""
-        if self._read_only or operation.read_only:
+        if self._may_not_write(operation):
             return True
         if not (self._has_written or statement.may_change):
             return False  # without a write it is no pivot

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from django_lockstep.lab.explorer.conflict_graph import ConflictGraph, Transactions
-from django_lockstep.lab.explorer.footprints import EVERYTHING, Access, End, Footprint, FootprintKey, Place, dependent
+from django_lockstep.lab.explorer.footprints import EVERYTHING, Access, End, Footprint, FootprintKey, dependent
 from django_lockstep.lab.explorer.reach import Reach
 
 A, B, C, D = range(4)
@@ -83,7 +83,11 @@ def graph(*seen_and_written: tuple[frozenset[FootprintKey], frozenset[FootprintK
     return ConflictGraph([Transactions(*each) for each in seen_and_written])
 
 
-RING = graph(*((rows(key, (key + 1) % 4), rows(key, (key + 1) % 4)) for key in range(4)))
+def ring() -> ConflictGraph:
+    return graph(*((rows(key, (key + 1) % 4), rows(key, (key + 1) % 4)) for key in range(4)))
+
+
+RING = ring()
 """Each of four actors moves something from its row to the next one's."""
 STAR = graph((rows(1, 2, 3), rows(1, 2, 3)), *((rows(key), rows(key)) for key in (1, 2, 3)))
 """A changes a row of each of the others."""
@@ -171,5 +175,7 @@ def test_where_the_place_is_not_known_it_matters_to_all() -> None:
 
 
 def test_places_are_equal_in_every_run() -> None:
-    assert isinstance(RING.place(A, rows(0), NONE, end=None), Place)
-    assert RING.place(A, rows(0), NONE, end=None) == RING.place(A, rows(0), NONE, end=None)
+    first, second = (ring() for _ in range(2))
+
+    assert first.place(A, rows(0), NONE, end=None) == second.place(A, rows(0), NONE, end=None)
+    assert first.place(A, rows(0), NONE, end=None) != second.place(A, rows(1), NONE, end=None)
