@@ -189,3 +189,32 @@ def test_who_waited_for_one_that_fails_goes_on_after_that_one() -> None:
 
     assert (run.errors, run.unsteerable) == ({"A": "40001"}, 0)
     assert {step.actor for step in run.steps if step.ended == 4} == {"A", "B", "C"}
+
+
+def changes_what_it_read(pk: int) -> None:
+    with transaction.atomic():
+        seen = stories.price(pk)
+        Seat.objects.filter(pk=pk, price=seen).update(price=seen + 10)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_that_was_only_locked_has_no_new_version_for_which_they_would_compete() -> None:
+    racing = Scenario(set_up=stories.one_seat, actors=[changes_what_it_read] * 4)
+    # B and C wait for A; B then finds that the row has changed, and holds it without a change until its COMMIT. C, the
+    # first to wait, goes on with that; a contest would be a letter of its own.
+    run = replay(racing, "AABBCCADDB")
+
+    assert run.schedule == "AABBCCADDBCD"
+    assert run.unsteerable == 0
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_orders_after_a_row_was_only_locked_are_found_with_and_without_reduction() -> None:
+    racing = Scenario(set_up=stories.one_seat, actors=[changes_what_it_read] * 3, observe=stories.price)
+    full, reduced, symmetric = (explore(racing, reduction=each) for each in ("none", "dpor", "symmetric"))
+
+    assert (full.left, reduced.left, symmetric.left) == (0, 0, 0)
+    assert (full.unsteerable, reduced.unsteerable, symmetric.unsteerable) == (0, 0, 0)
+    assert unnamed_ends(full) == unnamed_ends(reduced) == unnamed_ends(symmetric)
+    assert full.schedules > reduced.schedules > symmetric.schedules

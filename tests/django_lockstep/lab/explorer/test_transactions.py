@@ -255,10 +255,19 @@ def test_an_update_that_finds_no_row_has_only_read() -> None:
 def test_after_a_wait_it_has_locked_the_row_although_that_no_longer_matches() -> None:
     transaction = Transaction(Catalog([SEAT]), Overlap())
     facts: dict[str, Any] = {"alias": "default", "pid": 1, "isolation": "read committed", "rows": 0}
-    update = Operation(sql=GUARDED, in_transaction=False, ends_idle=False, **facts)
+    update = Operation(sql=GUARDED, autocommit=False, ends_idle=False, **facts)
     transaction.begin(update)
     assert dependent(transaction.footprint(update, waited=True), steps(GUARDED, level="read committed", rows=1))
-    assert transaction.footprint(Operation(sql="ROLLBACK", in_transaction=True, ends_idle=True, **facts)).releases
+    end = transaction.footprint(Operation(sql="COMMIT", in_transaction=True, ends_idle=True, **facts))
+    assert end.releases
+    assert end.publishes | end.changes == frozenset(), "it has locked the row, and changed nothing"
+
+
+def test_after_a_wait_one_that_commits_by_itself_would_have_published_its_change() -> None:
+    transaction = Transaction(Catalog([SEAT]), Overlap())
+    update = Operation(alias="default", pid=1, sql=GUARDED, isolation="read committed", rows=0)
+    transaction.begin(update)
+    assert transaction.footprint(update, waited=True).publishes
 
 
 @pytest.mark.parametrize(
