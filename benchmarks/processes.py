@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 from unittest.mock import patch
 
@@ -20,15 +21,15 @@ from benchmarks.dask_cluster import cluster_of_two
 from benchmarks.explore.measure import ends
 from benchmarks.random_races import random_race
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
-from django_lockstep.lab.explorer import Exploration, explore, processes
+from django_lockstep.lab.explorer import Exploration, Run, explore, processes
 from django_lockstep.lab.explorer.scratch import scratch_databases
 from django_lockstep.lab.explorer.strategy import Reduction
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["SUITE"]
 
-_AGREE, _EARLY, _LATE, _FOUR = 10.0, 5.0, 15.0, 180.0
-"""Seconds for each second of ``--seconds``: one exploration of a race of two actors; when rates begin and end; one
+_AGREE, _RATE, _FOUR = 10.0, 60.0, 180.0
+"""Seconds for each second of ``--seconds``: one exploration of a race of two actors; one measurement of a rate; one
 race of four actors."""
 _RANDOM = 200
 """Random races."""
@@ -37,14 +38,36 @@ _STATEMENT = 0.02
 _SUMMARY = f"""\
 `explore(processes=N)` and `explore(cluster=...)`. Ready-made races, and random ones of two transactions of up to \
 three actions, are explored by one process, by two, and by a Dask cluster of two workers on this machine; workers \
-begin at once. Rates are those of schedules between two points of time of one long exploration, so that the start of \
-the processes does not count; `distant` is a race whose statements take {1000 * _STATEMENT:.0f} ms each. What the \
-leading process takes for a schedule is its CPU time between the same points: as many workers as fit into the time \
-that a schedule takes one worker keep it busy.\
+begin at once. Rates are those of as many schedules of one long exploration, by one process and by several in turn, \
+from when all processes explore; medians over the rounds, with the lowest and the highest ratio of a round. `distant` \
+is a race whose statements take {1000 * _STATEMENT:.0f} ms each. What the leading process takes for a schedule is its \
+CPU time for the same ones: as many workers as fit into the time that a schedule takes one worker keep it busy.\
+"""
+_OTHER_ORDER = """\
+Several processes take branches in another order, so that their first schedules are not all the same ones, and other \
+ones have to be tried again: a ratio may be above the number of processes.\
 """
 _BIG = "lost-update:optimistic"
 _ACTORS = 4
-_FAR = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where the server is, and how rates are measured there."""
+
+    distant: bool
+    """Whether statements take `_STATEMENT`."""
+    workers: int
+    first: int
+    """How many schedules end before the first one that counts: by then all workers explore."""
+    count: int
+    """How many then count for each of ``--seconds``."""
+
+
+_PLACES = {
+    "near": _Place(distant=False, workers=2, first=100, count=300),
+    "distant": _Place(distant=True, workers=8, first=20, count=120),
+}
 _NAMES = ("agreement", "rates", "four actors")
 _AT_RANDOM = "random:"
 _EXPLORERS = ("one", "two", "cluster")
@@ -137,7 +160,8 @@ class Processes:
     def seconds(self, options: Options) -> float:
         """Return how long everything takes at most."""
         names = select_names(_NAMES, options.only)
-        parts = (3 * _AGREE * (len(RACES) + _RANDOM), 4 * (_EARLY + _LATE), _FOUR * len(_four_names()))
+        rates = 2 * len(_PLACES) * _RATE * options.rounds
+        parts = (3 * _AGREE * (len(RACES) + _RANDOM), rates, _FOUR * len(_four_names()))
         return options.seconds * sum(part for name, part in zip(_NAMES, parts, strict=True) if name in names)
 
     def run(self, options: Options, *, say: Say) -> Section:
@@ -183,29 +207,44 @@ def _ready_made(name: str) -> Scenario:
 
 
 def _rates(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, distant, workers in (("near", False, 2), ("distant", True, _FAR)):
-        one, several = (_rate(number, distant=distant, options=options) for number in (1, workers))
-        say(f"{name}: {one.schedules:.1f} schedules a second by one process, {several.schedules:.1f} by {workers}")
-        # In one process, the one that leads is also the one that plays.
-        served = 1000 / one.schedules / several.leading_ms
-        ratio = several.schedules / one.schedules
-        figures = {"one": one.schedules, "several": several.schedules, "ratio": ratio}
-        yield name, {"workers": workers, **figures, "leading_ms": several.leading_ms, "served": served}
+    for name, place in _PLACES.items():
+        workers = place.workers
+        rounds = [
+            tuple(_rate(place, workers=number, options=options) for number in (1, workers))
+            for _ in range(options.rounds)
+        ]
+        for one, several in rounds:
+            say(f"{name}: {one.schedules:.1f} schedules a second by one process, {several.schedules:.1f} by {workers}")
+        ratios = [several.schedules / one.schedules for one, several in rounds]
+        alone, leading = median(one.schedules for one, _ in rounds), median(each.leading_ms for _, each in rounds)
+        yield (
+            name,
+            {
+                "workers": workers,
+                "one": alone,
+                "several": median(several.schedules for _, several in rounds),
+                "ratio": median(ratios),
+                "lowest": min(ratios),
+                "highest": max(ratios),
+                "leading_ms": leading,
+                # In one process, the one that leads is also the one that plays.
+                "served": 1000 / alone / leading,
+            },
+        )
 
 
-def _rate(workers: int, *, distant: bool, options: Options) -> _Rate:
-    (early, some, cost), (late, more, all_cost) = (
-        _explored_for(seconds * options.seconds, workers=workers, distant=distant) for seconds in (_EARLY, _LATE)
-    )
-    return _Rate(schedules=(more - some) / (late - early), leading_ms=1000 * (all_cost - cost) / max(1, more - some))
+def _rate(place: _Place, *, workers: int, options: Options) -> _Rate:
+    ended: list[tuple[float, float]] = []
 
+    def note(run: Run) -> bool:
+        ended.append((time.monotonic(), time.process_time()))
+        return False
 
-def _explored_for(seconds: float, *, workers: int, distant: bool) -> tuple[float, int, float]:
-    """Return the seconds, the schedules, and the CPU time of this process for them."""
-    load = functools.partial(big, distant=distant)
-    begun = time.process_time()
-    found = explore(load(), load=load, processes=workers, timeout=seconds)
-    return seconds, found.schedules + found.redundant, time.process_time() - begun
+    load = functools.partial(big, distant=place.distant)
+    count = place.count * options.seconds
+    explore(load(), load=load, processes=workers, max_schedules=place.first + count, stop_on_first=note)
+    (begun, cost), (over, all_cost) = ended[place.first - 1], ended[-1]
+    return _Rate(schedules=count / (over - begun), leading_ms=1000 * (all_cost - cost) / count)
 
 
 def _four_names() -> Sequence[str]:
@@ -259,14 +298,17 @@ def _rate_table(rates: Mapping[str, Mapping[str, Any]]) -> FigureTable:
             "by one",
             "by all",
             "ratio",
+            "lowest",
+            "highest",
             "leading process, ms each",
             "workers it serves",
         ),
         rows=tuple((name, *(each[key] for key in _RATE_COLUMNS)) for name, each in rates.items()),
+        notes=(_OTHER_ORDER,),
     )
 
 
-_RATE_COLUMNS = ("workers", "one", "several", "ratio", "leading_ms", "served")
+_RATE_COLUMNS = ("workers", "one", "several", "ratio", "lowest", "highest", "leading_ms", "served")
 
 
 def _four_table(fours: Mapping[str, Mapping[str, Any]], options: Options) -> FigureTable:

@@ -124,8 +124,9 @@ class _Players:
         return []
 
     def _submit(self) -> None:
-        # No more than there are workers: what the runs in hand will show is better known before a branch is taken.
-        while len(self.running) < self.size:
+        # One more than there are workers, which would otherwise wait a tenth of their time for the next branch. No more
+        # than that: what the runs in hand will show is better known before a branch is taken.
+        while len(self.running) <= self.size:
             if not self.waiting and (taken := self.search.take()):
                 self.waiting.append(taken)
             if not self.waiting:

@@ -1,8 +1,9 @@
 """Finds sessions that the explorer does not control: of the driver without Django, asynchronous ones, other processes.
 
-Checked once in an exploration, not in every run. A session that is open is in ``pg_stat_activity``. One that has ended
-is counted in ``pg_stat_database``, to which a session reports before it leaves ``pg_stat_activity`` (PostgreSQL 15 and
-later: shared memory, no messages), so that one of the two, asked in this order, knows it.
+Checked once in an exploration by one process, and after each run of a worker. A session that is open is in
+``pg_stat_activity``. One that has ended is counted in ``pg_stat_database``, to which a session reports before it leaves
+``pg_stat_activity`` (PostgreSQL 15 and later: shared memory, no messages), so that one of the two, asked in this order,
+knows it.
 """
 
 from __future__ import annotations
