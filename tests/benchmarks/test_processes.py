@@ -53,6 +53,26 @@ def test_other_ends_are_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert of_random == "random:0"
 
 
+def test_rates_are_those_of_the_schedules_that_count(no_tests: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = processes._Place(distant=False, workers=2, first=2, count=3)
+    monkeypatch.setattr(processes, "_PLACES", {"near": near})
+    limits = []
+
+    def noted(scenario: Any, **options: Any) -> Any:
+        limits.append((options["processes"], options["max_schedules"]))
+        return explore(scenario, **options)
+
+    monkeypatch.setattr(processes, "explore", noted)
+    section = processes.SUITE.run(Options(rounds=1, seconds=1, only=("rates",)), say=lambda line: None)
+    rates = section.data["rates"]["near"]
+
+    assert limits == [(1, 5), (2, 5)]
+    assert rates["ratio"] == rates["lowest"] == rates["highest"] == rates["several"] / rates["one"]
+    assert rates["served"] == pytest.approx(1000 / rates["one"] / rates["leading_ms"])
+    (table,) = section.tables
+    assert [len(row) for row in table.rows] == [len(table.columns)]
+
+
 def test_a_random_race_is_the_same_each_time() -> None:
     first, again = (explore(random_race(1)) for _ in range(2))
 
