@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from django_lockstep.lab.explorer import Scenario
+from django_lockstep.lab.explorer import Scenario, controller
 from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.schedules import Follow
 from django_lockstep.lab.explorer.session import ExplorationSession
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.conftest import Exploring
-from tests.support.sessions import until
+from tests.support.sessions import PATIENCE, until
 
 GRACE = 0.3
 """Seconds that the controller has to go on too early; it waits that long if it is right."""
@@ -27,6 +27,13 @@ def session(exploring: Exploring) -> Iterator[ExplorationSession]:
         yield opened
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step is so slow that the controller asks the server, as it does on a busy machine."""
+    monkeypatch.setattr(controller, "QUICK", PATIENCE)
+
+
+@pytest.mark.usefixtures("patient")
 def test_an_actor_records_its_own_moves(session: ExplorationSession) -> None:
     threads: list[str] = []
 
@@ -36,6 +43,7 @@ def test_an_actor_records_its_own_moves(session: ExplorationSession) -> None:
     assert {"race actor A", "race actor B"} <= set(threads)
 
 
+@pytest.mark.usefixtures("patient")
 def test_what_is_wrong_there_is_raised_by_the_run(session: ExplorationSession) -> None:
     threads: list[str] = []
 
@@ -52,6 +60,7 @@ def test_what_is_wrong_there_is_raised_by_the_run(session: ExplorationSession) -
     session.play(Follow(()))  # the session is as good as before
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_run_is_abandoned_wherever_that_is_decided(session: ExplorationSession) -> None:
     class GivesUp(Follow):
         def choose(self, enabled: Collection[int]) -> int | None:
@@ -64,17 +73,17 @@ def test_a_run_is_abandoned_wherever_that_is_decided(session: ExplorationSession
 
 
 def test_ctrl_c_while_an_actor_goes_on_is_raised_when_it_has_given_back_the_turn(session: ExplorationSession) -> None:
-    controller, left = threading.main_thread().ident or 0, threading.Event()
+    main, left = threading.main_thread().ident or 0, threading.Event()
     ended: list[bool] = []
 
     def waits_for_its_turn() -> bool:
-        return sys._current_frames()[controller].f_code.co_name == "_next_within"
+        return sys._current_frames()[main].f_code.co_name == "_next_within"
 
     class IsInterrupted(Follow):
         def choose(self, enabled: Collection[int]) -> int | None:
             if not ended and threading.current_thread().name == "race actor A":
                 until(waits_for_its_turn, "the controller to wait for its turn")
-                signal.pthread_kill(controller, signal.SIGINT)
+                signal.pthread_kill(main, signal.SIGINT)
                 ended.append(left.wait(GRACE))
             return super().choose(enabled)
 
