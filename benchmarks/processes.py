@@ -28,7 +28,7 @@ from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["SUITE"]
 
-_AGREE, _RATE, _FOUR = 10.0, 60.0, 180.0
+_AGREE, _RATE, _FOUR = 10.0, 90.0, 180.0
 """Seconds for each second of ``--seconds``: one exploration of a race of two actors; one measurement of a rate; one
 race of four actors."""
 _RANDOM = 200
@@ -208,19 +208,13 @@ def _ready_made(name: str) -> Scenario:
 
 def _rates(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, place in _PLACES.items():
-        workers = place.workers
-        rounds = [
-            tuple(_rate(place, workers=number, options=options) for number in (1, workers))
-            for _ in range(options.rounds)
-        ]
-        for one, several in rounds:
-            say(f"{name}: {one.schedules:.1f} schedules a second by one process, {several.schedules:.1f} by {workers}")
+        rounds = [_round(name, place, options=options, say=say) for _ in range(options.rounds)]
         ratios = [several.schedules / one.schedules for one, several in rounds]
         alone, leading = median(one.schedules for one, _ in rounds), median(each.leading_ms for _, each in rounds)
         yield (
             name,
             {
-                "workers": workers,
+                "workers": place.workers,
                 "one": alone,
                 "several": median(several.schedules for _, several in rounds),
                 "ratio": median(ratios),
@@ -231,6 +225,12 @@ def _rates(options: Options, *, say: Say) -> Iterator[tuple[str, dict[str, Any]]
                 "served": 1000 / alone / leading,
             },
         )
+
+
+def _round(name: str, place: _Place, *, options: Options, say: Say) -> tuple[_Rate, _Rate]:
+    one, several = (_rate(place, workers=number, options=options) for number in (1, place.workers))
+    say(f"{name}: {one.schedules:.1f} schedules a second by one process, {several.schedules:.1f} by {place.workers}")
+    return one, several
 
 
 def _rate(place: _Place, *, workers: int, options: Options) -> _Rate:
