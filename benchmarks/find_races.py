@@ -10,7 +10,7 @@ import resource
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,11 +28,14 @@ _SUITE = 30.0
 """Seconds that one run of the shop's suite may take, with or without recording."""
 _BUDGET = 150.0
 """Seconds for each second of ``--seconds`` that candidates may be tried."""
+_PROCESSES = (1, 2)
+"""How many processes try the candidates."""
 
 _SUMMARY = """\
 `pytest --find-races` on the seeded shop, a project of its own: twelve requests and functions with a race, and their \
 twelve correct twins. Recording is compared with the suite alone, both run in turns, each in a new process that makes \
-its test database; ratios are medians over the rounds.\
+its test database; ratios are medians over the rounds. What was recorded is tried by one process, and by two with a \
+test database each.\
 """
 
 
@@ -44,6 +47,18 @@ class Cost:
     cpu: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What a session that tried all candidates took, with making its test databases, and what it says of each."""
+
+    seconds: float
+    found: tuple[Mapping[str, Any], ...]
+
+    @property
+    def confirmed(self) -> set[str]:
+        return {each["unit"] for each in self.found if each["verdict"] == "confirmed"}
+
+
 class FindRaces:
     name = "find_races"
 
@@ -53,7 +68,7 @@ class FindRaces:
 
     def seconds(self, options: Options) -> float:
         """Return how long everything takes at most."""
-        return 2 * _SUITE * options.rounds + _BUDGET * options.seconds + _SUITE
+        return 2 * _SUITE * options.rounds + len(_PROCESSES) * (_BUDGET * options.seconds + _SUITE)
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Run the suite alone and recorded, then try all candidates."""
@@ -61,26 +76,26 @@ class FindRaces:
         with TemporaryDirectory() as name:
             folder = copy_shop(Path(name))
             alone, recorded = _record(folder, options.rounds, say=say)
-            # Once: what is confirmed does not depend on chance, and trying takes minutes.
-            begun = time.monotonic()
-            found = list(_confirm(folder, seconds=_BUDGET * options.seconds))
-            seconds = time.monotonic() - begun
-        confirmed = {each["unit"] for each in found if each["verdict"] == "confirmed"}
+            # Once each: what is confirmed does not depend on chance, and trying takes minutes.
+            tried = {number: _confirm(folder, processes=number, options=options, say=say) for number in _PROCESSES}
+        confirmed = {number: each.confirmed for number, each in tried.items()}
         racing = {unit.name for unit in UNITS if unit.racing}
         twins = {unit.name for unit in UNITS if not unit.racing}
-        say(f"{len(confirmed & racing)} of {len(racing)} races confirmed, {len(confirmed & twins)} of their twins")
+        say(
+            f"{len(confirmed[1] & racing)} of {len(racing)} races confirmed, {len(confirmed[1] & twins)} of their twins"
+        )
         return Section(
             suite=self.name,
             summary=_SUMMARY,
-            tables=(_recording_table(alone, recorded), _verdict_table(found, seconds, confirmed=confirmed)),
+            tables=(_recording_table(alone, recorded), _verdict_table(tried[1]), _trial_table(tried)),
             data={
                 "alone": [*map(asdict, alone)],
                 "recorded": [*map(asdict, recorded)],
-                "seconds": seconds,
-                "candidates": found,
+                "seconds": {number: each.seconds for number, each in tried.items()},
+                "candidates": tried[1].found,
             },
             # Both ways: a race that is missed is wrong, and so is a twin that is accused.
-            sound=confirmed == racing,
+            sound=all(each == racing for each in confirmed.values()),
         )
 
 
@@ -106,12 +121,17 @@ def _cost(folder: Path, *options: str) -> Cost:
     return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def _confirm(folder: Path, *, seconds: float) -> Iterator[dict[str, Any]]:
-    """Try the candidates of the recording; yield what the report says about each."""
-    _run(folder, "--race-confirm=races.jsonl", f"--race-budget={seconds:.0f}s", "--race-report=races.json", status=1)
+def _confirm(folder: Path, *, processes: int, options: Options, say: Say) -> _Trial:
+    """Try the candidates of the recording."""
+    begun = time.monotonic()
+    budget = f"--race-budget={_BUDGET * options.seconds:.0f}s"
+    shared = [f"--race-processes={processes}"] if processes > 1 else []
+    _run(folder, "--race-confirm=races.jsonl", budget, "--race-report=races.json", *shared, status=1)
+    seconds = time.monotonic() - begun
+    say(f"tried in {seconds:.1f} s by {processes} process{'es' if processes > 1 else ''}")
     report = json.loads((folder / "races.json").read_text("utf-8"))
     names = ("kind", "unit", "verdict", "pairing", "schedules", "seconds")
-    yield from ({name: each[name] for name in names} for each in report["candidates"])
+    return _Trial(seconds, tuple({name: each[name] for name in names} for each in report["candidates"]))
 
 
 def _run(folder: Path, *options: str, status: int = 0) -> None:
@@ -141,9 +161,9 @@ def _medians(costs: Sequence[Cost]) -> tuple[float, float]:
     return statistics.median(cost.wall for cost in costs), statistics.median(cost.cpu for cost in costs)
 
 
-def _verdict_table(found: Sequence[Mapping[str, Any]], seconds: float, *, confirmed: set[str]) -> FigureTable:
+def _verdict_table(trial: _Trial) -> FigureTable:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
-    for each in found:
+    for each in trial.found:
         groups[each["verdict"], each["kind"]].append(each)
     return FigureTable(
         title="Candidates",
@@ -158,10 +178,19 @@ def _verdict_table(found: Sequence[Mapping[str, Any]], seconds: float, *, confir
             )
             for group, members in sorted(groups.items())
         ),
-        notes=(
-            f"{len(confirmed)} of {len(UNITS)} requests and functions are confirmed to race.",
-            f"The session that tried them took {seconds:.0f} s, with making its test database.",
+        notes=(f"{len(trial.confirmed)} of {len(UNITS)} requests and functions are confirmed to race.",),
+    )
+
+
+def _trial_table(tried: Mapping[int, _Trial]) -> FigureTable:
+    return FigureTable(
+        title="Trying all candidates",
+        columns=("processes", "confirmed", "wall s", "one, to these"),
+        rows=tuple(
+            (number, len(each.confirmed), each.seconds, tried[1].seconds / each.seconds)
+            for number, each in tried.items()
         ),
+        notes=("With the start of the processes, and with making the test databases.",),
     )
 
 

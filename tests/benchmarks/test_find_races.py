@@ -16,8 +16,10 @@ RACING = [unit for unit in UNITS if unit.racing]
 TWINS = [unit for unit in UNITS if not unit.racing]
 
 
-def searched(monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list[Any], rounds: int = 1) -> Section:
-    """Return the section for a search that ends so; the shop's suite is not run."""
+def searched(
+    monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list[Any], *, rounds: int = 1, missed_by_two: int = 0
+) -> Section:
+    """Return the section for a search that ends so, by two processes with so many less; the shop's suite is not run."""
     found = [(unit, "confirmed") for unit in confirmed] + [(unit, "not confirmed") for unit in others]
     candidates = [
         {
@@ -33,7 +35,8 @@ def searched(monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list
 
     def run_suite(folder: Path, *options: str, url: str) -> CompletedProcess[str]:
         for report in (option.partition("=")[2] for option in options if option.startswith("--race-report=")):
-            (folder / report).write_text(json.dumps({"candidates": candidates}))
+            missed = missed_by_two if "--race-processes=2" in options else 0
+            (folder / report).write_text(json.dumps({"candidates": candidates[missed:]}))
         return CompletedProcess(options, int("--race-report=races.json" in options), "", "")
 
     monkeypatch.setattr(find_races, "run_suite", run_suite)
@@ -45,16 +48,24 @@ def searched(monkeypatch: pytest.MonkeyPatch, confirmed: list[Any], others: list
 def test_twelve_races_and_no_twin_are_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     section = searched(monkeypatch, RACING, TWINS, rounds=3)
 
-    recording, candidates = section.tables
+    recording, candidates, trials = section.tables
     assert section.sound
     assert recording.rows == (("the suite alone", 1.0, 0.5, 1.0, 1.0), ("recorded", 2.0, 0.5, 2.0, 1.0))
     assert len(section.data["alone"]) == len(section.data["recorded"]) == 3
     assert sum(row[2] for row in candidates.rows if isinstance(row[2], int)) == 24
     assert candidates.notes[0] == "12 of 24 requests and functions are confirmed to race."
+    assert [row[:2] for row in trials.rows] == [(1, 12), (2, 12)]
 
 
 def test_a_race_that_is_not_confirmed_is_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not searched(monkeypatch, RACING[1:], [*TWINS, RACING[0]]).sound
+
+
+def test_nor_is_one_that_two_processes_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    section = searched(monkeypatch, RACING, TWINS, missed_by_two=1)
+
+    assert not section.sound
+    assert [row[:2] for row in section.tables[-1].rows] == [(1, 12), (2, 11)]
 
 
 def test_nor_is_a_twin_that_is(monkeypatch: pytest.MonkeyPatch) -> None:
