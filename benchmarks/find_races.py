@@ -34,8 +34,8 @@ _PROCESSES = (1, 2)
 _SUMMARY = """\
 `pytest --find-races` on the seeded shop, a project of its own: twelve requests and functions with a race, and their \
 twelve correct twins. Recording is compared with the suite alone, both run in turns, each in a new process that makes \
-its test database; ratios are medians over the rounds. What was recorded is tried by one process, and by two with a \
-test database each.\
+its test database; ratios are medians over the rounds. Candidates are tried by one process, and by two with a test \
+database each.\
 """
 
 
@@ -49,7 +49,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """What a session that tried all candidates took, with making its test databases, and what it says of each."""
+    """What a session that recorded the suite and tried all candidates took, and what it says of each candidate."""
 
     seconds: float
     found: tuple[Mapping[str, Any], ...]
@@ -122,11 +122,11 @@ def _cost(folder: Path, *options: str) -> Cost:
 
 
 def _confirm(folder: Path, *, processes: int, options: Options, say: Say) -> _Trial:
-    """Try the candidates of the recording."""
+    """Record the suite, and try its candidates."""
     begun = time.monotonic()
     budget = f"--race-budget={_BUDGET * options.seconds:.0f}s"
     shared = [f"--race-processes={processes}"] if processes > 1 else []
-    _run(folder, "--race-confirm=races.jsonl", budget, "--race-report=races.json", *shared, status=1)
+    _run(folder, "--find-races", budget, "--race-report=races.json", *shared, status=1)
     seconds = time.monotonic() - begun
     say(f"tried in {seconds:.1f} s by {processes} process{'es' if processes > 1 else ''}")
     report = json.loads((folder / "races.json").read_text("utf-8"))
@@ -184,13 +184,13 @@ def _verdict_table(trial: _Trial) -> FigureTable:
 
 def _trial_table(tried: Mapping[int, _Trial]) -> FigureTable:
     return FigureTable(
-        title="Trying all candidates",
+        title="Recording the suite and trying all candidates",
         columns=("processes", "confirmed", "wall s", "one, to these"),
         rows=tuple(
             (number, len(each.confirmed), each.seconds, tried[1].seconds / each.seconds)
             for number, each in tried.items()
         ),
-        notes=("With the start of the processes, and with making the test databases.",),
+        notes=("With the start of the processes, and with making the test databases; only trying is shared.",),
     )
 
 
