@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,20 @@ def test_the_failure_is_replayed_with_the_values_read() -> None:
 def test_without_reduction_too() -> None:
     one, two = explored(NAIVE, reduction="none"), explored(NAIVE, reduction="none", processes=3)
     assert facts(one) == facts(two)
+
+
+def test_no_process_waits_for_its_next_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, branches, in_hand = ProcessPoolExecutor.submit, [], []
+
+    def counted(self: ProcessPoolExecutor, *args: Any, **options: Any) -> Any:
+        branches.append(submit(self, *args, **options))
+        in_hand.append(sum(not branch.done() for branch in branches))
+        return branches[-1]
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", counted)
+    explored(Scenario(set_up=stories.one_seat, actors=[stories.naive] * 3), processes=2)
+
+    assert max(in_hand) == 3, "two are played, and one more is there"
 
 
 def test_the_command_finds_a_race_by_its_name_and_with_its_actors() -> None:
