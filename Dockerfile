@@ -2,11 +2,14 @@
 FROM python:3.13-slim
 ENV PYTHONUNBUFFERED=1
 WORKDIR /source
+COPY pyproject.toml pyproject.toml
 COPY bank/requirements.txt bank/requirements.txt
-RUN pip install --no-cache-dir -r bank/requirements.txt
+# A dependency group of pyproject.toml, installed as well.
+ARG GROUP=""
+RUN pip install --no-cache-dir -r bank/requirements.txt ${GROUP:+--group $GROUP}
 COPY . .
-# --no-deps: what both distributions need is pinned above.
-RUN pip install --no-cache-dir --no-deps . ./accounts
+# --no-deps: what the distributions need is pinned above.
+RUN pip install --no-cache-dir --no-deps . ./django_lockstep/lab ./accounts
 WORKDIR /bank
 COPY manage.py manage.py
 COPY bank bank

@@ -94,7 +94,7 @@ def build(session: nox.Session) -> None:
     """Build the sdist of each distribution and the wheel from it, and ask whether the package index would take them."""
     install(session, "packages")
     folder = session.create_tmp()
-    for source in (".", "accounts"):
+    for source in (".", "django_lockstep/lab", "accounts"):
         session.run("python", "-m", "build", "--no-isolation", "--outdir", folder, source)
     session.run("twine", "check", "--strict", *map(str, Path(folder).iterdir()))
 

@@ -1,4 +1,4 @@
-"""A form of the demo that one user at a time edits: the accounts' overdraft limits, locked over GraphQL."""
+"""A form of the demo that one user at a time edits: the accounts' overdraft limits, locked over HTTP."""
 
 from __future__ import annotations
 

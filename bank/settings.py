@@ -29,6 +29,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_lockstep",
     "django_lockstep.editing",
+    "django_lockstep.monitor",
     "django_lockstep.lab",
     "django_lockstep.leases",
     "django_lockstep.stores",

@@ -1,5 +1,7 @@
 """URLs of the demo bank."""
 
+from importlib.util import find_spec
+
 from django.contrib import admin
 from django.shortcuts import redirect
 from django.templatetags.static import static
@@ -24,9 +26,11 @@ urlpatterns = [
     path("api/", account_api().urls),
     path("editing/", include("django_lockstep.editing.urls")),
     path("editing/api/", editing_api.urls),
-    path("editing/graphql/", include("django_lockstep.editing.graphql.urls")),
     path("arena/", arena, name="arena"),
     path("arena/lanes/", lanes, name="arena-lanes"),
     re_path(r"^arena/arena\.(?P<form>json|svg)$", download, name="arena-download"),
     path("overdrafts/", overdrafts, name="overdrafts"),
 ]
+# The extra `graphql`, which the demo does without.
+if find_spec("strawberry_django"):
+    urlpatterns += [path("editing/graphql/", include("django_lockstep.editing.graphql.urls"))]

@@ -1,7 +1,8 @@
 """Safe concurrent writes in Django: the names that most projects need.
 
 Each name is imported at its first use: this package is in INSTALLED_APPS, and Django imports it before models can be
-defined. Everything else is in the rooms: ``locking``, ``leases``, ``editing``, ``http``, ``admin`` and ``lab``.
+defined. Everything else is in the rooms: ``locking``, ``leases``, ``stores``, ``editing``, ``http``, ``admin`` and
+``monitor``; and ``lab``, which django-lockstep-lab installs here.
 """
 
 from __future__ import annotations

@@ -39,7 +39,6 @@
     ├── ExplorerError                  django_lockstep.lab.explorer.errors
     │   ├── NotExplorable
     │   ├── NotWritable
-    │   ├── ParserMissing              (also ImportError)
     │   ├── ScheduleError              (also ValueError)
     │   ├── Nondeterminism
     │   │   └── Overtaken

@@ -41,7 +41,7 @@ QUICK = {
 }
 """Commands of Django that change nothing here, and end within a few seconds."""
 OF_PACKAGES = {"export_schema": "strawberry_django"}
-"""Commands of packages that the demo has installed, but not among its apps."""
+"""Commands of packages that are not among the demo's apps."""
 
 _BLOCK = re.compile(r"^ *```([^`\n]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`]+)`")
@@ -102,6 +102,8 @@ def test_it_exists_with_its_options(
 ) -> None:
     if program != "pytest" and not words:  # only named
         return
+    if words and (package := OF_PACKAGES.get(words[0])):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     parser, arguments = parser_of(program, words, pytestconfig)
 
     if is_complete:

@@ -90,11 +90,14 @@ def test_the_example_url_reaches_the_published_database(compose: dict[str, Any],
     assert url["PASSWORD"] == example["POSTGRES_PASSWORD"]
 
 
-def test_the_container_installs_both_distributions_and_what_the_demo_needs(compose: dict[str, Any]) -> None:
+def test_the_container_installs_all_distributions_and_what_the_demo_needs(compose: dict[str, Any]) -> None:
     assert compose["services"]["bank"]["build"] == "."
     text = (ROOT / "Dockerfile").read_text()
     steps = re.findall(r"^RUN pip install --no-cache-dir (.*)$", text, re.MULTILINE)
-    assert steps == ["-r bank/requirements.txt", "--no-deps . ./accounts"]
+    assert steps == [
+        "-r bank/requirements.txt ${GROUP:+--group $GROUP}",
+        "--no-deps . ./django_lockstep/lab ./accounts",
+    ]
     owners = packages_distributions()
     apps = {name.partition(".")[0] for name in INSTALLED_APPS} - {"django_lockstep", "accounts", "bank"}
     assert {owners[app][0].lower() for app in apps} <= pinned("bank/requirements.txt")
@@ -104,15 +107,14 @@ def test_the_container_installs_both_distributions_and_what_the_demo_needs(compo
 def test_what_the_dockerfile_copies_is_sent_to_the_builder() -> None:
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = re.findall(r"^COPY (\w[\w.]*)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    # What the builds of the two distributions read.
+    # What the builds of the distributions read.
     assert sent == {*copied, "accounts", "django_lockstep", "pyproject.toml", "LICENSE", "README.md"}
 
 
 def test_the_cluster_is_a_scheduler_workers_and_the_command(compose: dict[str, Any]) -> None:
     services = {name: each for name, each in compose["services"].items() if each.get("profiles") == ["cluster"]}
     assert services.keys() == {"scheduler", "worker", "explore"}
-    assert {service["build"] for service in services.values()} == {"."}
-    assert "distributed" in pinned("bank/requirements.txt")
+    assert [service["build"] for service in services.values()] == [{"context": ".", "args": {"GROUP": "cluster"}}] * 3
     # Both explore: the database and the settings have to be the same.
     assert services["worker"]["environment"] == services["explore"]["environment"]
 

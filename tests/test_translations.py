@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("django_lockstep", "accounts", "bank")
+PACKAGES = ("django_lockstep", "django_lockstep/lab", "accounts", "bank")
 LANGUAGES = ("ar", "ja")
 PLACEHOLDER = re.compile(r"%\(\w+\)[sd]|%[sd]")
 needs_gettext = pytest.mark.skipif(not shutil.which("msgattrib"), reason="GNU gettext is not installed")

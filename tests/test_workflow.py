@@ -1,5 +1,6 @@
-"""The workflow of GitHub and the hooks of pre-commit, which nothing here can run, say what they should."""
+"""The workflows of GitHub and the hooks of pre-commit, which nothing here can run, say what they should."""
 
+import json
 import re
 import tomllib
 from itertools import product
@@ -10,6 +11,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+MOST_JOBS = 12
+"""On a push."""
 
 
 def loaded(path: str) -> Any:
@@ -22,40 +25,74 @@ def classified(name: str) -> list[str]:
     return re.findall(rf"^{name} :: (\d+\.\d+)$", "\n".join(classifiers), re.MULTILINE)
 
 
+VERSIONS = {
+    "python": classified("Programming Language :: Python"),
+    "django": classified("Framework :: Django"),
+    "postgresql": ["14", "15", "16", "17", "18"],
+}
+
+
 @pytest.fixture(scope="module")
-def jobs() -> dict[str, Any]:
+def on_a_push() -> dict[str, Any]:
     workflow: dict[str, Any] = loaded(".github/workflows/tests.yml")
     return dict(workflow["jobs"])
 
 
-def test_one_job_is_what_ci_runs(jobs: dict[str, Any]) -> None:
-    assert ".ci/run" in [step.get("run") for step in jobs["ci"]["steps"]]
+@pytest.fixture(scope="module")
+def matrix() -> dict[str, Any]:
+    """The job that each combination of versions is."""
+    workflow: dict[str, Any] = loaded(".github/workflows/matrix.yml")
+    return dict(workflow["jobs"]["tests"])
 
 
-def test_the_matrix_has_every_version_that_the_classifiers_name(jobs: dict[str, Any]) -> None:
-    matrix = jobs["matrix"]["strategy"]["matrix"]
-    assert (matrix["python"], matrix["django"]) == (
-        classified("Programming Language :: Python"),
-        classified("Framework :: Django"),
-    )
-    assert matrix["postgresql"] == ["14", "15", "16", "17", "18"]
+def versions(job: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the versions that a job hands to the matrix."""
+    assert job["uses"] == "./.github/workflows/matrix.yml"
+    return {axis: json.loads(values) for axis, values in job["with"].items()}
 
 
-def test_it_leaves_out_what_cannot_be_installed(jobs: dict[str, Any]) -> None:
-    matrix = jobs["matrix"]["strategy"]["matrix"]
-    impossible = [pair for pair in product(matrix["python"], matrix["django"]) if pair[0] < "3.12" and pair[1] >= "6"]
-    assert [(pair["python"], pair["django"]) for pair in matrix["exclude"]] == impossible
+def combinations(axes: dict[str, list[str]]) -> list[tuple[str, ...]]:
+    return [job for job in product(*axes.values()) if not (job[0] < "3.12" and job[1] >= "6")]
 
 
-def test_its_tests_run_on_the_service(jobs: dict[str, Any]) -> None:
-    job = jobs["matrix"]
-    service = job["services"]["postgresql"]
+def test_one_job_is_what_ci_runs(on_a_push: dict[str, Any]) -> None:
+    assert ".ci/run" in [step.get("run") for step in on_a_push["ci"]["steps"]]
+
+
+def test_a_push_tests_the_oldest_and_the_newest_versions(on_a_push: dict[str, Any]) -> None:
+    assert versions(on_a_push["ends"]) == {axis: [every[0], every[-1]] for axis, every in VERSIONS.items()}
+
+
+def test_a_push_has_few_jobs(on_a_push: dict[str, Any]) -> None:
+    sessions = on_a_push["chores"]["strategy"]["matrix"]["sessions"]
+    assert len(on_a_push) - 2 + len(sessions) + len(combinations(versions(on_a_push["ends"]))) <= MOST_JOBS
+
+
+def test_the_chores_are_those_of_nox(on_a_push: dict[str, Any]) -> None:
+    sessions = " ".join(on_a_push["chores"]["strategy"]["matrix"]["sessions"]).split()
+    defined = re.findall(r"^@nox\.session\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
+    assert sorted(sessions) == sorted(defined)
+
+
+def test_every_version_is_tested_at_night() -> None:
+    assert versions(loaded(".github/workflows/nightly.yml")["jobs"]["matrix"]) == VERSIONS
+
+
+def test_the_matrix_leaves_out_what_cannot_be_installed(matrix: dict[str, Any]) -> None:
+    impossible = [
+        pair for pair in product(VERSIONS["python"], VERSIONS["django"]) if pair[0] < "3.12" and pair[1] >= "6"
+    ]
+    assert [(pair["python"], pair["django"]) for pair in matrix["strategy"]["matrix"]["exclude"]] == impossible
+
+
+def test_its_tests_run_on_the_service(matrix: dict[str, Any]) -> None:
+    service = matrix["services"]["postgresql"]
     assert service["image"] == "postgres:${{ matrix.postgresql }}"
     assert (
         f":{service['env']['POSTGRES_PASSWORD']}@localhost:{service['ports'][0].partition(':')[0]}/"
-        in (job["env"]["DATABASE_URL"])
+        in (matrix["env"]["DATABASE_URL"])
     )
-    assert job["steps"][-1] == {"run": "pytest"}
+    assert matrix["steps"][-1] == {"run": "pytest"}
 
 
 def test_pre_commit_runs_tools_that_the_dependency_groups_pin() -> None:

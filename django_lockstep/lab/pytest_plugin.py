@@ -253,10 +253,6 @@ def race(request: pytest.FixtureRequest) -> RaceFixture:
         request.getfixturevalue("django_db_blocker")
     except pytest.FixtureLookupError:
         pytest.fail("The fixture race needs pytest-django, which is not installed or not active", pytrace=False)
-    from django_lockstep.lab.extras import missing_parser
-
-    if reason := missing_parser():
-        pytest.fail(reason, pytrace=False)
     if request.node.get_closest_marker("django_db") is None and "transactional_db" not in request.fixturenames:
         pytest.fail(
             "A race needs committed data: mark the test with @pytest.mark.django_db(transaction=True)", pytrace=False

@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import shutil
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-    from rich.text import Text
+from rich.box import Box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-__all__ = ["bold", "plain_table", "render", "require_rich", "width"]
+__all__ = ["bold", "plain_table", "render", "width"]
 
 _ENDLESS = 1000
 _WIDEST = 100
@@ -25,20 +24,8 @@ def width(*, terminal: bool) -> int:
     return min(shutil.get_terminal_size((_PIPED, 24)).columns, _WIDEST) if terminal else _PIPED
 
 
-def require_rich() -> None:
-    """Raise ``ImportError`` that says what to install if rich is not installed."""
-    try:
-        import rich  # noqa: F401
-    except ImportError:
-        raise ImportError(
-            "Tables need rich, the extra 'lab' of django-lockstep: install it, or use another --format."
-        ) from None
-
-
 def render(blocks: Iterable[RenderableType], *, width: int, colour: bool) -> str:
     """Return the blocks as text of this width; ``colour`` puts terminal codes into it."""
-    from rich.console import Console
-
     text = io.StringIO()
     console = Console(file=text, width=width, force_terminal=colour, highlight=False, markup=False, emoji=False)
     for block in blocks:
@@ -48,9 +35,6 @@ def render(blocks: Iterable[RenderableType], *, width: int, colour: bool) -> str
 
 def plain_table(*titles: str) -> Table:
     """Return a table with these headings and no rows."""
-    from rich.box import Box
-    from rich.table import Table
-
     # A line of dashes below the headings, in ASCII, which every terminal and every file can show.
     lines = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
     table = Table(box=lines, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -61,8 +45,6 @@ def plain_table(*titles: str) -> Table:
 
 def _print(console: Console, block: RenderableType) -> None:
     """Print tables in full: without padding if they do not fit, and wider than the console rather than cut off."""
-    from rich.table import Table
-
     if not (isinstance(block, Table) and block.show_header):
         console.print(block)
         return
@@ -76,6 +58,4 @@ def _print(console: Console, block: RenderableType) -> None:
 
 
 def bold(text: str) -> Text:
-    from rich.text import Text
-
     return Text(text, style="bold")

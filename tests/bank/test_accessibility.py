@@ -30,7 +30,7 @@ PAGES = [
     "/admin/accounts_queued/queuedchange/",
     "/admin/bank/article/",
     "/admin/lockstep_editing/editlock/",
-    "/admin/lockstep_lab/lock/",
+    "/admin/lockstep_monitor/lock/",
     "/admin/lockstep_leases/lease/",
 ]
 LOOKS: dict[str, dict[str, Any]] = {

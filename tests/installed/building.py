@@ -9,11 +9,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-SOURCES = {"django-lockstep": ROOT, "django-lockstep-accounts": ROOT / "accounts"}
+SOURCES = {
+    "django-lockstep": ROOT,
+    "django-lockstep-lab": ROOT / "django_lockstep" / "lab",
+    "django-lockstep-accounts": ROOT / "accounts",
+}
 """Where each distribution is built."""
 
-PACKAGES = {"django-lockstep": "django_lockstep", "django-lockstep-accounts": "accounts"}
-"""The one package that each distribution installs."""
+PACKAGES = {
+    "django-lockstep": "django_lockstep",
+    "django-lockstep-lab": "django_lockstep/lab",
+    "django-lockstep-accounts": "accounts",
+}
+"""The one package that each distribution installs; that of the lab lies in the library's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

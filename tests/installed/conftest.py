@@ -10,7 +10,7 @@ from django.db import connection
 from psycopg import sql
 
 from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
-from tests.installed.building import build
+from tests.installed.building import SOURCES, build
 from tests.installed.project import Project, make_environment
 
 pytest.register_assert_rewrite("tests.installed.conformance")
@@ -31,14 +31,20 @@ def _starter(factory: pytest.TempPathFactory, *distributions: str) -> Projects:
 
 @pytest.fixture(scope="session")
 def start_project(tmp_path_factory: pytest.TempPathFactory) -> Projects:
-    """Start a project of this name, which can import the library and not the showcase."""
+    """Start a project of this name, as in production: with the library alone."""
     return _starter(tmp_path_factory, "django-lockstep")
 
 
 @pytest.fixture(scope="session")
+def start_project_with_lab(tmp_path_factory: pytest.TempPathFactory) -> Projects:
+    """Start a project of this name, as in development: with the library and the race lab."""
+    return _starter(tmp_path_factory, "django-lockstep", "django-lockstep-lab")
+
+
+@pytest.fixture(scope="session")
 def start_project_with_accounts(tmp_path_factory: pytest.TempPathFactory) -> Projects:
-    """Start a project of this name, which can import both."""
-    return _starter(tmp_path_factory, "django-lockstep", "django-lockstep-accounts")
+    """Start a project of this name, which can import all three."""
+    return _starter(tmp_path_factory, *SOURCES)
 
 
 @pytest.fixture(scope="session")

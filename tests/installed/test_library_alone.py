@@ -9,12 +9,13 @@ from tests.installed.project import Project
 EVERY_ROOM = """
 from site_of_others.settings import *
 
-INSTALLED_APPS += [f"django_lockstep.{room}" for room in ("editing", "lab", "leases", "stores")]
+INSTALLED_APPS += [f"django_lockstep.{room}" for room in ("editing", "leases", "monitor", "stores")]
 """
 
 IMPORT_EVERYTHING = """
 import importlib
 import pkgutil
+import sys
 
 import django
 
@@ -24,6 +25,7 @@ django.setup()
 for module in pkgutil.walk_packages(django_lockstep.__path__, "django_lockstep."):
     importlib.import_module(module.name)
     print(module.name)
+print(*{name.partition(".")[0] for name in sys.modules} & {"pytest", "rich", "sqlglot"}, file=sys.stderr)
 """
 
 
@@ -46,7 +48,16 @@ class TestLibraryAlone(CleanProjectTests):
     def test_every_module_does_without_the_showcase(self, project: Project) -> None:
         done = project.run("-c", IMPORT_EVERYTHING, DJANGO_SETTINGS_MODULE="every_room")
         assert done.returncode == 0, done.stderr
-        assert {"django_lockstep.lab.pytest_plugin", "django_lockstep.leases.models"} <= set(done.stdout.split())
+        assert {"django_lockstep.monitor.admin", "django_lockstep.leases.models"} <= set(done.stdout.split())
+
+    def test_nothing_of_the_lab_is_there(self, project: Project) -> None:
+        done = project.run("-c", IMPORT_EVERYTHING, DJANGO_SETTINGS_MODULE="every_room")
+        assert "django_lockstep.lab" not in done.stdout
+        assert done.stderr == "\n"
+        traced = project.run("-m", "pytest", "--trace-config", "--collect-only")
+        assert "pytest_django.plugin" in traced.stdout
+        assert "lockstep" not in "".join(line for line in traced.stdout.splitlines() if "rootdir" not in line)
+        assert "explore" not in project.manage("help", "--commands", "--settings", "every_room").split()
 
     def test_every_room_is_clean(self, project: Project) -> None:
         for command in (["check", "--fail-level", "DEBUG"], ["makemigrations", "--check", "--dry-run"]):

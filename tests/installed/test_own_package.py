@@ -29,9 +29,9 @@ addopts = --reuse-db -p no:cacheprovider
 
 
 @pytest.fixture(scope="module")
-def upgraded(start_project: Projects, make_database: Databases) -> tuple[Project, str]:
+def upgraded(start_project_with_lab: Projects, make_database: Databases) -> tuple[Project, str]:
     """The project, and its rows as they were when their table had just got a version."""
-    project = start_project("own_package")
+    project = start_project_with_lab("own_package")
     project.configure(apps=["django_lockstep", *ROOMS, "accounts"], database=make_database("own_package"))
     project.write("pytest.ini", PYTEST)
     project.write("accounts/__init__.py")

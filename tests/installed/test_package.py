@@ -20,7 +20,7 @@ from packaging.version import Version
 from tests.installed.building import PACKAGES, ROOT, SOURCES, Distribution, build, require_success, run
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LIBRARY, SHOWCASE = SOURCES
+LIBRARY, LAB, SHOWCASE = SOURCES
 
 
 @pytest.fixture(scope="module", params=SOURCES)
@@ -80,8 +80,10 @@ def extra(name: str) -> str:
 def test_the_wheel_holds_every_file_of_its_package_and_nothing_else(name: str, wheel: dict[str, bytes]) -> None:
     files = [path for path in (ROOT / PACKAGES[name]).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     package = {path.relative_to(ROOT).as_posix() for path in files}
+    if name == LIBRARY:
+        package = {path for path in package if not path.startswith("django_lockstep/lab/")}
     info = {file for file in wheel if file.partition("/")[0].endswith(".dist-info")}
-    describing = {"accounts/LICENSE", "accounts/README.md", "accounts/pyproject.toml"}
+    describing = {f"{PACKAGES[name]}/{file}" for file in ("LICENSE", "README.md", "pyproject.toml")}
     assert set(wheel) - info == package - describing
 
 
@@ -125,7 +127,7 @@ def test_the_metadata_says_what_it_is(name: str, metadata: PathDistribution) -> 
     assert {url.partition(",")[0] for url in said.get_all("Project-URL") or []} == {"Changelog", "Issues", "Repository"}
 
 
-def test_both_have_the_same_version_python_and_django(metadata: PathDistribution) -> None:
+def test_all_have_the_same_version_python_and_django(metadata: PathDistribution) -> None:
     said = metadata.metadata
     assert (said["Version"], said["Requires-Python"]) == (PROJECT["version"], PROJECT["requires-python"])
     shared = re.compile(r"Programming Language|Framework :: Django")
@@ -147,12 +149,15 @@ def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None
             "django>=5.2": "",
             "psycopg>=3.2": "",
             "django-ninja>=1.7": extra("api"),
-            "distributed>=2025.2": extra("cluster"),
             "djangorestframework>=3.16": extra("drf"),
             "boto3>=1.34": extra("dynamodb"),
             "strawberry-graphql-django>=0.93": extra("graphql"),
-            "rich>=13": extra("lab"),
-            "sqlglot>=28": extra("lab"),
+        },
+        LAB: {
+            f"django-lockstep=={PROJECT['version']}": "",
+            "rich>=13": "",
+            "sqlglot>=28": "",
+            "distributed>=2025.2": extra("cluster"),
             "django-htmx>=1.29": extra("pages"),
             "matplotlib>=3.9": extra("plot"),
         },
@@ -161,16 +166,16 @@ def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None
             "django-lockstep[api]": extra("api"),
             "django-concurrency>=2.8": extra("concurrency"),
             "django-lockstep[dynamodb]": extra("dynamodb"),
-            "django-lockstep[lab]": extra("lab"),
-            "django-lockstep[lab,plot]": extra("plot"),
+            f"django-lockstep-lab=={PROJECT['version']}": extra("lab"),
+            f"django-lockstep-lab[plot]=={PROJECT['version']}": extra("plot"),
         },
     }
     assert requirements(metadata) == needs[name]
 
 
-def test_the_library_alone_brings_the_pytest_plugin(name: str, metadata: PathDistribution) -> None:
+def test_the_lab_alone_brings_the_pytest_plugin(name: str, metadata: PathDistribution) -> None:
     plugins = {(entry.group, entry.name, entry.value) for entry in metadata.entry_points}
-    assert plugins == ({("pytest11", "race", "django_lockstep.lab.pytest_plugin")} if name == LIBRARY else set())
+    assert plugins == ({("pytest11", "race", "django_lockstep.lab.pytest_plugin")} if name == LAB else set())
 
 
 def test_the_classifiers_agree_with_what_it_requires() -> None:

@@ -1,8 +1,13 @@
 """The README's test of a race, pasted into a project that installs no app of ours."""
 
+import sys
+import zipfile
+from pathlib import Path
+
 import pytest
 
 from tests.installed import readme
+from tests.installed.building import build, run
 from tests.installed.conftest import Databases, Projects
 from tests.installed.project import Project
 
@@ -23,8 +28,8 @@ seats = Scenario(set_up=lambda: Show.objects.create().pk, actors=[widen, widen])
 
 
 @pytest.fixture(scope="module")
-def project(start_project: Projects, make_database: Databases) -> Project:
-    project = start_project("races")
+def project(start_project_with_lab: Projects, make_database: Databases) -> Project:
+    project = start_project_with_lab("races")
     project.configure(apps=["shows"], database=make_database("races"))
     project.write("shows/__init__.py")
     for path, text in readme.files(SECTION)[:-1]:
@@ -62,3 +67,16 @@ def test_own_scenarios_are_explored_from_the_shell_with_the_lab_alone(project: P
         settings.write_text(before)
 
     assert "shows.races.seats: holds" in printed
+
+
+def test_the_lab_without_the_library_says_what_is_missing(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    wheel = build("django-lockstep-lab", tmp_path_factory.getbasetemp() / "dist").wheel
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import django_lockstep.lab"
+    done = run([sys.executable, "-I", "-c", program], cwd=tmp_path)
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: django-lockstep-lab needs django-lockstep, which is not installed: pip install django-lockstep"
+    )

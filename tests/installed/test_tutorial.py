@@ -27,9 +27,9 @@ PICTURES = {
 
 
 @pytest.fixture(scope="module")
-def project(start_project: Projects, make_database: Databases) -> Project:
+def project(start_project_with_lab: Projects, make_database: Databases) -> Project:
     """The project at the end of the tutorial."""
-    project = start_project("till")
+    project = start_project_with_lab("till")
     project.manage("startapp", "wallets")
     apps = ["django_lockstep", "django_lockstep.lab", "wallets"]
     database = make_database("till")

@@ -16,6 +16,11 @@ from typing import Any
 import pytest
 
 PLACES = {
+    # Needs a package of an extra, which requirements.txt does not install.
+    "extras": (
+        "tests/django_lockstep/editing/graphql/",
+        "tests/test_project.py::test_the_commands_of_the_cluster",
+    ),
     # Builds the wheels and installs them into other projects.
     "installed": ("tests/installed/",),
     # Starts, kills and waits for processes or servers of its own.
@@ -55,7 +60,6 @@ PLACES = {
         "tests/django_lockstep/lab/test_interrupt.py",
         "tests/django_lockstep/lab/test_live.py",
         "tests/django_lockstep/lab/test_views.py",
-        "tests/django_lockstep/lab/test_without_sqlglot.py",
         "tests/django_lockstep/leases/test_clocks.py",
         "tests/django_lockstep/leases/test_heartbeats.py",
         "tests/django_lockstep/leases/test_processes.py",
@@ -121,11 +125,11 @@ PLACES = {
         "tests/bank/test_overdrafts.py",
         "tests/django_lockstep/editing/test_browser.py",
         "tests/django_lockstep/lab/finder/test_report_page.py",
-        "tests/django_lockstep/lab/report/test_locks_browser.py",
+        "tests/django_lockstep/monitor/test_locks_browser.py",
     ),
 }
 
-_SECONDS = {"installed": 900, "process": 300, "slow": 600, "browser": 300}
+_SECONDS = {"extras": 120, "installed": 900, "process": 300, "slow": 600, "browser": 300}
 """How long a test with the mark may take, fixtures included; without one it is the ``timeout`` of pyproject.toml."""
 
 _LEFT_OUT = pytest.StashKey[Counter[str]]()

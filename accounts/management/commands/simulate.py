@@ -25,7 +25,6 @@ from django_lockstep.lab.simulator.render import (
     as_plot,
     as_table,
     require_matplotlib,
-    require_rich,
 )
 from django_lockstep.lab.simulator.sweep import SweepReport
 from django_lockstep.lab.tables import width
@@ -140,8 +139,6 @@ def _report_errors() -> Iterator[None]:
 
 
 def _require_renderers(options: dict[str, Any]) -> None:
-    if options["format"] == "table":
-        require_rich()
     if options["plot"]:
         require_matplotlib()
 

@@ -3,35 +3,25 @@
 
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("limits");
-  const { endpoint, table, references, ...texts } = form.dataset;
+  const { endpoint, ...texts } = form.dataset;
   const [state, edit, stop] = ["state", "edit", "stop"].map((id) => document.getElementById(id));
   const token = form.elements.token;
-  const tables = references.split(" ").filter(Boolean);
-  const RESULT = "{ lock_result current_status editor locked_by token lost }";
   const TTL = 60; // seconds; a closed or crashed page lets others in after this time
   let waiting = false;
   let lost = "";
   let submitting = false;
 
-  const ask = async (query, variables, options = {}) => {
-    const response = await fetch(endpoint, {
+  // A refused check-out (423) is an answer, too: another user was quicker than this page, which asks first.
+  const ask = async (operation, body, options = {}) => {
+    const response = await fetch(endpoint + operation, body ? {
       method: "POST",
       headers: { "Content-Type": "application/json", "X-CSRFToken": form.elements.csrfmiddlewaretoken.value },
-      body: JSON.stringify({ query, variables }),
+      body: JSON.stringify(body),
       ...options,
-    });
-    const { data, errors } = await response.json();
-    if (errors) throw Object.assign(new Error(errors[0].message), errors[0].extensions);
-    return Object.values(data)[0];
-  };
-
-  const transition = (from, to, options) => {
-    const wanted = {
-      table, current_status: from, target_status: to, fk_tables: tables, token: token.value || null, ttl: TTL,
-      fk_current_status: tables.map(() => (from === "normal" ? "normal" : "locked")),
-      fk_target_status: tables.map(() => (from === "normal" ? "locked" : "normal")),
-    };
-    return ask(`mutation ($wanted: TransitionInput!) { transition(wanted: $wanted) ${RESULT} }`, { wanted }, options);
+    } : {});
+    const answer = await response.json();
+    if (!response.ok && response.status !== 423) throw Object.assign(new Error(answer.detail), answer);
+    return answer;
   };
 
   const show = (text, editor = "") => {
@@ -50,28 +40,28 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const open = async () => {
     lost = "";
-    const result = await transition("normal", "editing");
+    const status = await ask("");
+    const result = status.holder ? status : await ask("/check-out", { ttl: TTL });
     waiting = !result.lock_result;
-    if (waiting) return show(texts.waiting, result.editor);
+    if (waiting) return show(texts.waiting, result.holder);
     token.value = result.token;
     await refresh();
     show(texts.mine);
   };
 
   const extend = async () => {
-    await ask(`mutation ($table: String!, $token: String, $ttl: Float) {
-      extend(table: $table, token: $token, ttl: $ttl) ${RESULT} }`, { table, token: token.value, ttl: TTL });
+    await ask("/extend", { token: token.value, ttl: TTL });
     show(texts.mine);
   };
 
   const look = async () => {
-    const result = await ask(`query ($table: String!) { status(table: $table) ${RESULT} }`, { table });
-    show(result.editor ? texts.taken : texts.free, result.editor || "");
+    const { holder } = await ask("");
+    show(holder ? texts.taken : texts.free, holder || "");
   };
 
   const close = async () => {
     waiting = false;
-    if (token.value) await transition("editing", "normal");
+    if (token.value) await ask("/check-in", { token: token.value });
     token.value = "";
     await look();
   };
@@ -92,7 +82,7 @@ document.addEventListener("DOMContentLoaded", () => {
   stop.addEventListener("click", () => attempt(close));
   form.addEventListener("submit", () => { submitting = true; });
   window.addEventListener("pagehide", () => {
-    if (token.value && !submitting) transition("editing", "normal", { keepalive: true }).catch(() => {});
+    if (token.value && !submitting) ask("/check-in", { token: token.value }, { keepalive: true }).catch(() => {});
   });
   attempt(round);
   setInterval(() => attempt(round), 2000);

@@ -100,7 +100,7 @@ def _connect(address: str) -> Any:
         from distributed import Client
         from distributed.comm.addressing import get_address_host_port
     except ImportError as error:
-        raise ClusterUnavailable('A cluster needs Dask: pip install "django-lockstep[cluster]"') from error
+        raise ClusterUnavailable('A cluster needs Dask: pip install "django-lockstep-lab[cluster]"') from error
     try:
         # Before a client is made, which has threads and connections to end.
         get_address_host_port(address, strict=True)

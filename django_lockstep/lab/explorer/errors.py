@@ -3,7 +3,6 @@
 ExplorerError
 ├── NotExplorable      the database or the code cannot be explored
 ├── NotWritable        a step or a table cannot be written in a spec of isolationtester
-├── ParserMissing      the extra ``lab`` is not installed
 ├── ScheduleError      a schedule names an actor that cannot move
 ├── Nondeterminism     the same schedule led to other statements
 │   └── Overtaken      waiters went on in another order than they arrived
@@ -20,7 +19,6 @@ __all__ = [
     "Nondeterminism",
     "NotExplorable",
     "NotWritable",
-    "ParserMissing",
     "ScheduleError",
     "Stuck",
     "WorkerDied",
@@ -69,7 +67,3 @@ class RestartSearch(Exception):
 
 class Abandoned(BaseException):
     """Unwinds an actor whose run is over; a BaseException, so that ``except Exception`` does not catch it."""
-
-
-class ParserMissing(ExplorerError, ImportError):
-    """The package that parses SQL is not installed."""

@@ -13,16 +13,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django_lockstep.lab.explorer.errors import ParserMissing
-
-try:
-    from sqlglot import exp
-    from sqlglot.dialects.postgres import Postgres
-    from sqlglot.errors import SqlglotError
-except ImportError as error:
-    raise ParserMissing(
-        "Statements are read with sqlglot, which is not installed: pip install 'django-lockstep[lab]'"
-    ) from error
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import SqlglotError
 
 __all__ = ["Query", "Text", "comparison", "conjuncts", "exp", "identifier", "only", "parameter", "read_text", "unwrap"]
 

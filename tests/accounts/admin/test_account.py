@@ -107,7 +107,7 @@ def test_an_account_with_entries_is_there_to_stay(staff: Client, account: Accoun
 
 
 def test_the_list_leads_to_the_locks(staff: Client, db: None) -> None:
-    assert b'href="/admin/lockstep_lab/lock/"' in staff.get("/admin/accounts/account/").content
+    assert b'href="/admin/lockstep_monitor/lock/"' in staff.get("/admin/accounts/account/").content
 
 
 def test_and_to_the_lab_where_there_is_one(staff: Client, db: None) -> None:

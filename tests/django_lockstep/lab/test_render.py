@@ -1,14 +1,12 @@
 import csv
 import io
 import json
-import sys
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from django_lockstep.lab.simulator.audit import AuditVerdict
-from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
 from django_lockstep.lab.simulator.report import Latency
 from tests.django_lockstep.lab.sample_rows import (
@@ -177,10 +175,3 @@ def test_what_went_otherwise_is_said() -> None:
 def test_another_isolation_level_is_said() -> None:
     text = as_table(load_report(row("a"), environment={**ENVIRONMENT, "isolation": "serializable"}))
     assert "PostgreSQL 18.4 (serializable)" in text
-
-
-def test_without_rich_a_table_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rich", None)
-    with pytest.raises(SimulationError, match="extra 'lab'"):
-        as_table(LOAD)
-    assert json.loads(as_json(LOAD))["kind"] == "load"

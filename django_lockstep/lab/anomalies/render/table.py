@@ -15,7 +15,7 @@ from django_lockstep.lab.anomalies.render.wording import (
     sections,
 )
 from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport, Heading, TableKind
-from django_lockstep.lab.tables import bold, plain_table, render, require_rich
+from django_lockstep.lab.tables import bold, plain_table, render
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,11 +26,7 @@ __all__ = ["as_table"]
 
 
 def as_table(report: AnomalyReport, *, width: int = 80, colour: bool = False) -> str:
-    """Return the report as text of this width; ``colour`` puts terminal codes into it.
-
-    Raises ``ImportError`` where rich is not installed.
-    """
-    require_rich()
+    """Return the report as text of this width; ``colour`` puts terminal codes into it."""
     return render(_blocks(report), width=width, colour=colour)
 
 

@@ -1,5 +1,279 @@
-"""The command that explores races from the shell, or says which extra it needs."""
+"""The command that explores races from the shell."""
 
-from django_lockstep.lab.management.refusal import load_command
+from __future__ import annotations
 
-Command = load_command("django_lockstep.lab.management.explore")
+import functools
+import re
+import shutil
+import time
+from argparse import ArgumentParser, BooleanOptionalAction
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
+from django_lockstep.lab.explorer.databases import is_test_database, other_sessions
+from django_lockstep.lab.explorer.formats import FORMATS, format_of
+from django_lockstep.lab.explorer.reports import RaceReport, as_text, runs_to_draw
+from django_lockstep.lab.explorer.results import Run
+from django_lockstep.lab.explorer.scratch import scratch_databases
+from django_lockstep.lab.explorer.strategy import Reduction, make_strategy
+from django_lockstep.lab.output import require_writable, write_atomically
+from django_lockstep.lab.races import Race, find_race, load_scenario, registered_races
+from django_lockstep.lab.wording import counted
+
+_DRAWN = {"svg": 1, "html": 4}
+"""How many runs of a race a format shows."""
+_REFRESH = 0.1
+"""Seconds between two lines of progress, at least."""
+_LIMITS = ("directed", "reduction", "preemptions", "max_schedules", "timeout", "processes", "cluster")
+
+
+class Command(BaseCommand):
+    """Explores scenarios; a thin shell over `explore` and `replay`."""
+
+    help = (
+        "Run scenarios through every interleaving of their SQL statements, and show the simplest one that ends wrong. "
+        "It runs on a scratch database, which it creates from the project's migrations and drops at the end, unless "
+        "another one is named and confirmed. Exit status: 0; 1 if the result of a race is not the expected one; 2 for "
+        "wrong usage."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add = parser.add_argument
+        add("scenarios", nargs="*", help="names from --list, or dotted paths of your own Scenario objects")
+        add("--list", action="store_true", help="list the registered scenarios")
+        add("--schedule", help="run only this schedule, such as AABBAB")
+        add(
+            "--spec",
+            type=Path,
+            help="also write the schedule, or the simplest wrong one, as a spec for isolationtester",
+        )
+        add("--actors", type=int, metavar="N", help="run the scenario with N actors, if it can have more than it has")
+        add(
+            "--directed",
+            action="store_true",
+            help="run only the schedules that interrupt an actor just before or after one of its writes or locks",
+        )
+        add("--reduction", choices=get_args(Reduction), default="dpor")
+        add("--preemptions", type=int, help="interrupt actors that could go on at most so many times")
+        add("--processes", type=int, default=1, metavar="N", help="explore each race with N processes (default: 1)")
+        add(
+            "--cluster",
+            metavar="ADDRESS",
+            help="explore on the workers of this Dask scheduler, such as tcp://host:8786",
+        )
+        add("--max-schedules", type=int)
+        add("--timeout", type=float, help="seconds after which no further schedule is started")
+        add(
+            "--victim",
+            choices=["last", "first"],
+            default="last",
+            help="the actor that loses a deadlock: the last to wait, or the first (default: %(default)s)",
+        )
+        add(
+            "--format",
+            choices=[*FORMATS, "svg"],
+            help="svg draws one race, or each one into a folder (default: by the ending of --output, .xml being junit; "
+            "else text)",
+        )
+        add("--output", type=Path, help="write to this file instead of standard output; with svg also a folder")
+        add("--progress", action=BooleanOptionalAction, default=True, help="show on a terminal how far a race is")
+        add("--database", metavar="ALIAS", help="run on this database of the project instead of a scratch database")
+        add(
+            "--yes-this-database-is-mine",
+            action="store_true",
+            help="confirm that the rows of --database are not needed: what others commit during the run is lost",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Explore the named scenarios, or all registered ones. Raises ``CommandError`` with the exit status."""
+        options["format"] = options["format"] or format_of(options["output"])
+        # Everything that can be refused is refused before a database is created.
+        with _wrong_usage(ImportError, TypeError, ValueError):
+            if options["list"]:
+                self.stdout.write("\n".join(f"{race.name:36} {race.text}" for race in registered_races().values()))
+                return
+            names = options["scenarios"] or list(registered_races())
+            races = [find_race(name, actors=options["actors"]) for name in names]
+            _require_consistent(races, options)
+        with _wrong_usage(ExplorerError), self._database(options) as where:
+            common = {"victim": options["victim"], **where}
+            reports = [
+                self._report(race, options, f"{number}/{len(races)} {race.name}", found_by=name, **common)
+                for number, (name, race) in enumerate(zip(names, races, strict=True), start=1)
+            ]
+            # Inside the block: the spec replays the schedule, for which the scratch database must still exist.
+            spec = _spec(races[0], reports[0], **common) if options["spec"] else ""
+        self._show(reports, options)
+        if options["spec"]:
+            write_atomically(options["spec"], spec)
+        unexpected = [report for report in reports if not report.as_expected]
+        if unexpected and options["schedule"] is not None:
+            raise CommandError(
+                f"{unexpected[0].name}: schedule {reports[0].runs[0].schedule} ended wrong", returncode=1
+            )
+        if unexpected:
+            listed = "\n".join(f"{report.name}: {_reason(report)}" for report in unexpected)
+            raise CommandError(f"Not as expected: {listed}", returncode=1)
+
+    @contextmanager
+    def _database(self, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Provide the database to run on; yields it as options of `explore`."""
+        alias = options["database"] or DEFAULT_DB_ALIAS
+        if options["database"] is None and not is_test_database(connections[alias]):
+            with scratch_databases():
+                yield {"database": alias}
+            return
+        # A warning, not a refusal: an idle shell or a connection pool is no danger.
+        if options["yes_this_database_is_mine"] and (others := other_sessions(alias)):
+            self.stderr.write(
+                f"Also connected to database {alias!r}: {', '.join(others)}. What these sessions commit into tables "
+                "of a race is lost."
+            )
+        yield {"database": alias, "database_is_mine": options["yes_this_database_is_mine"]}
+
+    def _report(
+        self, race: Race, options: dict[str, Any], progress: str, *, found_by: str, **common: Any
+    ) -> RaceReport:
+        facts: dict[str, Any] = {"name": race.name, "text": race.text}
+        if options["schedule"] is not None:
+            run = replay(race.scenario, options["schedule"], **common)
+            return RaceReport(**facts, runs=(run,), as_expected=run.holds or not race.holds)
+        with self._progress(progress, shown=options["progress"]) as count:
+            load = functools.partial(load_scenario, found_by, actors=options["actors"])
+            limits = {name: options[name] for name in _LIMITS}
+            tree = options["format"] == "html"
+            found = explore(race.scenario, **common, load=load, **limits, stop_on_first=count, tree=tree)
+            runs = runs_to_draw(race.scenario, found, most=_DRAWN.get(options["format"], 0), **common)
+            return RaceReport(**facts, exploration=found, runs=tuple(runs), as_expected=race.as_expected(found))
+
+    @contextmanager
+    def _progress(self, line: str, *, shown: bool) -> Iterator[Literal[False] | Callable[[Run], bool]]:
+        """Show how far a race is in a line on the terminal, and erase it afterwards.
+
+        Yields what is to be called with each run, of whichever process; False without a terminal.
+        """
+        if not (shown and self.stderr.isatty()):
+            yield False
+            return
+        count = _Count(line, write=lambda text: self.stderr.write(text, style_func=str, ending="\r"))
+        try:
+            yield count
+        finally:
+            count.erase()
+
+    def _show(self, reports: Sequence[RaceReport], options: dict[str, Any]) -> None:
+        form, path = options["format"], options["output"]
+        if form == "text" and path is None and self.stdout.isatty():
+            self._write(as_text(reports, columns=shutil.get_terminal_size().columns), path)
+            return
+        if form != "svg":
+            self._write(FORMATS[form](reports), path)
+            return
+        for report in reports:
+            if not report.runs:
+                raise CommandError(f"{report.name} has no run to draw: {_reason(report)}", returncode=1)
+            inside = path / _file_name(report) if path and path.is_dir() else path
+            self._write(svg(report.runs[0]), inside)
+
+    def _write(self, text: str, path: Path | None) -> None:
+        if path is None:
+            self.stdout.write(text)
+        else:
+            write_atomically(path, text)
+
+
+class _Count:
+    """Counts runs, and says so in a line that is written again and again."""
+
+    def __init__(self, line: str, *, write: Callable[[str], object]) -> None:
+        self._line = line
+        self._write = write
+        self._runs = self._wrong = self._longest = 0
+        self._next = 0.0
+        self._show(line)
+
+    def __call__(self, run: Run) -> bool:
+        """Count it; return that the search is to go on."""
+        self._runs += 1
+        self._wrong += not run.holds
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + _REFRESH
+            wrong = f", {self._wrong:,} wrong" if self._wrong else ""
+            self._show(f"{self._line}: {counted(self._runs, 'schedule')}{wrong}")
+        return False
+
+    def erase(self) -> None:
+        self._write(" " * self._longest)
+
+    def _show(self, text: str) -> None:
+        # A line as wide as the terminal wraps, and could not be written over.
+        text = text[: shutil.get_terminal_size().columns - 1]
+        self._longest = max(self._longest, len(text))
+        self._write(text.ljust(self._longest))
+
+
+def _spec(race: Race, report: RaceReport, **common: Any) -> str:
+    """Return the spec of the given schedule, of the simplest wrong one, or of the one without preemption."""
+    failure = report.exploration.failure if report.exploration else report.runs[0]
+    schedule = failure.schedule if failure else ""
+    return write_spec(race.scenario, schedule, **common).text
+
+
+def _file_name(report: RaceReport) -> str:
+    return re.sub(r"[^\w.-]+", "-", report.name) + ".svg"
+
+
+@contextmanager
+def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except errors as error:
+        raise CommandError(str(error), returncode=2) from error
+
+
+def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
+    """Raise ``ValueError`` for options that exclude each other, before anything is run."""
+    path, database = options["output"], options["database"]
+    make_strategy(
+        [], **{name: options[name] for name in ("directed", "reduction", "preemptions", "processes", "cluster")}
+    )
+    _require_one_process(options)
+    folder = path is not None and path.is_dir() and options["format"] == "svg"
+    if options["schedule"] is not None and len(races) != 1:
+        raise ValueError(f"--schedule needs exactly one scenario, not {len(races)}")
+    if options["spec"] is not None:
+        if len(races) != 1:
+            raise ValueError(f"--spec needs exactly one scenario, not {len(races)}")
+        require_writable(options["spec"])
+    if options["format"] == "svg" and len(races) != 1 and not folder:
+        raise ValueError(
+            f"--format svg draws one race, not {len(races)}: name one, or give an existing folder as --output "
+            "for one file each"
+        )
+    if database is None and options["yes_this_database_is_mine"]:
+        raise ValueError("--yes-this-database-is-mine needs --database")
+    if database is not None and database not in connections:
+        raise ValueError(f"--database must be one of {', '.join(connections)}, not {database!r}")
+    if path is not None:
+        require_writable(path / "race.svg" if folder else path)
+
+
+def _require_one_process(options: dict[str, Any]) -> None:
+    """Raise ``ValueError`` for several processes, here or on a cluster, with options that need one."""
+    if options["processes"] == 1 and options["cluster"] is None:
+        return
+    option = "--processes" if options["cluster"] is None else "--cluster"
+    if options["schedule"] is not None:
+        raise ValueError(f"{option} explores, and --schedule runs one schedule: leave one of them out")
+    if options["database"] is not None:
+        raise ValueError(f"{option} needs a scratch database for each process: leave out --database")
+
+
+def _reason(report: RaceReport) -> str:
+    return report.exploration.reason if report.exploration else ""

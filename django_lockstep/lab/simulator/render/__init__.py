@@ -2,6 +2,6 @@
 
 from django_lockstep.lab.simulator.render.data import Report, as_csv, as_json
 from django_lockstep.lab.simulator.render.plot import FORMATS, as_plot, require_matplotlib
-from django_lockstep.lab.simulator.render.table import as_table, require_rich
+from django_lockstep.lab.simulator.render.table import as_table
 
-__all__ = ["FORMATS", "Report", "as_csv", "as_json", "as_plot", "as_table", "require_matplotlib", "require_rich"]
+__all__ = ["FORMATS", "Report", "as_csv", "as_json", "as_plot", "as_table", "require_matplotlib"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from django_lockstep.lab import tables
-from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.render.data import Report
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow, speedup
 from django_lockstep.lab.simulator.stories import PASSED, REFUSED, Ending, StoryReport, StoryRow
@@ -15,31 +17,14 @@ from django_lockstep.lab.simulator.wording import loss
 from django_lockstep.lab.tables import bold, plain_table
 from django_lockstep.lab.wording import counted, listed
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
-__all__ = ["as_table", "require_rich"]
+__all__ = ["as_table"]
 
 _EXPECTED: Mapping[str, str] = {"correct": "green", "untested": "yellow"}
 """The colours of verdicts that are not failures."""
 
 
-def require_rich() -> None:
-    """Raise `SimulationError` where rich, which draws the tables, is not installed."""
-    try:
-        tables.require_rich()
-    except ImportError as error:
-        raise SimulationError(str(error)) from None
-
-
 def as_table(report: Report, *, width: int = 80, colour: bool = False) -> str:
-    """Return the report as text of this width; ``colour`` puts terminal codes into it.
-
-    Raises `SimulationError` where rich is not installed.
-    """
-    require_rich()
+    """Return the report as text of this width; ``colour`` puts terminal codes into it."""
     return tables.render(_blocks(report), width=width, colour=colour)
 
 

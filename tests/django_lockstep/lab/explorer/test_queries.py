@@ -1,13 +1,7 @@
 """What is read from the text of a statement."""
 
-import importlib
-import re
-import sys
-
 import pytest
 
-from django_lockstep.lab.explorer import queries
-from django_lockstep.lab.explorer.errors import ParserMissing
 from django_lockstep.lab.explorer.queries import Text, identifier, read_text
 
 
@@ -112,11 +106,3 @@ def test_columns_that_are_set(assignments: str, columns: list[str]) -> None:
     assert [name for name, _ in read(f"UPDATE t SET {assignments}").whole.assigned] == columns
     upsert = f"INSERT INTO t VALUES (1) ON CONFLICT (a) DO UPDATE SET {assignments}"
     assert [name for name, _ in read(upsert).whole.assigned] == columns
-
-
-def test_without_the_parser_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sqlglot", None)
-    monkeypatch.delitem(sys.modules, queries.__name__)
-
-    with pytest.raises(ParserMissing, match=re.escape("pip install 'django-lockstep[lab]'")):
-        importlib.import_module(queries.__name__)

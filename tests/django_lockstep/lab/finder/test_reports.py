@@ -20,7 +20,7 @@ from django_lockstep.lab.finder.recording import Site
 from django_lockstep.lab.finder.report_data import Report, entries_of, report_on
 from django_lockstep.lab.finder.report_files import require_report, write_report
 from django_lockstep.lab.finder.suppressions import Suppression
-from django_lockstep.lab.management import find_races
+from django_lockstep.lab.management.commands import find_races
 from tests.django_lockstep.lab.finder.builders import TABLES, row, sent, unit
 
 SOURCE = """def sell(pk):

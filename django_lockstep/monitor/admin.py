@@ -1,0 +1,148 @@
+"""The current locks and waits, as pages of the admin."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import DEFAULT_DB_ALIAS, NotSupportedError, ProgrammingError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.dateparse import parse_datetime
+from django.utils.safestring import mark_safe
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_lockstep.monitor import Session, lock_report, text
+from django_lockstep.monitor.ending import Ending, end_session
+from django_lockstep.monitor.graph import BOX_HEIGHT, BOX_WIDTH, Graph, waits_graph
+from django_lockstep.monitor.models import Lock
+from django_lockstep.monitor.wording import session_name
+
+__all__ = ["LockAdmin"]
+
+logger = logging.getLogger("lockstep.monitor")
+
+SECONDS = 2
+"""Seconds between two refreshes of the page."""
+_STYLE = Path(__file__).parent / "static" / "lockstep_monitor" / "locks.css"
+_MAY_END = "lockstep_monitor.end_session"
+_QUESTIONS: dict[Ending, Any] = {
+    "cancel": gettext_lazy("Cancel the current statement of this session? Its transaction fails, and is rolled back."),
+    "terminate": gettext_lazy("Terminate this session? It loses its connection, and what it has not committed."),
+}
+
+
+@admin.register(Lock)
+class LockAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Shows the waits as a graph, and what `manage.py lock_report` prints, to users with ``view_lock``.
+
+    Those with ``end_session`` may cancel statements and terminate sessions of the database.
+    """
+
+    def get_urls(self) -> list[URLPattern]:
+        # There are no rows to open, add or delete.
+        name = f"{self.opts.app_label}_{self.opts.model_name}"
+        end = self.admin_site.admin_view(self.end_view)
+        return [
+            path("", self.admin_site.admin_view(self.changelist_view), name=f"{name}_changelist"),
+            path("waits.svg", self.admin_site.admin_view(self.drawing_view), name=f"{name}_drawing"),
+            *(path(f"<int:pid>/{way}/", end, {"ending": way}, name=f"{name}_{way}") for way in _QUESTIONS),
+        ]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """Show the locks of the default database; ``?paused`` stops the refreshing."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        seconds = None if "paused" in request.GET else SECONDS
+        context: dict[str, Any] = {"title": _("Who waits for whom"), "seconds": seconds}
+        try:
+            report = lock_report(DEFAULT_DB_ALIAS)
+        except NotSupportedError as error:
+            context["headline"] = str(error)
+        else:
+            headline, _newline, details = text(report, width=160).partition("\n")
+            graph = waits_graph(report.waits)
+            endings = list(_endings(graph)) if request.user.has_perm(_MAY_END) else []
+            context |= {"headline": headline, "details": details.strip("\n"), "endings": endings, **_drawing(graph)}
+        return self._page(request, "locks", {**context, **(extra_context or {})})
+
+    def drawing_view(self, request: HttpRequest) -> HttpResponse:
+        """Return the graph as a file that needs no other one."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        try:
+            graph = waits_graph(lock_report(DEFAULT_DB_ALIAS).waits)
+        except NotSupportedError as error:
+            raise Http404(str(error)) from error
+        # Only a file of this package.
+        style = mark_safe(_STYLE.read_text(encoding="utf-8"))  # noqa: S308
+        return HttpResponse(
+            render_to_string("lockstep_monitor/waits.svg", {**_drawing(graph), "style": style}),
+            content_type="image/svg+xml; charset=utf-8",
+            headers={"Content-Disposition": 'attachment; filename="waits.svg"'},
+        )
+
+    def end_view(self, request: HttpRequest, pid: int, ending: Ending) -> HttpResponse:
+        """Ask before a statement is cancelled or a session terminated; POST does it."""
+        if not (self.has_view_permission(request) and request.user.has_perm(_MAY_END)):
+            raise PermissionDenied
+        if request.method == "POST":
+            self._end(request, pid, ending)
+        elif session := _session(pid):
+            context = {"title": session_name(session), "session": session, "question": _QUESTIONS[ending]}
+            return self._page(request, "end_session", context)
+        else:
+            self._say_gone(request, pid)
+        return HttpResponseRedirect(reverse(f"{self.admin_site.name}:lockstep_monitor_lock_changelist"))
+
+    def _end(self, request: HttpRequest, pid: int, ending: Ending) -> None:
+        # The session that the question was about, and not another one that has got its pid since.
+        started = parse_datetime(request.POST.get("started", ""))
+        try:
+            ended = started is not None and end_session(pid, started, ending=ending, using=DEFAULT_DB_ALIAS)
+        except ProgrammingError as error:
+            messages.error(request, _("The server refuses: %(reason)s") % {"reason": str(error).partition("\n")[0]})
+            return
+        if not ended:
+            self._say_gone(request, pid)
+            return
+        logger.warning("User %s asked the server to %s process %d", request.user, ending, pid)
+        messages.success(request, _("The server was asked to end it."))
+
+    def _say_gone(self, request: HttpRequest, pid: int) -> None:
+        messages.info(request, _("Session %(pid)d has ended in the meantime, or waits for nothing.") % {"pid": pid})
+
+    def _page(self, request: HttpRequest, name: str, context: dict[str, Any]) -> TemplateResponse:
+        request.current_app = self.admin_site.name
+        context = {**self.admin_site.each_context(request), "opts": self.opts, **context}
+        return TemplateResponse(request, f"lockstep_monitor/{name}.html", context)
+
+
+def _drawing(graph: Graph) -> dict[str, Any]:
+    """Return what the template of the graph needs."""
+    return {"graph": graph, "box_width": BOX_WIDTH, "box_height": BOX_HEIGHT}
+
+
+def _session(pid: int) -> Session | None:
+    try:
+        return lock_report(DEFAULT_DB_ALIAS).sessions.get(str(pid))
+    except NotSupportedError as error:
+        raise Http404(str(error)) from error
+
+
+def _endings(graph: Graph) -> Iterator[tuple[Session, str, list[Ending]]]:
+    """Yield the sessions of the graph, with their names and what may be done about each."""
+    for session in (box.session for box in graph.boxes):
+        if session.pid is not None and session.started is not None:
+            # One that is idle has no statement to cancel.
+            yield session, session_name(session), ["terminate"] if session.is_idle else ["cancel", "terminate"]

@@ -1,0 +1,103 @@
+"""Collects the report from the server, in one short transaction that is rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections, transaction
+
+from django_lockstep.monitor.facts import AdvisoryLock, LockReport, Session, Wait
+from django_lockstep.monitor.modes import advisory_key, mode_in_sql
+from django_lockstep.monitor.queries import ADVISORY, FRESH, LIMITS, WAITING, ReportRow, fetch
+from django_lockstep.monitor.rows import PrimaryKeys
+from django_lockstep.monitor.sessions import Sessions
+from django_lockstep.monitor.tables import LockedTable, tables_of
+
+__all__ = ["lock_report", "waits"]
+
+_ROWS = ("transactionid", "tuple")
+_KINDS = {"transactionid": "row", "tuple": "row", "relation": "table", "virtualxid": "transaction"}
+
+
+def waits(using: str = DEFAULT_DB_ALIAS) -> list[Wait]:
+    """Return the waits in the database, the longest first; see `lock_report`."""
+    return list(lock_report(using).waits)
+
+
+def lock_report(using: str = DEFAULT_DB_ALIAS) -> LockReport:
+    """Return the database's current locks and waits.
+
+    Takes no lock that could block another session for long, and waits for none: what is locked itself is reported as
+    unknown. Inside a transaction it uses a savepoint. A role that is not a member of pg_read_all_stats gets less, not
+    an error. Raises `django.db.NotSupportedError` if the database is not PostgreSQL.
+    """
+    if connections[using].vendor != "postgresql":
+        raise NotSupportedError(f"Database {using!r} is not PostgreSQL, so its waits cannot be reported.")
+    with _read_only_cursor(using) as cursor:
+        # The limits first: they are for the queries that follow.
+        (now,) = fetch(cursor, LIMITS)
+        waiting, advisory = fetch(cursor, WAITING), fetch(cursor, ADVISORY)
+        # All sessions in one query, right after the locks: one by one they would be seen at different times.
+        mentioned = [pid for row in waiting for pid in (row["session"], *row["blockers"])]
+        sessions = Sessions(cursor, mentioned + [row["pid"] for row in advisory])
+        tables = tables_of(cursor, (row["relation"] for row in waiting if row["relation"]), using=using)
+        keys = PrimaryKeys(waiting, tables, using=using)
+        return LockReport(
+            database=now["database"],
+            taken_at=now["taken_at"],
+            waits=tuple(_wait(row, sessions, tables, keys) for row in waiting),
+            advisory_locks=tuple(_advisory_locks(advisory, sessions)),
+        )
+
+
+@contextmanager
+def _read_only_cursor(using: str) -> Iterator[Any]:
+    """Yield a cursor in a transaction, or in a savepoint; its settings and locks end with it."""
+    outermost = connections[using].get_autocommit()
+    with transaction.atomic(using=using), connections[using].cursor() as cursor:
+        if outermost:
+            # Only in a transaction of our own: inside another one the level is fixed already.
+            cursor.execute(FRESH)
+        yield cursor
+        # Rolled back, so that SET LOCAL and the locks on catalogs end at once.
+        transaction.set_rollback(True, using=using)
+
+
+def _wait(row: ReportRow, sessions: Sessions, tables: dict[int, LockedTable], keys: PrimaryKeys) -> Wait:
+    table, is_row = tables.get(row["relation"]), row["locktype"] in _ROWS
+    return Wait(
+        waiter=sessions.session(row["session"]),
+        blockers=sessions.blockers(row),
+        kind=_KINDS.get(str(row["locktype"]), str(row["locktype"])),
+        lock=row["lock"],
+        mode=mode_in_sql(row["mode"], row=is_row),
+        seconds=row["seconds"],
+        table=table.name if table else None,
+        model=table.model if table else None,
+        key=_key(row) if row["locktype"] == "advisory" else None,
+        **(keys.wait_facts(row) if is_row else {}),
+    )
+
+
+def _advisory_locks(rows: list[ReportRow], sessions: Sessions) -> Iterator[AdvisoryLock]:
+    for _, group in groupby(rows, key=itemgetter("lock")):
+        same = list(group)
+        held = [row for row in same if row["granted"]]
+        yield AdvisoryLock(
+            key=_key(same[0]),
+            mode="EXCLUSIVE" if any(row["mode"] == "ExclusiveLock" for row in held) else "SHARE",
+            holders=_each_once(session for row in held for session in sessions.holders(row)),
+            waiters=_each_once(sessions.session(row["pid"]) for row in same if not row["granted"]),
+        )
+
+
+def _each_once(sessions: Iterator[Session]) -> tuple[Session, ...]:
+    return tuple({session.id: session for session in sessions}.values())
+
+
+def _key(row: ReportRow) -> int | tuple[int, int]:
+    return advisory_key(row["classid"], row["objid"], objsubid=row["objsubid"])

@@ -1,0 +1,109 @@
+"""The waits as boxes and lines, laid out for a drawing: roots on the left, those who wait for them to the right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from django_lockstep.monitor.facts import Session, Wait
+from django_lockstep.monitor.trees import Node, trees
+from django_lockstep.monitor.wording import describe_lock, duration, printable, session_name, shortened
+
+__all__ = ["Graph", "GraphBox", "waits_graph"]
+
+BOX_WIDTH, BOX_HEIGHT = 270, 66
+_GAP_X, _GAP_Y = 50, 14
+_LINE = 18
+_LETTERS = 38
+"""Letters of the drawing's font that fit into a box."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphBox:
+    """A session; x and y are its upper left corner."""
+
+    session: Session
+    x: int
+    y: int
+    lines: tuple[tuple[int, str], ...]
+    """Each with the y of its letters' foot."""
+    kind: str
+    """``waiting``; of those that hold, ``idle`` for one that runs no statement, ``active`` for any other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """What to draw, in pixels."""
+
+    boxes: tuple[GraphBox, ...]
+    lines: tuple[str, ...]
+    """SVG paths, each from a waiter to a session that it waits for."""
+
+    @property
+    def width(self) -> int:
+        return max((box.x + BOX_WIDTH for box in self.boxes), default=0)
+
+    @property
+    def height(self) -> int:
+        return max((box.y + BOX_HEIGHT for box in self.boxes), default=0)
+
+
+def waits_graph(waits: Sequence[Wait]) -> Graph:
+    """Return the graph; every session has one box, however many it waits for."""
+    boxes: list[GraphBox] = []
+    nodes: list[Node] = []
+    row = 0
+    for root in trees(waits):
+        for node, depth, below in _walk(root, 0):
+            row += below
+            x, y = depth * (BOX_WIDTH + _GAP_X), row * (BOX_HEIGHT + _GAP_Y)
+            boxes.append(GraphBox(session=node.session, x=x, y=y, lines=_placed(_lines(node), y), kind=_kind(node)))
+            nodes.append(node)
+        row += 1
+    places = {box.session.id: box for box in boxes}
+    lines = (_line(places[waiter], places[other]) for waiter, other in _edges(nodes) if other in places)
+    return Graph(boxes=tuple(boxes), lines=tuple(lines))
+
+
+def _walk(node: Node, depth: int, below: int = 0) -> Iterator[tuple[Node, int, int]]:
+    """Yield the nodes with their column, and by how many rows each stands below the one before."""
+    yield node, depth, below
+    for number, child in enumerate(node.children):
+        # The first one stands beside its parent.
+        yield from _walk(child, depth + 1, int(number > 0))
+
+
+def _edges(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
+    for node in nodes:
+        yield from ((child.session.id, node.session.id) for child in node.children)
+        yield from ((node.session.id, other.id) for other in node.others)
+
+
+def _line(waiter: GraphBox, other: GraphBox) -> str:
+    start_x, start_y = waiter.x, waiter.y + BOX_HEIGHT // 2
+    end_x, end_y = other.x + BOX_WIDTH, other.y + BOX_HEIGHT // 2
+    if end_x < start_x:
+        middle = start_x - _GAP_X // 2
+        return f"M{start_x},{start_y} H{middle} V{end_y} H{end_x + 2}"
+    # In a cycle, or for one in the same column: around, on the left.
+    return f"M{start_x},{start_y} C{start_x - _GAP_X},{start_y} {other.x - _GAP_X},{end_y} {other.x - 2},{end_y}"
+
+
+def _kind(node: Node) -> str:
+    if node.wait is not None:
+        return "waiting"
+    return "idle" if node.session.is_idle else "active"
+
+
+def _placed(lines: Iterable[str], top: int) -> tuple[tuple[int, str], ...]:
+    return tuple((top + number * _LINE, line) for number, line in enumerate(lines, start=1))
+
+
+def _lines(node: Node) -> Iterator[str]:
+    session, wait = node.session, node.wait
+    if wait is not None:
+        facts = (f"waits {duration(wait.seconds)} for", describe_lock(wait))
+    else:
+        since = f" for {duration(session.seconds)}" if session.seconds is not None else ""
+        facts = (f"{session.state or 'state unknown'}{since}", f"{node.behind} behind it")
+    yield from (printable(shortened(line, room=_LETTERS)) for line in (session_name(session), *facts))

@@ -1,0 +1,46 @@
+"""Looks up sessions: server processes, and prepared transactions, which have no process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from django_lockstep.monitor.facts import Session
+from django_lockstep.monitor.modes import CONFLICTS
+from django_lockstep.monitor.queries import PREPARED, SESSIONS, ReportRow, fetch
+
+__all__ = ["Sessions"]
+
+
+class Sessions:
+    """The sessions with these process ids; 0 and None stand for prepared transactions, as in PostgreSQL's views."""
+
+    def __init__(self, cursor: Any, pids: Iterable[int | None]) -> None:
+        asked = set(pids)
+        known = fetch(cursor, SESSIONS, [pid for pid in asked if pid])
+        self._sessions = {row["pid"]: Session(**row) for row in known}
+        self._prepared: dict[str, list[tuple[str, Session]]] = defaultdict(list)
+        for row in fetch(cursor, PREPARED) if asked & {0, None} else ():
+            self._prepared[row.pop("lock")].append((row.pop("mode"), Session(state="prepared", **row)))
+
+    def session(self, pid: int) -> Session:
+        """Return the session; only its pid is known if it has ended in the meantime."""
+        return self._sessions.get(pid) or Session(pid=pid)
+
+    def blockers(self, row: ReportRow) -> tuple[Session, ...]:
+        """Return the sessions that the waiter of this row waits for, each once."""
+        pids = dict.fromkeys(row["blockers"])
+        # pg_blocking_pids() names a prepared transaction 0, so that it is found by what it holds.
+        prepared = self._blocking(row["lock"], row["lock_mode"]) if 0 in pids else ()
+        return (*(self.session(pid) for pid in pids if pid), *prepared)
+
+    def holders(self, row: ReportRow) -> Iterable[Session]:
+        """Return the sessions that hold the lock of this row of pg_locks."""
+        return [self.session(row["pid"])] if row["pid"] else self._with(row["lock"], {row["mode"]})
+
+    def _blocking(self, lock: str, wanted: str) -> Iterable[Session]:
+        return self._with(lock, CONFLICTS.get(wanted, set())) or [Session(state="prepared")]
+
+    def _with(self, lock: str, modes: set[str]) -> list[Session]:
+        return [session for mode, session in self._prepared[lock] if mode in modes]

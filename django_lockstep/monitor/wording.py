@@ -1,0 +1,111 @@
+"""The phrases of the text report."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from django_lockstep.monitor.facts import Session, Wait
+
+__all__ = ["clock", "describe_lock", "duration", "printable", "remedy", "session_name", "shortened", "situation"]
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_IDLE = {
+    "idle": "idle (a session-level lock)",
+    "prepared": "neither committed nor rolled back",
+}
+"""Explanations of the server's names of idle states that say too little."""
+
+
+def session_name(session: Session) -> str:
+    """Return how the report names the session."""
+    if session.pid is None:
+        return f"prepared transaction {session.gid!r}" if session.gid else "a prepared transaction"
+    kind = f" {session.backend}" if session.backend not in (None, "client backend") else ""
+    application = f' "{session.application}"' if session.application else ""
+    return f"pid {session.pid}{kind}{application}"
+
+
+def situation(session: Session) -> str:
+    """Return what a session that does not wait is doing, and whether it is the one to look at."""
+    since = f"since {clock(session.since)} ({duration(session.seconds)})" if session.since else ""
+    if session.hidden:
+        return "does not wait; its state is hidden from this role"
+    if session.state is None:
+        return "has ended in the meantime"
+    if session.is_idle:
+        return f"LOOK HERE: does not wait and is {_IDLE.get(session.state, session.state)} {since}"
+    return f"does not wait and is {session.state} {since}; its transaction: {duration(session.transaction_seconds)}"
+
+
+def remedy(session: Session) -> str | None:
+    """Return the statement that ends an idle session or prepared transaction; None for one that may be working."""
+    if not session.is_idle or session.id == "prepared:None":
+        return None
+    if session.pid is None:
+        return "ROLLBACK PREPARED '{}';".format((session.gid or "").replace("'", "''"))
+    return f"SELECT pg_terminate_backend({session.pid});"
+
+
+def describe_lock(wait: Wait) -> str:
+    """Return what is waited for, with the requested mode."""
+    mode = f" ({wait.mode})" if wait.mode else ""
+    if wait.kind == "row":
+        return _row(wait) + mode
+    if wait.kind == "advisory":
+        return f"advisory lock {wait.key}{mode}"
+    if wait.kind == "transaction":
+        return "the end of an earlier transaction"
+    return f"{wait.kind} {_place(wait) or '(name unknown)'}{mode}"
+
+
+def _row(wait: Wait) -> str:
+    if wait.pk_unknown is None:
+        return f"{_place(wait)} pk={_value(wait.pk)}"
+    return f"a row or unique value of {_place(wait) or 'an unknown table'} ({wait.pk_unknown})"
+
+
+def _place(wait: Wait) -> str | None:
+    return wait.model or wait.table
+
+
+def _value(pk: Any) -> str:
+    return repr(pk) if isinstance(pk, str) else str(pk)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration in its two largest units."""
+    if seconds is None:
+        return "for an unknown time"
+    if seconds < 60:
+        return f"{max(seconds, 0):.1f} s"
+    whole = int(seconds)
+    place = next(place for place, (size, _) in enumerate(_UNITS) if whole >= size)
+    (size, unit), (smaller, small_unit) = _UNITS[place : place + 2]
+    return f"{whole // size} {unit} {whole % size // smaller} {small_unit}"
+
+
+def clock(moment: datetime) -> str:
+    """Return the date and time in the project's time zone."""
+    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
+    return f"{local:%Y-%m-%d %H:%M:%S %Z}".rstrip()
+
+
+def shortened(statement: str, *, room: int) -> str:
+    """Return the statement in one line of at most ``room`` characters.
+
+    It is cut in the middle, because WHERE and FOR UPDATE come last.
+    """
+    line = " ".join(statement.split())
+    room = max(room, 20)
+    if len(line) <= room:
+        return line
+    tail = (room - 5) * 2 // 3
+    return f"{line[: room - 5 - tail]} ... {line[-tail:]}"
+
+
+def printable(line: str) -> str:
+    """Return the line without control characters, with which a statement could control the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in line)
