@@ -78,7 +78,7 @@ def describe_machine() -> dict[str, Any]:
         except PackageNotFoundError:
             return "not installed"
 
-    packages = ("psycopg", "django-concurrency", "django-pglock", "frontrun")
+    packages = ("psycopg", "django-concurrency", "django-pglock")
     versions = {name: installed(name) for name in packages}
     delay = {"commit_delay": _shown("commit_delay")}
     return {**environment(DEFAULT_DB_ALIAS), **delay, **versions, "load before": round(os.getloadavg()[0], 1)}

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tabulate import tabulate
+
 from benchmarks.suite import FigureTable, Section, Value
 
 __all__ = ["SCHEMA_VERSION", "as_json", "as_markdown", "as_text", "merge_parts"]
@@ -77,28 +79,20 @@ def _machine(machine: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in machine.items()) + "."
 
 
+def _table(table: FigureTable, form: str) -> str:
+    bar = "\\|" if form == "github" else "|"
+    rows = [[_shown(value).replace("|", bar) for value in row] for row in table.rows]
+    alignment = ("left", *["right"] * (len(table.columns) - 1))
+    # Figures are formatted already: a column of them is text.
+    return tabulate(rows, table.columns, tablefmt=form, colalign=alignment, disable_numparse=True)
+
+
 def _markdown(table: FigureTable) -> str:
-    lines = [_row(table.columns), "|---" + "|---:" * (len(table.columns) - 1) + "|"]
-    lines += [_row([_shown(value) for value in row]) for row in table.rows]
-    return "\n\n".join([f"### {table.title}", "\n".join(lines), *table.notes])
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "\n\n".join([f"### {table.title}", _table(table, "github"), *table.notes])
 
 
 def _text(table: FigureTable) -> str:
-    rows = [table.columns, *([_shown(value) for value in row] for row in table.rows)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
-    return "\n".join([table.title, "-" * len(table.title), *lines, *table.notes])
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [
-        cell.rjust(width) if number else cell.ljust(width)
-        for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
+    return "\n".join([table.title, "-" * len(table.title), _table(table, "plain"), *table.notes])
 
 
 def _shown(value: Value) -> str:

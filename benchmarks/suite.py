@@ -23,9 +23,6 @@ SUITES: Mapping[str, str] = MappingProxyType(
         "explore": "benchmarks.explore",
         "find_races": "benchmarks.find_races",
         "leases": "benchmarks.leases",
-        "packages": "benchmarks.packages",
-        "processes": "benchmarks.processes",
-        "simulator": "benchmarks.simulator",
         "stores": "benchmarks.stores",
     }
 )

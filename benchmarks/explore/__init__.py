@@ -1,17 +1,16 @@
-"""The race lab: how fast it explores, that reduction changes no outcome, and the same beside frontrun."""
+"""The race lab: how fast it explores, and that reduction changes no outcome."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from accounts.races.ready_made import Race
-from benchmarks.explore.cases import BESIDE, THREE, TWO
+from benchmarks.explore.cases import THREE, TWO
 from benchmarks.explore.long_code import LONG, measure_long
 from benchmarks.explore.measure import (
-    Measurement,
     Repetition,
     count_leftovers,
     count_present,
@@ -19,17 +18,15 @@ from benchmarks.explore.measure import (
     price,
     time_sequential,
 )
-from benchmarks.explore.with_frontrun import explore_with_frontrun, missing
+from benchmarks.figures import median_of
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 
 __all__ = ["SUITE"]
 
-_TWO, _THREE, _BESIDE, _REPEAT = 3.0, 20.0, 10.0, 15.0
-"""Seconds for each second of ``--seconds``: one race of two actors, one of three, one by frontrun, one repetition."""
+_TWO, _THREE, _REPEAT = 3.0, 20.0, 15.0
+"""Seconds for each second of ``--seconds``: one race of two actors, one of three, one repetition."""
 _LONG = 30.0
 """Seconds for one race of long code, which has no time limit."""
-_START = 30.0
-"""Seconds that frontrun's process may take besides exploring."""
 
 _SUMMARY = """\
 Every interleaving of two and three actors' SQL statements, on real connections. `reduced` leaves out schedules that \
@@ -49,30 +46,22 @@ class Explore:
     def seconds(self, options: Options) -> float:
         """Return how long everything takes at most."""
         names = select_names(self.names(), options.only)
-        two, three, beside = (sum(name in names for name in group) for group in (TWO, THREE, BESIDE))
-        unit = (
-            2 * _TWO * two
-            + _THREE * three
-            + 2 * _BESIDE * beside
-            + (_REPEAT * options.repeat if options.repeat > 1 else 0)
-        )
-        long = sum(name in names for name in LONG)
-        return unit * options.seconds + (0 if missing() else _START * beside) + _LONG * long
+        two, three, long = (sum(name in names for name in group) for group in (TWO, THREE, LONG))
+        repetitions = _REPEAT * options.repeat if options.repeat > 1 else 0
+        return (2 * _TWO * two + _THREE * three + repetitions) * options.seconds + _LONG * long
 
     def run(self, options: Options, *, say: Say) -> Section:
         """Explore everything."""
         names = select_names(self.names(), options.only)
         two = dict(_both_ways([TWO[name] for name in names if name in TWO], limit=_limit(_TWO, options), say=say))
         three = dict(_reduced([THREE[name] for name in names if name in THREE], limit=_limit(_THREE, options), say=say))
-        beside = dict(_beside([TWO[name] for name in BESIDE if name in names], limit=_limit(_BESIDE, options), say=say))
         long = {name: measure_long(LONG[name]) for name in names if name in LONG}
         repeated = _repeated([TWO[name] for name in names if name in TWO], options, say=say)
-        data = {"two": two, "three": three, "long": long, "frontrun": beside, "repeated": repeated}
+        data = {"two": two, "three": three, "long": long, "repeated": repeated}
         groups = (
             _two_table(two),
             _three_table(three, options),
             _long_table(long),
-            _beside_table(beside, options),
             _repeat_table(repeated),
         )
         return Section(
@@ -115,15 +104,6 @@ def _reduced(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple
         yield race.name, found.data()
 
 
-def _beside(races: Sequence[Race], *, limit: float, say: Say) -> Iterator[tuple[str, dict[str, Any]]]:
-    for race in races:
-        # Stopped at the first wrong end, as the other one does.
-        ours: Measurement = measure_race(race, timeout=limit, first=True)
-        theirs = None if missing() else asdict(explore_with_frontrun(race.name, seconds=limit))
-        say(f"{race.name:36} {ours.verdict}; frontrun: {theirs['verdict'] if theirs else missing()}")
-        yield race.name, {"ours": ours.data(), "frontrun": theirs, "holds": race.holds, "missing": missing()}
-
-
 def _repeated(races: Sequence[Race], options: Options, *, say: Say) -> dict[str, Any] | None:
     if options.repeat == 1 or not races:
         return None
@@ -150,27 +130,35 @@ def _sound(two: dict[str, Any], three: dict[str, Any], repeated: dict[str, Any] 
 
 
 def _two_table(two: dict[str, Any]) -> FigureTable:
+    """Return a row for each scenario, of which most are raced by many strategies."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for name, figures in two.items():
+        groups.setdefault(name.partition(":")[0], []).append(figures)
     return FigureTable(
         title="Two actors",
         columns=(
-            *("race", "verdict", "as expected", "reduced: schedules", "seconds", "schedules/s"),
-            *("full: schedules", "seconds", "schedules/s", "ratio", "fixed ms", "same ends"),
+            *("scenario", "races", "as expected", "schedules", "schedules/s", "without reduction", "schedules/s"),
+            *("ratio", "fixed ms", "same ends"),
         ),
-        rows=tuple(
-            (
-                *(name, each["reduced"]["verdict"], "yes" if each["reduced"]["expected"] else "NO"),
-                *(each["reduced"][key] for key in ("schedules", "seconds", "rate")),
-                *(each["full"][key] for key in ("schedules", "seconds", "rate")),
-                *(each["ratio"], each["fixed_ms"]),
-                {True: "yes", False: "NO", None: "out of time"}[each["same_ends"]],
-            )
-            for name, each in two.items()
-        ),
+        rows=tuple((name, *_two_cells(races)) for name, races in groups.items()),
         notes=(
             "Ratio: the time of one more schedule over that of set-up, actors (in turn) and invariant by themselves.",
-            "Fixed: what a call takes beside its runs, of which the warm-up is one.",
+            "Fixed: what a call takes beside its runs, of which the warm-up is one. Both are medians over the races.",
+            "Same ends: of the races that were searched to the end with and without reduction.",
         ),
     )
+
+
+def _two_cells(races: Sequence[dict[str, Any]]) -> Iterator[str | int | float | None]:
+    yield len(races)
+    yield sum(race["reduced"]["expected"] for race in races)
+    for search in ("reduced", "full"):
+        schedules = sum(race[search]["schedules"] for race in races)
+        yield schedules
+        yield schedules / sum(race[search]["seconds"] for race in races)
+    yield from (median_of(race[figure] for race in races) for figure in ("ratio", "fixed_ms"))
+    compared = [race["same_ends"] for race in races if race["same_ends"] is not None]
+    yield f"{sum(compared)} of {len(compared)}"
 
 
 def _three_table(three: dict[str, Any], options: Options) -> FigureTable:
@@ -198,33 +186,6 @@ def _long_table(long: dict[str, Any]) -> FigureTable:
         ),
         notes=("Rate and ratio are those of one more schedule, as above.",),
     )
-
-
-def _beside_table(beside: dict[str, Any], options: Options) -> FigureTable:
-    return FigureTable(
-        title="Beside frontrun",
-        columns=("race", "truth", "lab", "schedules", "seconds", "frontrun", "schedules", "seconds", "finished"),
-        rows=tuple(
-            (
-                *(name, "holds" if each["holds"] else "broken"),
-                *(each["ours"][key] for key in ("verdict", "schedules", "seconds")),
-                *_foreign_cells(each),
-            )
-            for name, each in beside.items()
-        ),
-        notes=(
-            f"Both stop at the first wrong end, and after {_limit(_BESIDE, options):.0f} s.",
-            "frontrun runs its helper for Django by its own defaults: at most two preemptions; the lab has no bound.",
-            "To frontrun an actor that raises is a failure; to the lab the invariant decides.",
-        ),
-    )
-
-
-def _foreign_cells(each: dict[str, Any]) -> tuple[str | float | None, ...]:
-    theirs = each["frontrun"]
-    if theirs is None:
-        return (each["missing"], None, None, None)
-    return (theirs["verdict"], theirs["schedules"], theirs["seconds"], "yes" if theirs["exhausted"] else "no")
 
 
 def _repeat_table(repeated: dict[str, Any] | None) -> FigureTable:

@@ -12,7 +12,7 @@ from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.races import Race
 
-__all__ = ["BESIDE", "THREE", "TWO"]
+__all__ = ["THREE", "TWO"]
 
 TWO: Mapping[str, Race] = RACES
 """Every ready-made race, by its name."""
@@ -37,12 +37,3 @@ THREE: Mapping[str, Race] = MappingProxyType(
     }
 )
 """Three actors, by name."""
-
-BESIDE: tuple[str, ...] = (
-    *(f"lost-update:{name}" for name in _SIMPLE),
-    "transfers:ordered",
-    "transfers:unordered",
-    "write-skew:unlocked",
-    "get-or-create:not-unique",
-)
-"""The races that frontrun explores, too."""

@@ -82,7 +82,7 @@ def test_patterns_choose_names() -> None:
 
 def test_text_has_aligned_figures_and_leaves_the_unknown_out() -> None:
     text = as_text([section()], machine=MACHINE, command="x")
-    assert "contender   ops/s  ratio\na|b        12,346   0.25\nc" in text
+    assert "contender      ops/s    ratio\na|b           12,346     0.25\nc" in text
     assert "cpus 2." in text
 
 
@@ -96,7 +96,7 @@ def test_json_has_a_schema_version_and_all_data() -> None:
 def test_markdown_says_how_to_repeat_it() -> None:
     text = as_markdown([section()], machine=MACHINE, command="python -m benchmarks --rounds 1")
     assert "```sh\npython -m benchmarks --rounds 1\n```" in text
-    assert "| a\\|b | 12,346 | 0.25 |" in text
+    assert re.search(r"\| a\\\|b +\| +12,346 \| +0.25 \|", text)
 
 
 def test_a_part_of_the_results_replaces_only_itself(tmp_path: Path) -> None:

@@ -1,13 +1,10 @@
-"""The race lab's figures, and what the other explorer's process says."""
-
-import json
+"""The race lab's figures."""
 
 import pytest
 
 from accounts.races.ready_made import RACES
 from benchmarks.explore import SUITE
 from benchmarks.explore.measure import Repetition, count_leftovers, count_present, measure_race
-from benchmarks.explore.with_frontrun import explore_with_frontrun, missing, parse_output
 from benchmarks.suite import Options
 from django_lockstep.lab.explorer import explore
 from tests.support.factories import AccountFactory
@@ -69,28 +66,3 @@ def test_a_row_that_stays_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     before = count_present()
     AccountFactory.create()
     assert count_leftovers(before)["rows"] == 2
-
-
-# Beside frontrun.
-
-
-def test_what_it_found_is_its_last_line() -> None:
-    line = json.dumps({"verdict": "broken", "schedules": 7, "seconds": 1.5, "exhausted": True})
-    found = parse_output(f"some noise\n{line}\n", errors="")
-    assert (found.verdict, found.schedules, found.exhausted) == ("broken", 7, True)
-
-
-def test_its_failure_is_quoted() -> None:
-    assert parse_output("", errors="Traceback\nImportError: no").verdict == "failed: ImportError: no"
-
-
-def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.explore.missing", lambda: "frontrun not installed")
-    section = SUITE.run(Options(seconds=100, only=("lost-update:naive",)), say=lambda line: None)
-    (table,) = (table for table in section.tables if table.title == "Beside frontrun")
-    assert "frontrun not installed" in table.rows[0]
-
-
-@pytest.mark.skipif(missing() is not None, reason=f"{missing()}: see benchmarks/requirements.txt")
-def test_it_finds_the_lost_update_too() -> None:
-    assert explore_with_frontrun("lost-update:naive", seconds=60).verdict == "broken"
