@@ -84,7 +84,7 @@ def _table(table: FigureTable, form: str) -> str:
     rows = [[_shown(value).replace("|", bar) for value in row] for row in table.rows]
     alignment = ("left", *["right"] * (len(table.columns) - 1))
     # Figures are formatted already: a column of them is text.
-    return tabulate(rows, table.columns, tablefmt=form, colalign=alignment, disable_numparse=True)
+    return str(tabulate(rows, table.columns, tablefmt=form, colalign=alignment, disable_numparse=True))
 
 
 def _markdown(table: FigureTable) -> str:

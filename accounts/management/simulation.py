@@ -57,7 +57,6 @@ _LOAD_ONLY = (
     "rounds",
     "sweep",
     "mix_strategies",
-    "cluster",
 )
 _START, _WORKER, _ROUND = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each round."""
@@ -120,12 +119,6 @@ def _add_load_arguments(parser: CommandParser) -> None:
         metavar="N",
         help="rounds that the strategies alternate in, so that a slow phase of the machine affects all of them "
         f"(default: {_ROUNDS}; with --operations 1)",
-    )
-    load.add_argument(
-        "--cluster",
-        metavar="ADDRESS",
-        help="of a Dask scheduler, such as tcp://scheduler:8786: the processes run on the machines of its workers, all "
-        "on this database (needs the extra 'cluster' of django-lockstep)",
     )
     load.add_argument("--seed", type=int, metavar="N", help="of the random draws (default: another one every time)")
 
@@ -271,7 +264,6 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
         using=using,
         keep=options["keep"],
         engines=engines,
-        cluster=options["cluster"],
         mixed=mixed,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TextIO
+from typing import TextIO
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -22,7 +22,6 @@ from accounts.races.mixtures import Mixture, advice_on_mixtures, pairs_of
 from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.simulator.advice import advice_on_load
-from django_lockstep.lab.simulator.cluster_pool import ClusterPool
 from django_lockstep.lab.simulator.database import (
     end_sessions,
     environment,
@@ -74,8 +73,6 @@ class RunConfig:
     """Whether the accounts are left in the database."""
     engines: tuple[EngineName, ...] = ("plain",)
     """What runs them; those without a compiled counterpart run once."""
-    cluster: str | None = None
-    """Address of a Dask scheduler beside whose workers the worker processes of a load run; None for this machine."""
     mixed: bool = False
     """Whether all pairs of them race, each on accounts that the two share; by the first of the engines."""
 
@@ -244,17 +241,10 @@ def _measure(
             for number, point in enumerate(points)
         ]
         flat = [trial for group in trials for trial in group]
-        terms: dict[str, Any] = {"size": workers, "interrupt": interrupt, "stuck_after": stuck_after}
-        pool = (
-            WorkerPool(worker_config, **terms)
-            if config.cluster is None
-            else ClusterPool(config.cluster, worker_config, **terms)
-        )
+        pool = WorkerPool(worker_config, size=workers, interrupt=interrupt, stuck_after=stuck_after)
         rounds = sum(trial.plan.rounds for trial in flat)
         watch = LaneWatch(trials=flat, completed=lambda: pool.completed, report=on_progress) if on_progress else None
         with show_progress(terminal, total=rounds, completed=lambda: pool.completed) as progress, pool:
-            if isinstance(pool, ClusterPool):
-                notes.append(f"Workers: {pool.places}.")
             measured = run_trials(flat, pool=pool, alias=config.using, progress=watch or progress)
             rows = {id(trial): row for trial, row in measured}
             if watch:

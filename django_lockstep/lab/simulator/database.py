@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,8 +17,6 @@ from django_lockstep.lab.conf import simulate_migrates
 from django_lockstep.lab.simulator.errors import SimulationError
 
 __all__ = [
-    "clock_offset",
-    "describe_database",
     "end_sessions",
     "environment",
     "process_environment",
@@ -27,8 +24,6 @@ __all__ = [
     "require_row_locks",
     "require_tables",
 ]
-
-_ROUND_TRIPS = 10
 
 
 def require_row_locks(alias: str) -> None:
@@ -140,27 +135,3 @@ def end_sessions(alias: str, prefixes: Sequence[str]) -> None:
                 "AND pid <> pg_backend_pid() AND pg_backend_pid() = %s",
                 [list(prefixes), connection.connection.info.backend_pid],
             )
-
-
-def describe_database(alias: str) -> str:
-    """Return what no two databases have in common: the name, and when its server was started."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute("SELECT current_database(), pg_postmaster_start_time() AT TIME ZONE 'UTC'")
-        name, started = cursor.fetchone()
-    return f"{name} of the server started at {started}"
-
-
-def clock_offset(alias: str) -> int:
-    """Return the nanoseconds by which the server's clock is ahead of ``time.perf_counter_ns``.
-
-    It is off by half of the shortest of some round trips, at most.
-    """
-    trips = []
-    with connections[alias].cursor() as cursor:
-        for _ in range(_ROUND_TRIPS):
-            before = time.perf_counter_ns()
-            cursor.execute("SELECT extract(epoch FROM clock_timestamp())")
-            (now,) = cursor.fetchone()
-            after = time.perf_counter_ns()
-            trips.append((after - before, int(now * 10**9) - (before + after) // 2))
-    return min(trips)[1]

@@ -65,9 +65,6 @@ class WorkerPool:
         self._context = process_context()
         self._shared = SharedState.create(self._context, workers=size)
         self._started = 0
-        self.name_start: Callable[[], int | None] = self._soon
-        """Returns the instant (``time.perf_counter_ns``) at which all that wait at the barrier start, None if it is not
-        known yet."""
 
     def __enter__(self) -> Self:
         """Start the workers and wait until all are connected. Raises `SimulationError` if one of them cannot."""
@@ -126,19 +123,13 @@ class WorkerPool:
                 _cancel(unfinished, deadline=deadline)
             elif all(worker.state is WorkerState.AT_BARRIER for worker in unfinished):
                 # Only those that are still there: the barrier must not wait for workers that died.
-                self._release(unfinished)
+                start = time.perf_counter_ns() + _START_DELAY * self.size
+                for worker in unfinished:
+                    worker.release(start)
             self._receive(unfinished, signals=deadline is None)
             if on_tick and time.monotonic() >= next_tick:
                 on_tick()
                 next_tick = time.monotonic() + _TICK
-
-    def _release(self, workers: Sequence[Worker]) -> None:
-        start = self.name_start()
-        for worker in workers if start is not None else ():
-            worker.release(start)
-
-    def _soon(self) -> int:
-        return time.perf_counter_ns() + _START_DELAY * self.size
 
     def _receive(self, workers: Sequence[Worker], *, signals: bool) -> None:
         pipes = [worker.pipe for worker in workers if worker.unfinished]

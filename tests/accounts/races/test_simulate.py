@@ -209,7 +209,6 @@ def test_a_scenario_has_runs(reported: dict[str, Any]) -> None:
         (["--sweep", "workers=1,9", "--operations", "5"], "one for each of 9 workers"),
         (["--scenario", "overdraft", "--sweep", "workers=1,2"], "--sweep is for loads only"),
         (["--scenario", "overdraft", "--mix-strategies"], "--mix-strategies is for loads only"),
-        (["--scenario", "overdraft", "--cluster", "tcp://a:1"], "--cluster is for loads only"),
         (["--sweep", "workers=2,4", "--mix-strategies"], "not for a --sweep"),
         (["--mix-strategies", "--engine", "both"], "--engine both is for a load without --mix-strategies"),
         (["--mix-strategies", "--workers", "1"], "two strategies and two workers, not 8 strategies and 1 worker"),
