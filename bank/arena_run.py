@@ -9,7 +9,7 @@ from datetime import datetime
 from django.utils import timezone
 
 from accounts.races.run import RunConfig, Workload, run_load
-from django_lockstep.lab.live.process import LiveProcess
+from django_lockstep.lab.pages.process import LiveProcess
 from django_lockstep.lab.simulator.interrupt import Interrupt
 from django_lockstep.lab.simulator.lanes import Lane
 from django_lockstep.lab.simulator.load_plan import LoadPlan

@@ -12,15 +12,17 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from accounts.models import Account
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.reports import RaceReport
-from django_lockstep.lab.page_runs import RunRefused, run_races
-from django_lockstep.lab.views import may_use_lab, stepped_drawings
+from django_lockstep.lab.pages.exploring import start_races
+from django_lockstep.lab.pages.runs import RunRefused
+from django_lockstep.lab.pages.store import Store, open_store
+from django_lockstep.lab.pages.views import live_context, may_use_lab, stepped_drawings
 
 __all__ = ["front"]
 
@@ -42,7 +44,7 @@ class Panel:
     method: str
     """Its name."""
     report: RaceReport | None
-    """What racing it found, if it was raced just now."""
+    """What racing it found, if it was raced here."""
 
     @property
     def drawings(self) -> list[dict[str, Any]]:
@@ -56,27 +58,25 @@ class Panel:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def front(request: HttpRequest) -> HttpResponse:
-    """Show the page; POST races both ways for those who may, and shows what came out."""
+    """Show the page, and what the last race came to; POST races both methods, for those who may."""
     runs = conf.runs_in_pages() and may_use_lab(request)
-    context: dict[str, Any] = {"runs": runs}
-    reports: list[RaceReport] = []
-    status = 200
+    store, context, status = open_store(), dict[str, Any](), 200
     if request.method == "POST":
         if not runs:
             raise PermissionDenied
         try:
-            reports = run_races(_METHODS)
+            start_races(store, list(_METHODS))
+            return redirect("front")
         except RunRefused as refused:
             context["refusal"], status = str(refused), refused.status
-    context["panels"] = list(_panels(reports))
+    context |= {"panels": list(_panels(store)), **(live_context(request, store) if runs else {}), "runs": runs}
     return render(request, "bank/front.html", context, status=status)
 
 
-def _panels(reports: list[RaceReport]) -> Iterator[Panel]:
-    by_name = {report.name: report for report in reports}
+def _panels(store: Store) -> Iterator[Panel]:
     for race, method in _METHODS.items():
-        name = f"{method.__module__}.{method.__qualname__}"
-        yield Panel(race=race, code=code_of(method), method=name, report=by_name.get(race))
+        name, shown = f"{method.__module__}.{method.__qualname__}", store.shown(race)
+        yield Panel(race=race, code=code_of(method), method=name, report=shown.report if shown else None)
 
 
 def code_of(method: Callable[..., Any]) -> str:

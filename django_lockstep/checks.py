@@ -34,7 +34,7 @@ def missing_app(app: str, *, needed_by: str, check_id: str, obj: Any = None) -> 
 @register(Tags.urls)
 def check_lab_pages(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Report lab pages without the lab's templates."""
-    if apps.is_installed(LAB) or not is_mounted(f"{LAB}.views"):
+    if apps.is_installed(LAB) or not is_mounted(f"{LAB}.pages.views"):
         return []
     return missing_app(LAB, needed_by="The URLconf's lab", check_id="lockstep.E031")
 

@@ -49,8 +49,7 @@
     │   ├── CannotClone
     │   ├── NotARecording              (also ValueError)
     │   └── NotASuppression            (also ValueError)
-    ├── SimulationError                django_lockstep.lab.simulator.errors
-    └── AnomaliesError                 django_lockstep.lab.anomalies.errors
+    └── SimulationError                django_lockstep.lab.simulator.errors
 
 Django raises the three lock errors as one ``OperationalError`` and leaves the difference in ``__cause__.sqlstate``
 (PostgreSQL documentation, appendix A). The classes above keep the old bases, so that handlers written for Django or

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import call_command, get_commands, load_command_class
 
 from benchmarks import command as benchmarks
-from django_lockstep.lab.races import registered_races
+from django_lockstep.lab.races import named_races
 from tests.support.factories import UserFactory
 from tests.support.pages import ROOT
 
@@ -25,10 +25,11 @@ QUICK = {
     "api_token create ada",
     "api_token create ada --scope view --scope deposit --name 'till 4' --age 90d",
     "api_token list ada",
-    "anomalies --show G2-item --level 'repeatable read'",
+    "anomalies --anomaly P4 --level 'repeatable read' --format json --output anomalies.json",
     "check",
     "check --database default",
     "explore --list",
+    "explore anomaly:G2-item:repeatable-read",
     "explore child-insert:for-update child-insert:no-key",
     "explore lost-update:naive",
     "explore lost-update:naive --schedule ABBBAA --format svg --output lost-update.svg",
@@ -115,7 +116,7 @@ def test_it_exists_with_its_options(
 def test_scenarios_to_explore_are_registered() -> None:
     explored = {word for param in all_commands() for word in param.values[1][1:] if param.values[1][0] == "explore"}
 
-    assert {word for word in explored if ":" in word and "://" not in word} <= registered_races().keys()
+    assert {word for word in explored if ":" in word and "://" not in word} <= named_races().keys()
 
 
 def quick() -> list[tuple[str, ...]]:

@@ -23,10 +23,14 @@ __all__ = [
     "load_race",
     "load_races",
     "load_scenario",
+    "named_races",
     "registered_races",
     "repeat_roles",
     "replay_test",
 ]
+
+ANOMALIES = "django_lockstep.lab.anomalies.RACES"
+"""The dotted path of the isolation anomalies, which every project has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +102,19 @@ def registered_races() -> Mapping[str, Race]:
     return load_races(conf.races())
 
 
+def named_races() -> Mapping[str, Race]:
+    """Return the races that have a name in commands and on pages: the registered ones, and the anomalies."""
+    return {**load_races([ANOMALIES]), **registered_races()}
+
+
 def find_race(name: str, *, actors: int | None = None) -> Race:
     """Return the registered race of this name, or the scenario at this dotted path, with so many actors.
 
     Raises ``ValueError`` where there is neither, or not with so many; ``TypeError`` as `load_race`.
     """
-    known = registered_races()
+    races = named_races()
     try:
-        race = known[name] if name in known else load_race(name)
+        race = races[name] if name in races else load_race(name)
     except ImportError as error:
         raise ValueError(
             f"{name!r} is neither a registered scenario (see --list) nor a dotted path: {error}"
@@ -155,7 +164,7 @@ from django_lockstep.lab.races import find_race
 @pytest.mark.django_db(transaction=True)
 def test_{schedule}(race):
     scenario = find_race({name}).scenario
-    race.replay(
+{prepare}    race.replay(
         "{schedule}",
         scenario.actors,
         set_up=scenario.set_up,
@@ -167,4 +176,5 @@ def test_{schedule}(race):
 
 def replay_test(name: str, schedule: str) -> str:
     """Return a test file that fails as long as the schedule of the race of this name, as in `find_race`, ends wrong."""
-    return _REPLAY.format(name=json.dumps(name, ensure_ascii=False), schedule=schedule)
+    prepare = "    scenario.prepare()\n" if find_race(name).scenario.prepare else ""
+    return _REPLAY.format(name=json.dumps(name, ensure_ascii=False), schedule=schedule, prepare=prepare)

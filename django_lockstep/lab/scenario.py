@@ -44,6 +44,8 @@ class Scenario:
     """
     observe: Callable[[Any], Any] | None
     """Returns the final state, as something short to print and to compare."""
+    prepare: Callable[[], None] | None
+    """Called once before anything runs, to make what the project's migrations do not: what it makes is left there."""
 
     def __init__(
         self,
@@ -52,11 +54,18 @@ class Scenario:
         actors: Mapping[str, ActorFunction] | Sequence[ActorFunction],
         invariant: Invariant | None = None,
         observe: Callable[[Any], Any] | None = None,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
         if not 1 <= len(actors) <= len(ascii_uppercase):
             raise ValueError(f"A scenario must have 1 to {len(ascii_uppercase)} actors, not {len(actors)}")
         named = actors if isinstance(actors, Mapping) else dict(zip(ascii_uppercase, actors, strict=False))
-        values = {"set_up": set_up, "actors": named, "invariant": invariant, "observe": observe}
+        values = {
+            "set_up": set_up,
+            "actors": named,
+            "invariant": invariant,
+            "observe": observe,
+            "prepare": prepare,
+        }
         for name, value in values.items():
             object.__setattr__(self, name, value)  # frozen
 

@@ -19,7 +19,7 @@ PAGES = [
     "/lab/",
     "/lab/lost-update:naive/",
     "/lab/anomalies/",
-    "/lab/anomalies/P4/level/read-committed/",
+    "/lab/anomaly:P4:read-committed/",
     "/lab/found/",
     "/arena/",
     "/overdrafts/",
@@ -85,7 +85,7 @@ def test_an_arena_that_runs_and_has_run(page: Page) -> None:
 
 
 def test_an_anomaly_that_was_run(page: Page) -> None:
-    page.goto("/lab/anomalies/G0/strategy/optimistic/")
+    page.goto("/lab/anomaly:G0:serializable/")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_role("heading", name="Every interleaving")).to_be_visible()
     assert serious_faults(page) == []

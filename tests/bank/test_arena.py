@@ -20,7 +20,7 @@ from accounts.races.mix import Mix
 from accounts.strategies import STRATEGIES
 from bank.arena import ArenaForm
 from bank.arena_run import KEPT, ArenaProgress
-from django_lockstep.lab.live.store import LiveRun, Store, open_store
+from django_lockstep.lab.pages.store import LiveRun, Store, open_store
 from tests.support.sessions import PATIENCE, until
 
 pytestmark = pytest.mark.django_db(transaction=True)

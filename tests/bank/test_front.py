@@ -1,6 +1,7 @@
 """The front page, without a browser."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -11,9 +12,15 @@ from django.test import Client
 from accounts.models import Account
 from bank.front import code_of
 from bank.policy import POLICY
-from django_lockstep.lab import page_runs
+from django_lockstep.lab.pages import runs
+from tests.support.sessions import PATIENCE, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def folder(settings: Any, tmp_path: Path) -> None:
+    settings.LOCKSTEP_LAB_LIVE_FOLDER = tmp_path
 
 
 @pytest.fixture
@@ -35,7 +42,7 @@ def test_the_code_is_that_of_the_models(method: Any) -> None:
 
 
 def test_everyone_sees_both_and_starts_nothing(client: Client) -> None:
-    with patch.object(page_runs, "run_isolated") as run:
+    with patch.object(runs, "_start_python") as run:
         page = client.get("/")
         refused = client.post("/")
     text = page.content.decode()
@@ -47,7 +54,9 @@ def test_everyone_sees_both_and_starts_nothing(client: Client) -> None:
 
 @pytest.mark.usefixtures("public")
 def test_both_are_raced_for_everyone_in_a_public_lab(client: Client) -> None:
-    text = client.post("/").content.decode()
+    assert client.post("/")["Location"] == "/"
+    until(lambda: "Running now" not in client.get("/").content.decode(), "the races to end", patience=4 * PATIENCE)
+    text = client.get("/").content.decode()
     assert text.count("Balance: 50.00") == 2
     assert text.count('<span class="verdict holds" lang="en">holds</span>') == 2
     assert text.count("<svg") == 2
@@ -71,10 +80,9 @@ def test_staff_may_where_races_run_in_pages(client: Client, settings: Any) -> No
 
 @pytest.mark.usefixtures("public")
 def test_a_second_page_is_told_that_one_is_running(client: Client) -> None:
-    refusal = page_runs.RunRefused("Another page is running a race.", status=409)
-    with patch("bank.front.run_races", side_effect=refusal):
+    with patch("bank.front.start_races", side_effect=runs.RunRefused.busy()):
         answer = client.post("/")
-    assert (answer.status_code, "Another page is running a race." in answer.content.decode()) == (409, True)
+    assert (answer.status_code, "Another page is running a race" in answer.content.decode()) == (409, True)
 
 
 @pytest.mark.parametrize("page", ["/", "/lab/", "/overdrafts/"])

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from django_lockstep.lab.live.store import open_store
+from django_lockstep.lab.pages.store import open_store
 from tests.bank.test_front_browser import overflows
 from tests.support.browser import OpenPage, chromium, open_page
 from tests.support.sessions import until

@@ -15,7 +15,7 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 import pytest
 
-from django_lockstep.lab.live.store import Store
+from django_lockstep.lab.pages.store import Store
 from tests.bank.processes import ROOT, environment
 from tests.support.sessions import PATIENCE, until
 
@@ -85,7 +85,7 @@ def processes_of_runs(pgdata: Path) -> list[str]:
 
 def _runs(process: Path, ours: bytes) -> bool:
     try:
-        started = b"lab.live.process" in (process / "cmdline").read_bytes()
+        started = b"lab.pages.process" in (process / "cmdline").read_bytes()
         return started and ours in (process / "environ").read_bytes().split(b"\0")
     except OSError:  # it has ended meanwhile
         return False

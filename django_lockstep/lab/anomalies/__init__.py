@@ -1,7 +1,6 @@
-"""The isolation anomalies, found on the server at hand."""
+"""The isolation anomalies, as races: what each isolation level of the server at hand allows."""
 
-from django_lockstep.lab.anomalies.errors import AnomaliesError
-from django_lockstep.lab.anomalies.results import AnomalyCell, AnomalyReport
-from django_lockstep.lab.anomalies.run import find_anomalies, select_cases
+from django_lockstep.lab.anomalies.definitions import ANOMALIES, Anomaly
+from django_lockstep.lab.anomalies.races import LEVELS, POSSIBLE, RACES, REFUSALS, SOURCES, race_name
 
-__all__ = ["AnomaliesError", "AnomalyCell", "AnomalyReport", "find_anomalies", "select_cases"]
+__all__ = ["ANOMALIES", "LEVELS", "POSSIBLE", "RACES", "REFUSALS", "SOURCES", "Anomaly", "race_name"]

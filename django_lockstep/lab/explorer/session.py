@@ -369,6 +369,8 @@ def exploration_session(
     if not database_is_mine:
         require_disposable(database)
     _require_connections(connections[database], actors=len(scenario.actors))
+    if scenario.prepare is not None:
+        scenario.prepare()
     with ExitStack() as stack:
         # Connecting is not a step, and may take longer than one; it comes before any verdict.
         session = ExplorationSession(

@@ -1,9 +1,9 @@
-"""Pages of the lab, for staff, or for everyone: a list of races, and a page that runs one of them.
+"""Pages of the lab, for staff, or for everyone: races, and the isolation anomalies, which are races, too.
 
 Races run in a separate process on a scratch database: no row of the project is read, shown or changed. Each run takes a
 processor for some seconds and a new database on the server, so pages run races only if ``LOCKSTEP_LAB_RUNS_IN_PAGES``
-is on, and one at a time. A whole exploration goes on while pages show how far it is; one schedule is run at once. A run
-begins with a POST only: a link may contain a schedule, but the user has to press the button.
+is on, and one at a time. A run begins with a POST only: a link may contain a schedule, but the user has to press the
+button. It goes on while pages show how far it is; what it came to is kept, and downloaded without another run.
 """
 
 from __future__ import annotations
@@ -16,26 +16,30 @@ from django.apps import apps
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.downloads import FORMS, attachment, file_name
+from django_lockstep.lab.anomalies import ANOMALIES, LEVELS, POSSIBLE, SOURCES, race_name
 from django_lockstep.lab.explorer import ExplorerError, svg, tree_svg
 from django_lockstep.lab.explorer.moves import moves_of
 from django_lockstep.lab.explorer.outcome_cards import outcome_cards
 from django_lockstep.lab.explorer.reports import RaceReport, as_html, as_json
+from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.schedules import parse_schedule
-from django_lockstep.lab.live.runs import start_races
-from django_lockstep.lab.live.store import Store, open_store
-from django_lockstep.lab.live.streams import has_place
-from django_lockstep.lab.page_runs import RunRefused, run_races, run_spec
-from django_lockstep.lab.races import Race, registered_races, replay_test
+from django_lockstep.lab.pages.downloads import FORMS, attachment, file_name
+from django_lockstep.lab.pages.exploring import start_races
+from django_lockstep.lab.pages.runs import RunRefused
+from django_lockstep.lab.pages.store import ShownRace, Store, open_store
+from django_lockstep.lab.pages.streams import has_place
+from django_lockstep.lab.races import Race, named_races, registered_races, replay_test
 
 __all__ = [
+    "anomalies",
     "for_lab_users",
     "for_runs",
     "live_context",
@@ -44,6 +48,7 @@ __all__ = [
     "races",
     "races_context",
     "report",
+    "schedule",
     "stepped_drawings",
 ]
 
@@ -110,29 +115,22 @@ def live_context(request: HttpRequest, store: Store) -> dict[str, Any]:
 
 @for_runs
 def race(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one race and what its last run came to; POST starts another one, which goes on when this is answered.
-
-    With a ``schedule`` POST replays that one, to show or ``download`` it.
-    """
-    chosen = registered_races().get(name)
+    """Show one race, and what its last run, or that of a ``schedule``, came to; POST starts another one."""
+    chosen = named_races().get(name)
     if chosen is None:
         raise Http404(f"There is no race {name!r}")
-    given = request.POST if request.method == "POST" else request.GET
-    context: dict[str, Any] = {"race": chosen, "schedule": given.get("schedule", "")[:LONGEST]}
+    parameters = request.POST if request.method == "POST" else request.GET
+    context: dict[str, Any] = {"race": chosen, "schedule": parameters.get("schedule", "")[:LONGEST]}
     store, status = open_store(), 200
     try:
-        schedule = _clean_schedule(given.get("schedule", ""), chosen)
-        if request.method == "POST" and request.GET.get("schedule", "") != schedule:
-            return _to_address(request, schedule)
-        if request.POST.get("download"):
-            return _download(name, schedule, form=request.POST["download"])
-        if request.method == "POST" and not schedule:
-            start_races(store, [name])
-            return HttpResponseRedirect(request.path)
+        schedule = _clean_schedule(parameters.get("schedule", ""), chosen)
         if request.method == "POST":
-            context |= _shown(run_races([name], schedule=schedule)[0])
-        elif not schedule and (report := store.report(name)) is not None:
-            context |= {**_shown(report), "last": store.results().get(name)}
+            start_races(store, [name], schedule=schedule)
+            # The address of the result names its schedule, so that it can be shared.
+            query = f"?{urlencode({'schedule': schedule})}" if schedule else ""
+            return HttpResponseRedirect(f"{request.path}{query}")
+        if (shown := store.shown(name, schedule=schedule)) is not None:
+            context |= {**_shown(shown.report), "last": shown.result}
     except RunRefused as refused:
         context["refusal"], status = str(refused), refused.status
     return render(request, "lockstep_lab/race.html", {**context, **live_context(request, store)}, status=status)
@@ -143,33 +141,50 @@ def race(request: HttpRequest, name: str) -> HttpResponse:
 @for_lab_users
 def report(request: HttpRequest, name: str, form: str) -> HttpResponse:
     """Return the last exploration of a race as a file: it is kept, so that nothing has to run."""
-    found = open_store().report(name) if name in registered_races() else None
-    if found is None or form not in REPORTS:
+    shown = open_store().shown(name) if name in named_races() else None
+    if shown is None or form not in REPORTS:
         raise Http404(f"There is no exploration of {name!r} as {form!r}")
-    return attachment(REPORTS[form](found), file_name(name, form=form))
+    return attachment(REPORTS[form](shown.report), file_name(name, form=form))
 
 
-def _to_address(request: HttpRequest, schedule: str) -> HttpResponse:
-    """Send the POST to the address that names its schedule, so that the address of the result can be shared."""
-    query = QueryDict(mutable=True)
-    if schedule:
-        query["schedule"] = schedule
-    address = f"{request.path}?{query.urlencode()}".rstrip("?")
-    return HttpResponseRedirect(address, preserve_request=True)  # the browser sends the same POST once more
+@require_safe
+@never_cache
+@for_lab_users
+def schedule(request: HttpRequest, name: str, schedule: str, form: str) -> HttpResponse:
+    """Return a schedule that was run as a file."""
+    store = open_store()
+    kept = [store.shown(name, schedule=schedule), store.shown(name)] if name in named_races() else []
+    for shown in filter(None, kept):
+        for run in shown.report.runs:
+            if run.schedule == schedule and form in FORMS:
+                return attachment(_written(shown, run, form=form), file_name(name, schedule, form=form))
+    raise Http404(f"Schedule {schedule!r} of {name!r} was not run, or is not kept as {form!r}")
 
 
-def _download(name: str, schedule: str, *, form: str) -> HttpResponse:
-    """Return the schedule as a file. What shows a run runs it again, as nothing is kept of the one on the page."""
-    if form not in FORMS or not schedule:
-        raise RunRefused(f"A download needs a schedule and one of {', '.join(FORMS)}, not {form!r}", status=400)
-    if form == "spec":
-        text = run_spec(name, schedule=schedule)
-    elif form == "py":
-        text = replay_test(name, schedule)
-    else:
-        (report,) = run_races([name], schedule=schedule)
-        text = svg(report.runs[0]) if form == "svg" else as_html([report])
-    return attachment(text, file_name(name, schedule, form=form))
+def _written(shown: ShownRace, run: Run, *, form: str) -> str:
+    if form == "svg":
+        return svg(run)
+    if form == "py":
+        return replay_test(shown.report.name, run.schedule)
+    if form == "html":
+        return as_html([RaceReport(name=shown.report.name, runs=(run,), as_expected=shown.report.as_expected)])
+    spec = shown.specs[run.schedule]
+    if spec.refusal:
+        raise Http404(spec.refusal)
+    return spec.text
+
+
+@require_safe
+@never_cache
+@for_lab_users
+def anomalies(request: HttpRequest) -> HttpResponse:
+    """Show the published results; each leads to the page of its race, which finds out on this server."""
+    rows = [
+        (anomaly, [(race_name(name, level), name in POSSIBLE[level]) for level in LEVELS])
+        for name, anomaly in ANOMALIES.items()
+    ]
+    context = {"levels": LEVELS, "rows": rows, "sources": SOURCES, "runs": conf.runs_in_pages()}
+    return render(request, "lockstep_lab/anomalies.html", context)
 
 
 def _shown(report: RaceReport) -> dict[str, Any]:

@@ -15,9 +15,8 @@ from typing import Literal, Protocol
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.errors import LockstepError
-from django_lockstep.lab.isolated import redirect_databases
-from django_lockstep.lab.live.store import LiveRun, Progress, Store
-from django_lockstep.lab.page_runs import RunRefused, exclusive_run
+from django_lockstep.lab.pages.runs import RunRefused, exclusive_run, redirect_databases
+from django_lockstep.lab.pages.store import LiveRun, Progress, Store
 
 __all__ = ["LiveProcess", "LiveRequest", "main"]
 

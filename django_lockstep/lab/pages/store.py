@@ -19,7 +19,7 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.reports import RaceReport
 from django_lockstep.lab.explorer.results import Verdict
 
-__all__ = ["LastResult", "LiveRun", "Progress", "Store", "open_store"]
+__all__ = ["LastResult", "LiveRun", "Progress", "ShownRace", "Spec", "Store", "open_store"]
 
 UNWATCHED = 3.0
 """Seconds after which a run that no page has shown ends."""
@@ -60,6 +60,27 @@ class LastResult:
     schedules: int
     seconds: float
     when: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """A schedule as a spec for isolationtester."""
+
+    text: str = ""
+    """Empty if it cannot be written."""
+    refusal: str = ""
+    """Then the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRace:
+    """What a page shows of a race: an exploration, or one schedule."""
+
+    report: RaceReport
+    specs: Mapping[str, Spec]
+    """Of the runs that are drawn, by their schedules."""
+    result: LastResult | None = None
+    """Of an exploration."""
 
 
 class Store:
@@ -107,19 +128,21 @@ class Store:
 
     # What runs came to
 
-    def keep(self, report: RaceReport, result: LastResult) -> None:
-        """Keep the last report of a race; only one process at a time may do that."""
-        self.put(_key("report", report.name), report)
-        self.put("results", {**self.results(), report.name: result})
+    def keep(self, shown: ShownRace, *, schedule: str = "") -> None:
+        """Keep the last exploration of a race, or run of a schedule; only one process at a time may do that."""
+        name = shown.report.name
+        self.put(_key("shown", f"{name} {schedule}"), shown)
+        if shown.result is not None:
+            self.put("results", {**self.results(), name: shown.result})
 
     def results(self) -> Mapping[str, LastResult]:
         """Return the last result of each race, by name."""
         return self.get("results") or {}
 
-    def report(self, name: str) -> RaceReport | None:
-        """Return the last report of a race."""
-        found: RaceReport | None = self.get(_key("report", name))
-        return found
+    def shown(self, name: str, *, schedule: str = "") -> ShownRace | None:
+        """Return the last exploration of a race, or the last run of a schedule."""
+        shown: ShownRace | None = self.get(_key("shown", f"{name} {schedule}"))
+        return shown
 
     def put(self, key: str, value: object) -> None:
         """Keep what a run came to."""

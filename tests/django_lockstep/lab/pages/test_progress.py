@@ -14,18 +14,17 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
-from django_lockstep.lab import live_views, page_runs
 from django_lockstep.lab.explorer import Scenario
-from django_lockstep.lab.live import runs, streams
-from django_lockstep.lab.live.races import RaceProgress
-from django_lockstep.lab.live.store import LiveRun, Store, open_store
+from django_lockstep.lab.pages import progress, runs, streams
+from django_lockstep.lab.pages.exploring import RaceProgress
+from django_lockstep.lab.pages.store import LiveRun, Store, open_store
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, Session, query, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_no_scratch_left")]
 
 GATE = "LOCKSTEP_TEST_LIVE_GATE"
-HERE = "tests.django_lockstep.lab.test_live"
+HERE = "tests.django_lockstep.lab.pages.test_progress"
 RACES, START, STOP, PROGRESS = (reverse(f"lockstep_lab:{name}") for name in ("races", "start", "stop", "progress"))
 CALLS: list[None] = []
 
@@ -60,7 +59,7 @@ def race(name: str) -> str:
 
 @pytest.fixture(autouse=True)
 def store(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(live_views, "_CACHE_SECONDS", 1e-9)  # every answer is made anew
+    monkeypatch.setattr(progress, "_CACHE_SECONDS", 1e-9)  # every answer is made anew
     settings.LOCKSTEP_LAB_LIVE_FOLDER = tmp_path / "live"
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
     settings.LOCKSTEP_LAB_RACES = [race("FALLING"), race("GATED"), race("LOCKED")]
@@ -96,9 +95,9 @@ def end(url: str = RACES) -> str:
 
 def is_free() -> bool:
     """Whether nobody holds the lock of those who run races in pages."""
-    free: bool = query(page_runs._LOCK)
+    free: bool = query(runs._LOCK)
     if free:
-        query(page_runs._UNLOCK)
+        query(runs._UNLOCK)
     return free
 
 
@@ -212,20 +211,20 @@ def test_others_are_asked_to_log_in(settings: Any, url: str) -> None:
 
 def test_nothing_starts_where_the_setting_is_off(settings: Any) -> None:
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = False
-    with patch.object(runs, "start_python") as started:
+    with patch.object(runs, "_start_python") as started:
         assert Client().post(START, {"all": "1"}).status_code == 403
     assert not started.called
 
 
 def test_a_process_that_may_not_run_says_so(other: Session) -> None:
-    other.run(query, page_runs._LOCK)
+    other.run(query, runs._LOCK)
     with patch.object(runs, "exclusive_run", lambda connection: nullcontext()):
         start("LOCKED")
     assert "Another page is running a race" in end()
 
 
 def test_it_does_not_hide_the_run_that_goes_on(other: Session, store: Store) -> None:
-    other.run(query, page_runs._LOCK)
+    other.run(query, runs._LOCK)
     with patch.object(runs, "exclusive_run", lambda connection: nullcontext()):
         start("LOCKED")
     theirs = LiveRun(token="theirs", state="running", progress=RaceProgress(names=("a race",)))
@@ -237,7 +236,7 @@ def test_it_does_not_hide_the_run_that_goes_on(other: Session, store: Store) -> 
 def children() -> list[str]:
     """Return the commands of this process's children that are processes of runs."""
     pids = [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
-    return [command for command in map(command_of, pids) if "lab.live.process" in command]
+    return [command for command in map(command_of, pids) if "lab.pages.process" in command]
 
 
 def command_of(pid: str) -> str:
@@ -292,7 +291,7 @@ def test_who_asks_for_a_line_gets_one_and_is_informed_of_the_end(store: Store) -
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make no pauses between events."""
-    monkeypatch.setattr(live_views, "_PERIOD", 0.01)
+    monkeypatch.setattr(progress, "_PERIOD", 0.01)
 
 
 @pytest.mark.usefixtures("quick")
@@ -355,7 +354,7 @@ def test_a_page_that_is_closed_gives_its_place_back(store: Store) -> None:
 
 
 def test_it_is_read_once_for_all_who_ask_in_the_same_instant(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_views, "_CACHE_SECONDS", 1e9)
+    monkeypatch.setattr(progress, "_CACHE_SECONDS", 1e9)
     store.publish(running())
     first = Client().get(PROGRESS).content
     with patch.object(Store, "run") as read:

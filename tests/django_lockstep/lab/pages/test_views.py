@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.parse import quote
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,9 +12,9 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from django_lockstep.lab import conf, isolated, page_runs
+from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import Scenario
-from django_lockstep.lab.live import runs
+from django_lockstep.lab.pages import exploring, runs
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, Session, query, until
@@ -36,7 +37,7 @@ LOCKED = stories.raising(stories.locked)
 FALLING = Scenario(set_up=fall, actors=[stories.locked])
 PRINTING = Scenario(set_up=print_and_make_a_seat, actors=[stories.locked])
 NESTED = Scenario(set_up=stories.one_seat, actors=[stories.locked], observe=lambda pk: "<script>alert(1)</script>")
-HERE = "tests.django_lockstep.lab.test_views"
+HERE = "tests.django_lockstep.lab.pages.test_views"
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +64,10 @@ def page(name: str) -> str:
     return reverse("lockstep_lab:race", args=[f"{HERE}.{name}"])
 
 
-def explored(client: Client, url: str) -> str:
+def explored(client: Client, url: str, schedule: str = "") -> str:
     """Start a run from the race's page, and return what the page shows when it has ended."""
-    answer = client.post(url)
+    answer = client.post(url, {"schedule": schedule})
+    url += f"?schedule={schedule}" if schedule else ""
     assert (answer.status_code, answer["Location"]) == (302, url)
     until(lambda: "Running now" not in client.get(url).content.decode(), "the run to end", patience=4 * PATIENCE)
     return client.get(url).content.decode()
@@ -78,15 +80,16 @@ PAGES = (
     page("NAIVE"),
     reverse("lockstep_lab:anomalies"),
     reverse("lockstep_lab:found"),
-    reverse("lockstep_lab:anomaly", args=["P4", "level", "read-committed"]),
+    reverse("lockstep_lab:race", args=["anomaly:P4:read-committed"]),
     reverse("lockstep_lab:report", args=[f"{HERE}.NAIVE", "html"]),
+    reverse("lockstep_lab:schedule", args=[f"{HERE}.NAIVE", "AABBAB", "html"]),
 )
 
 
 @pytest.mark.parametrize("url", PAGES)
 def test_others_are_asked_to_log_in(client: Client, url: str) -> None:
     answer = client.get(url)
-    assert (answer.status_code, answer["Location"].endswith(f"?next={url}")) == (302, True)
+    assert (answer.status_code, answer["Location"].endswith(f"?next={quote(url)}")) == (302, True)
 
 
 @pytest.mark.parametrize("url", PAGES)
@@ -128,7 +131,7 @@ def test_an_unknown_race_is_not_found(staff: Client) -> None:
 
 
 def test_looking_runs_nothing(staff: Client) -> None:
-    with patch.object(page_runs, "run_isolated") as run:
+    with patch.object(runs, "_start_python") as run:
         staff.get(page("NAIVE"), {"schedule": "AABBAB"})
     assert not run.called
 
@@ -147,22 +150,16 @@ def test_a_race_is_explored_and_drawn(staff: Client) -> None:
 
 def test_a_schedule_is_filled_in_by_the_link_and_replayed_by_the_button(staff: Client) -> None:
     assert 'value="AABBAB"' in staff.get(page("NAIVE"), {"schedule": "AABBAB"}).content.decode()
-    text = staff.post(page("NAIVE"), {"schedule": "aaabbb "}, follow=True).content.decode()
+    answer = staff.post(page("NAIVE"), {"schedule": "aaabbb "})
+    assert answer["Location"] == f"{page('NAIVE')}?schedule=AAABBB"
+    until(lambda: "<svg" in staff.get(answer["Location"]).content.decode(), "the run to end", patience=4 * PATIENCE)
+    text = staff.get(answer["Location"]).content.decode()
     assert "Schedule AAABBB: right" in text
     assert text.count("<svg") == 1
 
 
-@pytest.mark.parametrize(("given", "asked"), [("", "AABBAB"), ("aabbab", ""), ("AB", "AABBAB")])
-def test_the_address_of_a_result_names_its_schedule(staff: Client, given: str, asked: str) -> None:
-    query = f"?schedule={given}" if given else ""
-    with patch.object(page_runs, "run_isolated") as run:
-        answer = staff.post(page("NAIVE") + query, {"schedule": asked})
-    assert (answer.status_code, run.called) == (307, False)
-    assert answer["Location"] == page("NAIVE") + (f"?schedule={asked}" if asked else "")
-
-
 def test_each_step_can_be_gone_to_by_a_plain_link(staff: Client) -> None:
-    text = staff.post(f"{page('NAIVE')}?schedule=AABBAB", {"schedule": "AABBAB"}).content.decode()
+    text = explored(staff, page("NAIVE"), "AABBAB")
     assert re.findall(r'<a href="#run-1-\d" aria-label="[^"]+">([AB])</a>', text) == [*"AABBAB"]
     assert set(re.findall(r'href="#([^"]+)"', text)) == set(re.findall(r'<section class="move" id="([^"]+)"', text))
     assert "<h4" in text
@@ -171,13 +168,12 @@ def test_each_step_can_be_gone_to_by_a_plain_link(staff: Client) -> None:
 
 
 def test_steps_whose_order_may_matter_link_to_the_other_order(staff: Client) -> None:
-    text = staff.post(f"{page('NAIVE')}?schedule=AABBAB", {"schedule": "AABBAB"}).content.decode()
+    text = explored(staff, page("NAIVE"), "AABBAB")
 
     # A's UPDATE and B's; B's UPDATE, which waits, and A's COMMIT.
     swaps = re.findall(r'<a href="([^"]+)">Run it before step (\d)</a>', text)
     assert swaps == [(f"{page('NAIVE')}?schedule=ABB", "2"), (f"{page('NAIVE')}?schedule=AABA", "4")]
-    other = staff.post(swaps[0][0], {"schedule": "ABB"}).content.decode()
-    assert "Schedule ABBBAA" in other
+    assert "Schedule ABBBAA" in explored(staff, page("NAIVE"), "ABB")
 
 
 def test_outcomes_are_cards_and_a_right_race_shows_how_the_actors_meet(staff: Client) -> None:
@@ -211,20 +207,13 @@ def test_it_works_with_a_transaction_for_each_request(staff: Client) -> None:
 
 
 def test_requests_are_bounded(staff: Client) -> None:
-    with patch.object(runs, "MAX_SCHEDULES", 1):
+    with patch.object(exploring, "MAX_SCHEDULES", 1):
         text = explored(staff, page("LOCKED"))
     assert '<span class="verdict incomplete">incomplete</span>' in text
 
 
-def test_a_race_that_does_not_end_is_stopped(staff: Client) -> None:
-    with patch.object(isolated, "START", 0.1), patch.object(page_runs, "TIMEOUT", 0):
-        answer = staff.post(f"{page('LOCKED')}?schedule=AB", {"schedule": "AB"})
-    assert (answer.status_code, "did not end within 0 s" in answer.content.decode()) == (409, True)
-
-
-def test_errors_of_a_race_are_raised_with_their_traceback(staff: Client) -> None:
-    with pytest.raises(RuntimeError, match="in fall(?s:.*)ZeroDivisionError"):
-        staff.post(f"{page('FALLING')}?schedule=A", {"schedule": "A"})
+def test_the_errors_of_a_race_are_said(staff: Client) -> None:
+    assert "ZeroDivisionError" in explored(staff, page("FALLING"), "A")
 
 
 def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
@@ -243,21 +232,31 @@ def test_what_a_race_prints_is_not_its_result(staff: Client) -> None:
         ("spec", "text/plain", "permutation"),
     ],
 )
-def test_a_schedule_that_was_shown_can_be_downloaded(staff: Client, form: str, content_type: str, content: str) -> None:
-    url = f"{page('NAIVE')}?schedule=AABBAB"
-    text = staff.post(url, {"schedule": "AABBAB"}).content.decode()
-    assert f'<button name="download" value="{form}">' in text
+def test_a_schedule_that_was_run_can_be_downloaded_without_another_run(
+    staff: Client, form: str, content_type: str, content: str
+) -> None:
+    url = reverse("lockstep_lab:schedule", args=[f"{HERE}.NAIVE", "AABBAB", form])
+    assert staff.get(url).status_code == 404  # as long as it was not
+    assert f'href="{url}"' in explored(staff, page("NAIVE"), "AABBAB")
 
-    file = staff.post(url, {"schedule": "AABBAB", "download": form})
-    name = f"tests-django_lockstep-lab-test_views-NAIVE-AABBAB.{form}"
+    with patch.object(runs, "_start_python") as run:
+        file = staff.get(url)
+    assert not run.called
+    name = f"tests-django_lockstep-lab-pages-test_views-NAIVE-AABBAB.{form}"
     if form == "py":  # a name by which pytest finds it
-        name = "test_tests_django_lockstep_lab_test_views_NAIVE_AABBAB.py"
+        name = "test_tests_django_lockstep_lab_pages_test_views_NAIVE_AABBAB.py"
     assert (file["Content-Type"], file["Content-Disposition"]) == (
         f"{content_type}; charset=utf-8",
         f'attachment; filename="{name}"',
     )
     assert content in file.content.decode()
     assert "Schedule AABBAB" in file.content.decode() or form in {"py", "spec"}
+
+
+def test_so_can_those_that_an_exploration_shows(staff: Client) -> None:
+    text = explored(staff, page("NAIVE"))
+    (link,) = re.findall(r'href="([^"]+/AABBAB\.spec)"', text)
+    assert "permutation" in staff.get(link).content.decode()
 
 
 @pytest.mark.parametrize(
@@ -275,12 +274,12 @@ def test_the_last_exploration_can_be_downloaded_without_a_run(
     assert staff.get(url).status_code == 404  # as long as there is none
     assert f'href="{url}"' in explored(staff, page("NAIVE"))
 
-    with patch.object(page_runs, "run_isolated") as run:
+    with patch.object(runs, "_start_python") as run:
         file = staff.get(url)
     assert not run.called
     assert (file["Content-Type"], file["Content-Disposition"]) == (
         f"{content_type}; charset=utf-8",
-        f'attachment; filename="tests-django_lockstep-lab-test_views-NAIVE.{form}"',
+        f'attachment; filename="tests-django_lockstep-lab-pages-test_views-NAIVE.{form}"',
     )
     assert [part for part in contents if part not in file.content.decode()] == []
 
@@ -291,7 +290,8 @@ def test_other_reports_are_not_found(staff: Client, name: str, form: str) -> Non
 
 
 def test_a_downloaded_test_fails_with_the_race(staff: Client, race: RaceFixture) -> None:
-    file = staff.post(f"{page('NAIVE')}?schedule=AABBAB", {"schedule": "AABBAB", "download": "py"})
+    explored(staff, page("NAIVE"), "AABBAB")
+    file = staff.get(reverse("lockstep_lab:schedule", args=[f"{HERE}.NAIVE", "AABBAB", "py"]))
     module: dict[str, Any] = {}
     exec(file.content.decode(), module)  # noqa: S102 - as pytest would import it
 
@@ -300,7 +300,7 @@ def test_a_downloaded_test_fails_with_the_race(staff: Client, race: RaceFixture)
 
 
 def test_a_step_shows_what_is_committed_and_what_each_actor_sees(staff: Client) -> None:
-    text = staff.post(f"{page('NAIVE')}?schedule=AABBAB", {"schedule": "AABBAB"}).content.decode()
+    text = explored(staff, page("NAIVE"), "AABBAB")
     second = text.partition("Step 2 of 6: A")[2].partition("Step 3 of 6: B")[0]
     committed, seen = re.findall(r'<dt>(Committed|Seen by A)</dt><dd class="seen">(.*?)</dd>', second)
     assert (committed[0], seen[0]) == ("Committed", "Seen by A")
@@ -308,18 +308,22 @@ def test_a_step_shows_what_is_committed_and_what_each_actor_sees(staff: Client) 
     assert "price=110.00" in seen[1]
 
 
-@pytest.mark.parametrize(("form", "schedule"), [("exe", "AABBAB"), ("svg", "")])
-def test_other_forms_and_downloads_without_a_schedule_are_refused(staff: Client, form: str, schedule: str) -> None:
-    url = page("NAIVE") + (f"?schedule={schedule}" if schedule else "")
-    answer = staff.post(url, {"schedule": schedule, "download": form})
-    assert (answer.status_code, "A download needs a schedule" in answer.content.decode()) == (400, True)
+@pytest.mark.parametrize(("schedule", "form"), [("AABBAB", "exe"), ("ABBA", "svg")])
+def test_other_schedules_and_forms_are_not_found(staff: Client, schedule: str, form: str) -> None:
+    explored(staff, page("NAIVE"), "AABBAB")
+    assert staff.get(reverse("lockstep_lab:schedule", args=[f"{HERE}.NAIVE", schedule, form])).status_code == 404
 
 
-@pytest.mark.parametrize("form", ["svg", "spec"])
-def test_a_download_runs_only_where_races_run(staff: Client, running: Any, form: str) -> None:
-    running.LOCKSTEP_LAB_RUNS_IN_PAGES = False
-    answer = staff.post(f"{page('NAIVE')}?schedule=AABBAB", {"schedule": "AABBAB", "download": form})
-    assert (answer.status_code, "Content-Disposition" in answer) == (403, False)
+# Anomalies
+
+
+def test_the_table_of_anomalies_leads_to_races(staff: Client) -> None:
+    text = staff.get(reverse("lockstep_lab:anomalies")).content.decode()
+    links = re.findall(r'<td><a href="([^"]+)" class="verdict (?:broken|holds)">(possible|prevented)</a>', text)
+    assert [len(links), sum(word == "possible" for _, word in links)] == [30, 7]
+    url = reverse("lockstep_lab:race", args=["anomaly:P4:read-committed"])
+    assert (url, "possible") in links
+    assert "waits for A on lockstep_lab_anomalies" in explored(staff, url)
 
 
 # What is refused
@@ -331,12 +335,15 @@ def test_a_download_runs_only_where_races_run(staff: Client, running: Any, form:
         ("AXB", "has &#x27;X&#x27; at step 2", 400),
         ("<script>", "has &#x27;&lt;&#x27; at step 1", 400),
         ("A" * 501, "501 moves is too long", 400),
-        ("AAAA", "which waits or is done", 409),
     ],
 )
 def test_a_schedule_that_the_race_has_not_is_refused(staff: Client, schedule: str, complaint: str, status: int) -> None:
     answer = staff.post(page("NAIVE"), {"schedule": schedule}, follow=True)
     assert (answer.status_code, complaint in answer.content.decode()) == (status, True)
+
+
+def test_a_schedule_in_which_an_actor_cannot_move_is_refused_by_its_run(staff: Client) -> None:
+    assert "which waits or is done" in explored(staff, page("NAIVE"), "AAAA")
 
 
 def test_a_link_with_a_wrong_schedule_is_refused_too(staff: Client) -> None:
@@ -345,7 +352,7 @@ def test_a_link_with_a_wrong_schedule_is_refused_too(staff: Client) -> None:
 
 def test_nothing_runs_where_the_setting_is_off(staff: Client, running: Any) -> None:
     running.LOCKSTEP_LAB_RUNS_IN_PAGES = False
-    with patch.object(runs, "start_python") as run:
+    with patch.object(runs, "_start_python") as run:
         answer = staff.post(page("NAIVE"))
 
     assert answer.status_code == 403
@@ -369,7 +376,7 @@ def test_one_page_at_a_time(staff: Client, other: Session) -> None:
 
 
 def take_the_lock() -> None:
-    assert query(page_runs._LOCK) is True
+    assert query(runs._LOCK) is True
 
 
 def test_a_post_needs_its_token() -> None:

@@ -15,7 +15,6 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.downloads import attachment, file_name
 from django_lockstep.lab.explorer.drawing.elements import with_style
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
@@ -23,7 +22,8 @@ from django_lockstep.lab.finder.report_data import Report, report_on
 from django_lockstep.lab.finder.report_files import render_report
 from django_lockstep.lab.finder.report_page import page_context
 from django_lockstep.lab.finder.suppressions import read_suppressions
-from django_lockstep.lab.views import for_lab_users
+from django_lockstep.lab.pages.downloads import attachment, file_name
+from django_lockstep.lab.pages.views import for_lab_users
 
 __all__ = ["found_file", "found_races", "found_report"]
 
