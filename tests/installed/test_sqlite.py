@@ -13,7 +13,16 @@ def project(start_project_with_accounts: Projects) -> Project:
     project = start_project_with_accounts("sqlite")
     for app in ("seats", "wallets", "teller", "limits"):
         project.add_app(app)
-    apps = ["django_lockstep", "django_lockstep.lab", "accounts", "seats", "wallets", "teller", "limits"]
+    apps = [
+        "django_lockstep",
+        "django_lockstep.monitor",
+        "django_lockstep.lab",
+        "accounts",
+        "seats",
+        "wallets",
+        "teller",
+        "limits",
+    ]
     database = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(project.folder / "db.sqlite3"),
