@@ -27,7 +27,7 @@ from django_lockstep.lab.explorer.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.server import Server
-from django_lockstep.lab.explorer.symmetry import Admissions, originals
+from django_lockstep.lab.explorer.symmetry import Admissions
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.transactions import Transaction
 from django_lockstep.lab.explorer.unwinding import Unwinding
@@ -113,7 +113,6 @@ class Controller:
         self._overlap = Overlap()
         self._deadlock_policy.reset()
         self._fairness = FairScheduler(self.polling, actors=len(self.actors))
-        self._originals = originals(functions)
         self._admissions = Admissions(functions if symmetric else ())
         self._trace = Trace(symmetric=symmetric)
         self._builder = MoveBuilder(
@@ -317,9 +316,7 @@ class Controller:
     def _transaction(self, actor: int, operation: Operation) -> Transaction:
         key = (actor, operation.alias)
         if key not in self._transactions:
-            catalog = self._server(operation.alias).catalog
-            catalog.reach.originals = self._originals
-            self._transactions[key] = Transaction(catalog, self._overlap, actor=actor)
+            self._transactions[key] = Transaction(self._server(operation.alias).catalog, self._overlap)
         return self._transactions[key]
 
     # One move

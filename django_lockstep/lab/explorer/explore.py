@@ -261,8 +261,7 @@ def _search(
         if traced is not None and not strategy.exhaustive:
             _note_serial_run(session, traced)
         judged = judge_run(session, before, traced and traced[0], raises=raises)
-        # Footprints of earlier moves took keys for constant that have changed, rows for unseen that were read, or knew
-        # fewer rows to which a transaction comes.
+        # Footprints of earlier moves treated keys as constant that have changed, or rows as unseen that were read.
         if session.learned_facts > before.learned_facts:
             strategy.start_over()
             tally.start_over()

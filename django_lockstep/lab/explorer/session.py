@@ -24,7 +24,6 @@ from django_lockstep.lab.explorer.final_state import FinalState
 from django_lockstep.lab.explorer.held_locks import LockWatch
 from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
-from django_lockstep.lab.explorer.reach import ReachFact
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
@@ -54,8 +53,6 @@ class Learned:
     """Statements of loops that poll."""
     tables: frozenset[tuple[str, str, str]]
     """What was learned of tables: an alias of the database, a word for what, and the table's name."""
-    reach: frozenset[tuple[str, ReachFact]]
-    """What was learned of transactions at one snapshot, with an alias of the database."""
 
 
 class ExplorationSession:
@@ -195,18 +192,17 @@ class ExplorationSession:
     @property
     def learned_facts(self) -> int:
         """How many facts on which footprints depend runs have shown."""
-        catalogs = [server.catalog for server in self._servers.values()]
-        return sum(len(catalog.learned) + len(catalog.reach) for catalog in catalogs)
+        return sum(len(server.catalog.learned) for server in self._servers.values())
 
     @property
     def learned(self) -> Learned:
         """What runs have shown until now."""
-        servers = self._servers.values()
         return Learned(
             not_compared=frozenset(self.oracle.not_compared),
             polling=frozenset(self.controller.polling),
-            tables=frozenset((one.alias, *fact) for one in servers for fact in one.catalog.learned),
-            reach=frozenset((one.alias, fact) for one in servers for fact in one.catalog.reach.facts),
+            tables=frozenset(
+                (server.alias, *fact) for server in self._servers.values() for fact in server.catalog.learned
+            ),
         )
 
     def learn(self, learned: Learned) -> None:
@@ -215,8 +211,6 @@ class ExplorationSession:
         self.controller.polling |= learned.polling
         for alias, what, name in learned.tables:
             self.server(alias).catalog.learn(what, name)
-        for alias, fact in learned.reach:
-            self.server(alias).catalog.reach.learn(fact)
 
     def reset(self) -> None:
         """Put back every table that was written."""
