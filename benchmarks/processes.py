@@ -22,8 +22,8 @@ from benchmarks.explore.measure import ends
 from benchmarks.random_races import random_race
 from benchmarks.suite import FigureTable, Options, Say, Section, select_names
 from django_lockstep.lab.explorer import Exploration, Run, explore, processes
+from django_lockstep.lab.explorer.options import Reduction
 from django_lockstep.lab.explorer.scratch import scratch_databases
-from django_lockstep.lab.explorer.strategy import Reduction
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["SUITE"]

@@ -23,6 +23,7 @@ from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, R
 from django_lockstep.lab.explorer.final_state import FinalState
 from django_lockstep.lab.explorer.held_locks import LockWatch
 from django_lockstep.lab.explorer.masking import Masker
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
 from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
@@ -34,13 +35,11 @@ from django_lockstep.lab.explorer.steps import build_raised, build_steps, build_
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["STEP_TIMEOUT", "ExplorationSession", "Learned", "exploration_session"]
+__all__ = ["ExplorationSession", "Learned", "exploration_session"]
 
 _Result = TypeVar("_Result")
 _OTHERS = 3
 """Connections beside the actors': the exploring thread's, and the two of the explorer."""
-STEP_TIMEOUT = 10.0
-"""Seconds that one step may take without waiting for another actor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,39 +55,28 @@ class Learned:
 
 
 class ExplorationSession:
-    """Runs a scenario under one schedule after another; fixture by `exploration_session`.
+    """Runs a scenario under one schedule after another; fixture by `exploration_session`."""
 
-    ``ignore`` names columns that are not compared; with ``no_deadlock`` a run with a deadlock counts as wrong; with
-    ``virtual_sleep`` actors do not really sleep.
-    """
-
-    def __init__(
-        self,
-        scenario: Scenario,
-        *,
-        database: str,
-        step_timeout: float,
-        victim: str,
-        ignore: Collection[str] = (),
-        no_deadlock: bool = False,
-        virtual_sleep: bool = False,
-    ) -> None:
+    def __init__(self, scenario: Scenario, options: SessionOptions) -> None:
         self.scenario = scenario
-        self.oracle = Oracle(scenario, ignore=ignore, run_serially=self._run_serially)
-        self._no_deadlock = no_deadlock
+        self.options = options
+        self.oracle = Oracle(scenario, ignore=options.ignore, run_serially=self._run_serially)
         self.caches: RowCaches | None = None
-        self._database = database
         self._servers: dict[tuple[str, ...], Server] = {}
         self._by_alias: dict[str, Server] = {}
         self._detailed = False
         self.names = tuple(scenario.actors)
         self.controller = Controller(
-            self.names, server=self.server, database=database_key(database), step_timeout=step_timeout, victim=victim
+            self.names,
+            server=self.server,
+            database=database_key(options.database),
+            # Connecting is not a step, and may take longer than one; it comes before any verdict.
+            step_timeout=max(options.step_timeout, STEP_TIMEOUT),
+            victim=options.victim,
         )
         self.monitor: SetupMonitor | None = None
         self._actors = {actor.thread: actor for actor in self.controller.actors}
         self.clock = VirtualClock({thread: actor.pause for thread, actor in self._actors.items()})
-        self.virtual_sleep = virtual_sleep
         self._thread = threading.current_thread()
         self._known = frozenset(threading.enumerate())
         self._foreign_connections: list[str] = []
@@ -264,7 +252,7 @@ class ExplorationSession:
 
     def _deadlocked(self, trace: Trace) -> str:
         """Return what is wrong if deadlocks are not allowed and there was one; otherwise nothing."""
-        if not (self._no_deadlock and trace.cycles):
+        if not (self.options.no_deadlock and trace.cycles):
             return ""
         cycle, victim, _ = trace.cycles[0]
         actors = ", ".join(self.names[index] for index in sorted(cycle))
@@ -311,7 +299,7 @@ class ExplorationSession:
                 alias = self.server(step.operation.alias).alias
                 makers[alias].update({(table, key): maker for key in step.operation.numbered})
         return {
-            table if alias == self._database else f"{alias}.{table}": rows
+            table if alias == self.options.database else f"{alias}.{table}": rows
             for alias, server in self._first_aliases().items()
             for table, rows in server.tables.changed_rows(makers[alias]).items()
         }
@@ -351,23 +339,19 @@ class ExplorationSession:
 
 
 @contextmanager
-def exploration_session(
-    scenario: Scenario, *, database: str, step_timeout: float, victim: str, database_is_mine: bool, **terms: Any
-) -> Iterator[ExplorationSession]:
-    """Open an `ExplorationSession` with these ``terms``; at its end no lock and no row is left.
+def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator[ExplorationSession]:
+    """Open an `ExplorationSession`; at its end no lock and no row is left.
 
     Raises `NotExplorable` inside a transaction, on databases other than PostgreSQL, on one whose rows may be needed,
     while another explorer is running, and for a pool that is too small.
     """
+    database = options.database
     _require_committed_data(connections[database])
-    if not database_is_mine:
+    if not options.database_is_mine:
         require_disposable(database)
     _require_connections(connections[database], actors=len(scenario.actors))
     with ExitStack() as stack:
-        # Connecting is not a step, and may take longer than one; it comes before any verdict.
-        session = ExplorationSession(
-            scenario, database=database, step_timeout=max(step_timeout, STEP_TIMEOUT), victim=victim, **terms
-        )
+        session = ExplorationSession(scenario, options)
         # The order matters: callbacks run in reverse, so actors are unwound, then tables are put back, then sessions
         # closed.
         stack.callback(_close_servers, session)
@@ -385,10 +369,10 @@ def exploration_session(
         await_actors()
         # From here on every session that Django did not open counts as untracked.
         session.mark_sessions_known()
-        session.controller.set_step_timeout(step_timeout)
+        session.controller.set_step_timeout(options.step_timeout)
         session.caches = RowCaches(database, session.server(database).catalog)
         stack.callback(session.caches.close)
-        if session.virtual_sleep:
+        if options.virtual_sleep:
             stack.enter_context(session.clock)
         yield session
 

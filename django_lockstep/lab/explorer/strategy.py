@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal, Protocol, get_args
+from typing import Protocol
 
 from django_lockstep.lab.explorer.branches import Move, State
 from django_lockstep.lab.explorer.directed import DirectedSearch
+from django_lockstep.lab.explorer.options import ExploreOptions
 from django_lockstep.lab.explorer.search import Search
 
-__all__ = ["Reduction", "SearchStrategy", "make_strategy"]
-
-Reduction = Literal["dpor", "symmetric", "none"]
+__all__ = ["SearchStrategy", "make_strategy"]
 
 
 class SearchStrategy(Protocol):
@@ -49,34 +48,12 @@ class SearchStrategy(Protocol):
         """Forget what rests on the footprints of earlier moves, because they touched more than those say."""
 
 
-def make_strategy(
-    actors: Sequence[object],
-    *,
-    directed: bool | Collection[str] = False,
-    reduction: Reduction = "dpor",
-    preemptions: int | None = None,
-    processes: int = 1,
-    cluster: str | None = None,
-) -> SearchStrategy:
-    """Return the search with these options of `explore` over actors with these functions.
-
-    Raises ``ValueError`` for options that exclude each other.
-    """
-    if processes < 1:
-        raise ValueError(f"processes must be a positive integer, not {processes}")
-    if processes > 1 and cluster is not None:
-        raise ValueError(f"processes={processes} explore on this machine, and cluster={cluster!r} elsewhere: name one")
-    if reduction not in get_args(Reduction):
-        raise ValueError(f"reduction must be {' or '.join(map(repr, get_args(Reduction)))}, not {reduction!r}")
-    if not directed:
-        return Search(reduce=reduction != "none", symmetric=reduction == "symmetric", preemptions=preemptions)
-    if reduction != "dpor" or preemptions is not None:
-        raise ValueError(
-            f"A directed search runs only schedules around writes: it cannot be combined with reduction={reduction!r} "
-            f"or with preemptions"
-        )
-    if processes > 1:
-        raise ValueError(f"A directed search has few schedules and runs in one process, not in {processes}")
-    if cluster is not None:
-        raise ValueError(f"A directed search has few schedules and runs in one process, not on a cluster ({cluster!r})")
-    return DirectedSearch(actors, tables=() if directed is True else directed)
+def make_strategy(actors: Sequence[object], options: ExploreOptions) -> SearchStrategy:
+    """Return the search with these options over actors with these functions."""
+    if options.directed:
+        return DirectedSearch(actors, tables=() if options.directed is True else options.directed)
+    return Search(
+        reduce=options.reduction != "none",
+        symmetric=options.reduction == "symmetric",
+        preemptions=options.preemptions,
+    )
