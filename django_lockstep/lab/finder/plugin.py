@@ -109,7 +109,7 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
         with _refused("--race-cluster"):
             _require_cluster(cluster)
     with _refused("--find-races"):
-        import django_lockstep.lab.finder.statements  # noqa: F401
+        import django_lockstep.lab.explorer.statement_text  # noqa: F401
     from django_lockstep.lab.finder.report_files import require_report
     from django_lockstep.lab.finder.suppressions import read_suppressions
 
