@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from django_lockstep.lab.explorer.actors import acquire_actor, release_actor
 from django_lockstep.lab.explorer.branches import Move
@@ -27,13 +27,14 @@ from django_lockstep.lab.explorer.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.server import Server
+from django_lockstep.lab.explorer.strategy import Chooser
 from django_lockstep.lab.explorer.symmetry import Admissions
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.transactions import Transaction
 from django_lockstep.lab.explorer.unwinding import Unwinding
 from django_lockstep.lab.explorer.wait_monitor import QUICK, RunState, WaitMonitor
 
-__all__ = ["ONE_PLAN", "Chooser", "Controller"]
+__all__ = ["ONE_PLAN", "Controller"]
 
 _AT_ONCE = 0.00005
 """Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
@@ -41,13 +42,6 @@ _REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)
 _SCANS = {"index": "on", "seq": "off", "bitmap": "off", "indexonly": "off"}
 ONE_PLAN = "; ".join(f"SET enable_{scan}scan = {allowed}" for scan, allowed in _SCANS.items())
 """Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
-
-
-class Chooser(Protocol):
-    """Decides which actor moves."""
-
-    def choose(self, enabled: Collection[int]) -> int | None:
-        """Return one of the actors that could move, or None to abandon the run."""
 
 
 class _Begun(NamedTuple):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.lab.explorer.differences import CAUSES
+from django_lockstep.lab.explorer.directed import DirectedSearch
 from django_lockstep.lab.explorer.errors import Nondeterminism, RestartSearch, ScheduleError, Stuck
 from django_lockstep.lab.explorer.final_state import describe_state
 from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
@@ -22,7 +23,7 @@ from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, re
 from django_lockstep.lab.explorer.schedules import parse_schedule
 from django_lockstep.lab.explorer.search import Search
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
-from django_lockstep.lab.explorer.strategy import SearchStrategy, make_strategy
+from django_lockstep.lab.explorer.strategy import SearchStrategy
 from django_lockstep.lab.explorer.symmetry import originals
 from django_lockstep.lab.explorer.tally import ExplorationTally, TracedResult
 from django_lockstep.lab.explorer.trace import Trace
@@ -203,7 +204,7 @@ def _attempt(
 ) -> Exploration:
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
     functions = list(session.scenario.actors.values())
-    strategy = make_strategy(functions, options)
+    strategy = _make_strategy(functions, options)
     # What one of several actors with one function never does, another one does in a schedule that is left out.
     vacuity = Vacuity(session.names, originals(functions) if strategy.symmetric else None)
     tree = TreeBuilder() if options.tree else None
@@ -212,6 +213,16 @@ def _attempt(
     trouble = _run_schedules(session, strategy, tally=tally, workers=workers)
     failure, trouble = _confirm_broken(session, tally, trouble)
     return tally.exploration(session, strategy, failure=failure, trouble=trouble)
+
+
+def _make_strategy(actors: Sequence[object], options: ExploreOptions) -> SearchStrategy:
+    if options.directed:
+        return DirectedSearch(actors, tables=() if options.directed is True else options.directed)
+    return Search(
+        reduce=options.reduction != "none",
+        symmetric=options.reduction == "symmetric",
+        preemptions=options.preemptions,
+    )
 
 
 def _run_schedules(

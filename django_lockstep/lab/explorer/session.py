@@ -17,7 +17,7 @@ from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.caches import RowCaches
 from django_lockstep.lab.explorer.clock import VirtualClock
 from django_lockstep.lab.explorer.control_session import database_key
-from django_lockstep.lab.explorer.controller import Chooser, Controller
+from django_lockstep.lab.explorer.controller import Controller
 from django_lockstep.lab.explorer.databases import require_disposable
 from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, RestartSearch, TooManySteps
 from django_lockstep.lab.explorer.final_state import FinalState
@@ -32,6 +32,7 @@ from django_lockstep.lab.explorer.seen_rows import RowWatch, written_tables
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.setup_monitor import SetupMonitor
 from django_lockstep.lab.explorer.steps import build_raised, build_steps, build_swaps
+from django_lockstep.lab.explorer.strategy import Chooser
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.scenario import Scenario
 

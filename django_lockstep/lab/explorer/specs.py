@@ -13,7 +13,6 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.explorer.catalog import Catalog
-from django_lockstep.lab.explorer.controller import Chooser
 from django_lockstep.lab.explorer.copies import quote_name
 from django_lockstep.lab.explorer.dumps import Dump
 from django_lockstep.lab.explorer.errors import NotWritable
@@ -25,6 +24,7 @@ from django_lockstep.lab.explorer.retries import follow, play_copy
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.sql import parse_cached
+from django_lockstep.lab.explorer.strategy import Chooser
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["SCHEMA", "Spec", "write_spec"]
