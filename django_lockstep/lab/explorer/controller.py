@@ -146,7 +146,7 @@ class Controller:
 
     @contextmanager
     def _taking_turns(self) -> Iterator[None]:
-        """Let the controller's thread begin, and end this only when no actor goes on by itself any more."""
+        """Hold the turn in the controller's thread; at the end no actor makes moves by itself any more."""
         self._turn.acquire()
         try:
             yield
@@ -224,9 +224,9 @@ class Controller:
     def _play(
         self, chooser: Chooser, *, expected: Trace | None, record: Callable[[Move], None]
     ) -> Iterator[_Begun | None]:
-        """Yield each move when it has begun; to be asked for the next one when every actor stands, waits or is done.
+        """Yield each move when it has begun. Ask for the next one when every actor stands at a gate, waits or is done.
 
-        Yields None where only the controller's thread may ask for the next one.
+        Yields None if only the controller's thread may ask for the next one.
         """
         self._admissions.note_begun(self._state.ended)
         contest: Contest | None = None

@@ -205,7 +205,7 @@ def _attempt(
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
     functions = list(session.scenario.actors.values())
     strategy = _make_strategy(functions, options)
-    # What one of several actors with one function never does, another one does in a schedule that is left out.
+    # Symmetry leaves schedules out in which another actor with the same function does what this one never does.
     vacuity = Vacuity(session.names, originals(functions) if strategy.symmetric else None)
     tree = TreeBuilder() if options.tree else None
     tally = ExplorationTally(options=options, begun=begun, vacuity=vacuity, tree=tree)

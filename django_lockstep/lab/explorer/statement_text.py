@@ -172,7 +172,7 @@ class StatementText:
         numbers = itertools.count()
         rest = _QUOTED.sub("", self._sql).partition(" ")[2]
         return re.sub(
-            "%s|%%", lambda found: _argument(self._arguments, next(numbers)) if found[0] == "%s" else "%", rest
+            "%s|%%", lambda match: _argument(self._arguments, next(numbers)) if match[0] == "%s" else "%", rest
         )
 
     @cached_property

@@ -40,7 +40,7 @@ _ONE_SNAPSHOT = ("repeatable read", "serializable")
 def _has_found_nothing(statement: Statement, operation: Operation) -> bool:
     """Whether it is an UPDATE without a matching row, which has only read: no trigger for rows, no foreign key."""
     is_update = statement.kind == "UPDATE" and bool(statement.row_locks)
-    # Whoever has changed that has then written one of its rows, and what conflicts with its lock, with that write too.
+    # A matching row can only appear through a write, and every such write conflicts with this lock.
     only_own = statement.reads <= {key for key, _ in statement.row_locks}
     return is_update and only_own and operation.rows == 0 and operation.error is None and statement.locks_only_rows
 
