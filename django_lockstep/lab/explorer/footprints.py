@@ -75,25 +75,25 @@ class Access:
 
     read: frozenset[FootprintKey]
     written: frozenset[FootprintKey]
-    held: frozenset[FootprintKey]
-    """Rows that the transaction has updated before, so that no other one changes them before it ends."""
-    watched: frozenset[FootprintKey]
-    """What it has read by then, if it has written; of one that has not, no conflict makes a pivot."""
+    certain_writes: frozenset[FootprintKey]
+    """Rows that the transaction has updated before: no other transaction changes them before it ends."""
+    read_set: frozenset[FootprintKey]
+    """What the transaction has read by then, if it has written: without a write it is no pivot."""
     committed: frozenset[FootprintKey]
-    """What it has written by then, if the step commits it, or would if it did not fail."""
+    """What the transaction has written by then, if the step commits it, or would if it did not fail."""
     dangerous: bool = False
     """Whether a transaction may be refused because of the step; see `django_lockstep.lab.explorer.overlap`."""
 
-    def meets(self, other: Access) -> bool:
-        """Whether only one of the two orders may be a read-write conflict between this reader and that writer."""
-        # An index page is locked for a read, and not for the entries that were there before. That a row was read and
-        # changed is noted in both orders.
-        written = other.written - self.held
+    def may_conflict_with(self, other: Access) -> bool:
+        """Whether a read-write conflict between this reader and that writer depends on their order."""
+        # The server locks an index page for a read, and only a later entry meets that lock. A conflict on a single row
+        # is noted in both orders.
+        written = other.written - self.certain_writes
         return any(read[0] == row[0] and None in (read[1], row[1]) for row in written for read in self.read)
 
-    def notices(self, other: Access) -> bool:
-        """Whether the other one commits something that the transaction may have read."""
-        return any_same_row(other.committed - self.held, self.watched)
+    def overlaps_commit_of(self, other: Access) -> bool:
+        """Whether the other step commits something that this transaction may have read."""
+        return any_same_row(other.committed - self.certain_writes, self.read_set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ def dependent(one: Footprint, other: Footprint) -> bool:
 def _decide_together(one: Footprint, other: Footprint) -> bool:
     """Whether the order of the steps may decide which SERIALIZABLE transaction the server refuses."""
     return any(
-        mine.dangerous or mine.notices(theirs) or mine.meets(theirs)
+        mine.dangerous or mine.overlaps_commit_of(theirs) or mine.may_conflict_with(theirs)
         for first, second in ((one, other), (other, one))
         for mine in first.accesses
         for theirs in second.accesses

@@ -235,7 +235,7 @@ class Transaction:
         when, change = late
         # It has written nothing and has ended, so that what matters is what it would have been before the change.
         danger = self._is_in_danger(until=when)
-        access = replace(self._access(operation), watched=frozenset(), dangerous=danger)
+        access = replace(self._access(operation), read_set=frozenset(), dangerous=danger)
         return replace(
             touched,
             reads=touched.reads - {change[0]},
@@ -279,8 +279,8 @@ class Transaction:
         return Access(
             read=self._locked(_found(statement) | checked),
             written=written,
-            held=self._certain,
-            watched=self._locked(self._named) if self._has_written or statement.may_change else frozenset(),
+            certain_writes=self._certain,
+            read_set=self._locked(self._named) if self._has_written or statement.may_change else frozenset(),
             committed=self._entered | written if _commits(statement, operation) else frozenset(),
             dangerous=self._is_dangerous(statement, operation),
         )
