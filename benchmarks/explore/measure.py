@@ -15,7 +15,7 @@ from django.db import connection
 from accounts.models import Account, Entry
 from accounts.races.ready_made import Race
 from django_lockstep.lab.explorer import Exploration, explore
-from django_lockstep.lab.explorer.strategy import Reduction
+from django_lockstep.lab.explorer.options import Reduction
 
 __all__ = [
     "Measurement",

@@ -11,7 +11,6 @@ from typing import Any
 from django_lockstep.lab.explorer.copies import Layout
 from django_lockstep.lab.explorer.introspection import Facts, read_facts
 from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN
-from django_lockstep.lab.explorer.reach import Reach
 
 __all__ = ["Catalog", "Consequences", "ForeignKey", "TableFacts", "UniqueIndex"]
 
@@ -185,8 +184,8 @@ class Catalog:
         """Tables of which a run has filled more than a page, although they have few rows."""
         self._read: set[str] = set()
         self._filled: set[str] = set()
-        self.reach = Reach()
-        """What transactions at one snapshot come to."""
+        self.keeps_snapshots = False
+        """Whether a transaction ran at REPEATABLE READ or SERIALIZABLE."""
         self.parsed: dict[tuple[object, ...], Any] = {}
         """Statements that were parsed with these tables; see `sql.parse_cached`."""
         self.layouts: dict[str, Layout] = {}
@@ -240,8 +239,8 @@ class Catalog:
     @property
     def learned(self) -> frozenset[tuple[str, str]]:
         """What runs have shown: a word for what, and the table of which it is true."""
-        # Which page a row is on matters only to transactions at one snapshot.
-        crowded = self.crowded if len(self.reach) else ()
+        # Which page a row is on matters only to transactions that keep their snapshot.
+        crowded = self.crowded if self.keeps_snapshots else ()
         facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "crowded": crowded}
         return frozenset((what, name) for what, names in facts.items() for name in names)
 
@@ -251,6 +250,7 @@ class Catalog:
             self.note_rekeyed({name})
         elif what == "crowded":
             self.crowded.add(name)
+            self.keeps_snapshots = True
         else:
             self.note_filled(name)
             self.note_read({name})
@@ -261,7 +261,7 @@ class Catalog:
         self._filled.clear()
         self._few_rows.clear()
         self.crowded.clear()
-        self.reach.forget()
+        self.keeps_snapshots = False
         if self.rekeyed:
             self.rekeyed.clear()
             self.parsed.clear()

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from django_lockstep.lab.explorer.actors import acquire_actor, release_actor
 from django_lockstep.lab.explorer.branches import Move
@@ -27,13 +27,14 @@ from django_lockstep.lab.explorer.move_builder import MoveBuilder
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Overlap
 from django_lockstep.lab.explorer.server import Server
-from django_lockstep.lab.explorer.symmetry import Admissions, originals
+from django_lockstep.lab.explorer.strategy import Chooser
+from django_lockstep.lab.explorer.symmetry import Admissions
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.explorer.transactions import Transaction
 from django_lockstep.lab.explorer.unwinding import Unwinding
 from django_lockstep.lab.explorer.wait_monitor import QUICK, RunState, WaitMonitor
 
-__all__ = ["ONE_PLAN", "Chooser", "Controller"]
+__all__ = ["ONE_PLAN", "Controller"]
 
 _AT_ONCE = 0.00005
 """Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
@@ -41,13 +42,6 @@ _REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)
 _SCANS = {"index": "on", "seq": "off", "bitmap": "off", "indexonly": "off"}
 ONE_PLAN = "; ".join(f"SET enable_{scan}scan = {allowed}" for scan, allowed in _SCANS.items())
 """Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
-
-
-class Chooser(Protocol):
-    """Decides which actor moves."""
-
-    def choose(self, enabled: Collection[int]) -> int | None:
-        """Return one of the actors that could move, or None to abandon the run."""
 
 
 class _Begun(NamedTuple):
@@ -113,7 +107,6 @@ class Controller:
         self._overlap = Overlap()
         self._deadlock_policy.reset()
         self._fairness = FairScheduler(self.polling, actors=len(self.actors))
-        self._originals = originals(functions)
         self._admissions = Admissions(functions if symmetric else ())
         self._trace = Trace(symmetric=symmetric)
         self._builder = MoveBuilder(
@@ -153,7 +146,7 @@ class Controller:
 
     @contextmanager
     def _taking_turns(self) -> Iterator[None]:
-        """Let the controller's thread begin, and end this only when no actor goes on by itself any more."""
+        """Hold the turn in the controller's thread; at the end no actor makes moves by itself any more."""
         self._turn.acquire()
         try:
             yield
@@ -231,9 +224,9 @@ class Controller:
     def _play(
         self, chooser: Chooser, *, expected: Trace | None, record: Callable[[Move], None]
     ) -> Iterator[_Begun | None]:
-        """Yield each move when it has begun; to be asked for the next one when every actor stands, waits or is done.
+        """Yield each move when it has begun. Ask for the next one when every actor stands at a gate, waits or is done.
 
-        Yields None where only the controller's thread may ask for the next one.
+        Yields None if only the controller's thread may ask for the next one.
         """
         self._admissions.note_begun(self._state.ended)
         contest: Contest | None = None
@@ -317,9 +310,7 @@ class Controller:
     def _transaction(self, actor: int, operation: Operation) -> Transaction:
         key = (actor, operation.alias)
         if key not in self._transactions:
-            catalog = self._server(operation.alias).catalog
-            catalog.reach.originals = self._originals
-            self._transactions[key] = Transaction(catalog, self._overlap, actor=actor)
+            self._transactions[key] = Transaction(self._server(operation.alias).catalog, self._overlap)
         return self._transactions[key]
 
     # One move

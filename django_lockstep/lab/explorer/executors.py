@@ -47,7 +47,7 @@ def explorers_on_cluster(address: str, config: WorkerConfig, learned: Learned) -
 
     Raises `NotExplorable` if the cluster cannot be used, or if a worker would explore other code or on other versions.
     """
-    alias, modules = config.terms["database"], modules_of(config.load())
+    alias, modules = config.options.database, modules_of(config.load())
     expected = describe_code(alias, modules)
     # Pickled apart, so that a worker compares its code before it loads what other code could not.
     prepare = functools.partial(_checked, pickle.dumps((config, learned)), expected, alias, modules)

@@ -25,7 +25,8 @@ from django_lockstep.lab.explorer.history import (
     writes,
 )
 from django_lockstep.lab.explorer.results import Deadlock, Run, Step
-from django_lockstep.lab.explorer.summaries import StatementSummary, is_time, relevant_columns, summarize
+from django_lockstep.lab.explorer.statement_text import StatementText
+from django_lockstep.lab.explorer.summaries import is_time, relevant_columns, summarize
 
 __all__ = ["Explanation", "explain", "find_explanation"]
 
@@ -124,7 +125,7 @@ def _overwritten(write: Step, source: Step, between: Step) -> Iterator[str]:
         )
 
 
-def _row(source: Step, summary: StatementSummary) -> dict[str, str]:
+def _row(source: Step, summary: StatementText) -> dict[str, str]:
     """Return the row that was read and that the other statement is about, with NULL as text."""
     for row in source.values:
         if all(row[name] in values for name, values in summary.keys.items() if name in row):
@@ -189,7 +190,7 @@ def _duplicate_insert(run: Run) -> _Found:
                 )
 
 
-def _sorted_keys(summary: StatementSummary) -> list[tuple[str, list[str]]]:
+def _sorted_keys(summary: StatementText) -> list[tuple[str, list[str]]]:
     return [(name, sorted(values)) for name, values in summary.keys.items()]
 
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from django.db import DEFAULT_DB_ALIAS
 
 from django_lockstep.lab.explorer.differences import CAUSES
+from django_lockstep.lab.explorer.directed import DirectedSearch
 from django_lockstep.lab.explorer.errors import Nondeterminism, RestartSearch, ScheduleError, Stuck
 from django_lockstep.lab.explorer.final_state import describe_state
 from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
 from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, ExploreOptions, Reduction, SessionOptions, Victim
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, require_steered
 from django_lockstep.lab.explorer.schedules import parse_schedule
 from django_lockstep.lab.explorer.search import Search
-from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
-from django_lockstep.lab.explorer.strategy import Reduction, SearchStrategy, make_strategy
+from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
+from django_lockstep.lab.explorer.strategy import SearchStrategy
 from django_lockstep.lab.explorer.symmetry import originals
 from django_lockstep.lab.explorer.tally import ExplorationTally, TracedResult
 from django_lockstep.lab.explorer.trace import Trace
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from django_lockstep.lab.explorer.processes import Workers
 
 __all__ = ["explore", "replay"]
-
-Victim = Literal["last", "first"]
 
 
 def explore(
@@ -97,27 +97,33 @@ def explore(
     than PostgreSQL, for tables too large to put back, and while another explorer is running. Errors of ``set_up`` and
     of the invariant are raised as they are.
     """
-    if victim not in ("last", "first"):
-        raise ValueError(f"victim must be 'last' or 'first', not {victim!r}")
-    search: dict[str, Any] = {"directed": directed, "reduction": reduction, "preemptions": preemptions}
-    # Refuses options that exclude each other, before anything is run.
-    make_strategy(list(scenario.actors.values()), **search, processes=processes, cluster=cluster)
-    limits = {"limit": max_schedules, "timeout": timeout, "stop_on_first": stop_on_first, "begun": time.monotonic()}
-    terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
-    terms |= {"database": database, "database_is_mine": database_is_mine, "step_timeout": step_timeout}
-    terms["victim"] = victim
-    config = WorkerConfig(
-        load=load or functools.partial(_itself, scenario),
-        terms=terms,
-        max_steps=max_steps,
-        warm_up=warm_up,
-        raises=raises,
+    options = ExploreOptions(
+        session=SessionOptions(
+            database=database,
+            database_is_mine=database_is_mine,
+            step_timeout=step_timeout,
+            max_steps=max_steps,
+            victim=victim,
+            ignore=ignore,
+            raises=raises,
+            no_deadlock=no_deadlock,
+            warm_up=warm_up,
+            virtual_sleep=virtual_sleep,
+        ),
+        directed=directed,
+        reduction=reduction,
+        preemptions=preemptions,
+        max_schedules=max_schedules,
+        timeout=timeout,
+        stop_on_first=stop_on_first,
+        processes=processes,
+        cluster=cluster,
+        tree=tree,
     )
-    workers = _workers(config, size=processes, cluster=cluster)
-    with exploration_session(scenario, **terms) as session:
-        return session.run_until_stable(
-            lambda: _attempt(session, config, workers=workers, search=search, limits=limits, tree=tree)
-        )
+    begun = time.monotonic()
+    workers = _workers(load or functools.partial(_itself, scenario), options)
+    with exploration_session(scenario, options.session) as session:
+        return session.run_until_stable(lambda: _attempt(session, options, workers=workers, begun=begun))
 
 
 def replay(
@@ -143,9 +149,18 @@ def replay(
     `explore` does.
     """
     moves = parse_schedule(schedule, actors=len(scenario.actors))
-    terms: dict[str, Any] = {"ignore": ignore, "no_deadlock": no_deadlock, "virtual_sleep": virtual_sleep}
-    terms["database_is_mine"] = database_is_mine
-    with exploration_session(scenario, database=database, step_timeout=step_timeout, victim=victim, **terms) as session:
+    options = SessionOptions(
+        database=database,
+        database_is_mine=database_is_mine,
+        step_timeout=step_timeout,
+        max_steps=max_steps,
+        victim=victim,
+        ignore=ignore,
+        no_deadlock=no_deadlock,
+        warm_up=warm_up,
+        virtual_sleep=virtual_sleep,
+    )
+    with exploration_session(scenario, options) as session:
         session.controller.limits = Limits(max_steps=max_steps)
 
         def attempt() -> Run:
@@ -173,35 +188,41 @@ def _with_rows(run: Run, session: ExplorationSession, trace: Trace) -> Run:
     return replace(run, seen=rows.seen(), held=locks.held()) if again.actors == trace.actors else run
 
 
-def _workers(config: WorkerConfig, *, size: int, cluster: str | None) -> Workers | None:
+def _workers(load: Callable[[], Scenario], options: ExploreOptions) -> Workers | None:
     """Return what explores with so many workers, or on a cluster; None for one, which this process is itself."""
-    if size == 1 and cluster is None:
+    if options.processes == 1 and options.cluster is None:
         return None
     # Here, because few explorations need what starts processes, and every one would import it.
     from django_lockstep.lab.explorer.processes import make_workers
 
-    return make_workers(config, size=size, cluster=cluster)
+    config = WorkerConfig(load=load, options=options.session)
+    return make_workers(config, size=options.processes, cluster=options.cluster)
 
 
 def _attempt(
-    session: ExplorationSession,
-    config: WorkerConfig,
-    *,
-    workers: Workers | None,
-    search: dict[str, Any],
-    limits: dict[str, Any],
-    tree: bool,
+    session: ExplorationSession, options: ExploreOptions, *, workers: Workers | None, begun: float
 ) -> Exploration:
     """Explore from the beginning. Raises `RestartSearch` when something is learned that makes earlier runs invalid."""
     functions = list(session.scenario.actors.values())
-    strategy = make_strategy(functions, **search)
-    # What one of several actors with one function never does, another one does in a schedule that is left out.
+    strategy = _make_strategy(functions, options)
+    # Symmetry leaves schedules out in which another actor with the same function does what this one never does.
     vacuity = Vacuity(session.names, originals(functions) if strategy.symmetric else None)
-    tally = ExplorationTally(**limits, vacuity=vacuity, tree=TreeBuilder() if tree else None)
-    session.controller.limits = Limits(max_steps=config.max_steps, deadline=tally.deadline)
-    trouble = _run_schedules(session, strategy, tally=tally, config=config, workers=workers)
+    tree = TreeBuilder() if options.tree else None
+    tally = ExplorationTally(options=options, begun=begun, vacuity=vacuity, tree=tree)
+    session.controller.limits = Limits(max_steps=session.options.max_steps, deadline=tally.deadline)
+    trouble = _run_schedules(session, strategy, tally=tally, workers=workers)
     failure, trouble = _confirm_broken(session, tally, trouble)
     return tally.exploration(session, strategy, failure=failure, trouble=trouble)
+
+
+def _make_strategy(actors: Sequence[object], options: ExploreOptions) -> SearchStrategy:
+    if options.directed:
+        return DirectedSearch(actors, tables=() if options.directed is True else options.directed)
+    return Search(
+        reduce=options.reduction != "none",
+        symmetric=options.reduction == "symmetric",
+        preemptions=options.preemptions,
+    )
 
 
 def _run_schedules(
@@ -209,21 +230,20 @@ def _run_schedules(
     strategy: SearchStrategy,
     *,
     tally: ExplorationTally,
-    config: WorkerConfig,
     workers: Workers | None,
 ) -> Nondeterminism | Stuck | None:
     """Run schedules until none is left or a limit is reached; return the error that ended the search early."""
     try:
-        warm = session.warm_up() if config.warm_up and tally.wants_more() else None
+        warm = session.warm_up() if session.options.warm_up and tally.wants_more() else None
         alone = workers.seconds_alone if workers else math.inf
-        first = _search(session, strategy, tally=tally, warm=warm, raises=config.raises, seconds=alone)
+        first = _search(session, strategy, tally=tally, warm=warm, seconds=alone)
         if workers is not None and isinstance(strategy, Search) and tally.wants_more() and strategy.left:
             workers.explore(session, search=strategy, tally=tally)
         session.controller.limits.deadline = None  # a wrong run is confirmed after the time limit, too
         if first is not None:
             # Run the first schedule again, unless the warm-up has repeated it already. A directed search without one
             # follows another one of the same actors; what it finds is confirmed, and it proves nothing else.
-            follows = not (config.warm_up or strategy.exhaustive)
+            follows = not (session.options.warm_up or strategy.exhaustive)
             if not follows and (tally.runs == 1 or not _same_schedule(warm, first)):
                 _learn(session, first, follow(session, first[1].actors, expected=first[1]))
             require_steered(session, first[1])
@@ -242,7 +262,6 @@ def _search(
     *,
     tally: ExplorationTally,
     warm: TracedResult | None,
-    raises: Errors,
     seconds: float,
 ) -> TracedResult | None:
     """Run the search's schedules, for about so many seconds, and return the first result; ``warm`` is the warm-up's."""
@@ -260,9 +279,8 @@ def _search(
                 session.oracle.learn(warm[0], first[0])
         if traced is not None and not strategy.exhaustive:
             _note_serial_run(session, traced)
-        judged = judge_run(session, before, traced and traced[0], raises=raises)
-        # Footprints of earlier moves took keys for constant that have changed, rows for unseen that were read, or knew
-        # fewer rows to which a transaction comes.
+        judged = judge_run(session, before, traced and traced[0])
+        # Footprints of earlier moves treated keys as constant that have changed, or rows as unseen that were read.
         if session.learned_facts > before.learned_facts:
             strategy.start_over()
             tally.start_over()

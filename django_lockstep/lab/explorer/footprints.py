@@ -10,21 +10,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 
 __all__ = [
     "ADVISORY",
-    "EVERYTHING",
     "LOCAL",
     "OPAQUE",
     "Access",
     "Change",
-    "End",
     "Footprint",
     "FootprintKey",
     "LockedKey",
     "Mode",
-    "Place",
     "any_same_row",
     "collide",
     "dependent",
@@ -35,8 +32,6 @@ FootprintKey = tuple[str, int | None]
 """A table and the primary key of a row in it; None for any row."""
 ADVISORY = "advisory lock"
 """The name of a table that stands for all advisory locks, as its rows."""
-EVERYTHING: FootprintKey = ("", None)
-"""Stands for any row of any table, where it is not known which."""
 
 
 class Mode(IntEnum):
@@ -70,33 +65,6 @@ Change = tuple[FootprintKey, int]
 """The change of a row by the transaction that commits so many-th of those which change it in the run."""
 
 
-class End(Enum):
-    """How a step ends its transaction, or a part of it."""
-
-    WRITTEN = "a COMMIT of changes"
-    READ = "a COMMIT, maybe of nothing"
-    UNDONE = "a failure, a ROLLBACK, or one to a savepoint"
-
-
-_COMMITS = frozenset({End.WRITTEN, End.READ})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a step is in the graph of who may have a conflict with whom; see `ConflictGraph`."""
-
-    actor: int
-    near: frozenset[int]
-    """The actor, and those with which the step may add a conflict."""
-    linked: frozenset[int]
-    """The actor, and those with which its transaction may have one."""
-    linked_twice: frozenset[int]
-    """Those, and those with which these may have one."""
-    saves: frozenset[int]
-    """Those that may be refused for a transaction that the step may doom, and not after it."""
-    end: End | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """What a step of a SERIALIZABLE transaction reads and writes, as far as other ones may be refused for it.
@@ -107,38 +75,25 @@ class Access:
 
     read: frozenset[FootprintKey]
     written: frozenset[FootprintKey]
-    held: frozenset[FootprintKey]
-    """Rows that the transaction has updated before, so that no other one changes them before it ends."""
-    watched: frozenset[FootprintKey]
-    """What it has read by then, if it has written; of one that has not, no conflict makes a pivot."""
+    certain_writes: frozenset[FootprintKey]
+    """Rows that the transaction has updated before: no other transaction changes them before it ends."""
+    read_set: frozenset[FootprintKey]
+    """What the transaction has read by then, if it has written: without a write it is no pivot."""
     committed: frozenset[FootprintKey]
-    """What it has written by then, if the step commits it, or would if it did not fail."""
-    will_write: frozenset[FootprintKey] = frozenset()
-    """What it may write from then on, if the step takes its snapshot."""
-    stale: frozenset[str] = frozenset()
-    """Tables of which it reads rows as they were before others changed them."""
-    place: Place | None = None
-    """Where in the graph of conflicts; None if that is not known."""
+    """What the transaction has written by then, if the step commits it, or would if it did not fail."""
     dangerous: bool = False
     """Whether a transaction may be refused because of the step; see `django_lockstep.lab.explorer.overlap`."""
 
-    def meets(self, other: Access) -> bool:
-        """Whether only one of the two orders may be a read-write conflict between this reader and that writer."""
-        # An index page is locked for a read, and not for the entries that were there before. That a row was read and
-        # changed is noted in both orders.
-        written = other.written - self.held
-        rows = any(read[0] == row[0] and None in (read[1], row[1]) for row in written for read in self.read)
-        # The next change of a row of which it reads an older version is none of that, unless it meets the index page.
-        return rows or any(key is None and table in self.stale for table, key in written)
+    def may_conflict_with(self, other: Access) -> bool:
+        """Whether a read-write conflict between this reader and that writer depends on their order."""
+        # The server locks an index page for a read, and only a later entry meets that lock. A conflict on a single row
+        # is noted in both orders.
+        written = other.written - self.certain_writes
+        return any(read[0] == row[0] and None in (read[1], row[1]) for row in written for read in self.read)
 
-    def notices(self, other: Access) -> bool:
-        """Whether the other one commits something that the transaction may have read.
-
-        Or, if it takes its snapshot here, has read what it may write: only if that commits later, the two overlap.
-        """
-        if not other.committed:
-            return False
-        return any_same_row(other.committed - self.held, self.watched) or any_same_row(self.will_write, other.watched)
+    def overlaps_commit_of(self, other: Access) -> bool:
+        """Whether the other step commits something that this transaction may have read."""
+        return any_same_row(other.committed - self.certain_writes, self.read_set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +110,8 @@ class Footprint:
     """Rows whose changes others see from this step on."""
     releases: frozenset[LockedKey] = frozenset()
     """Row locks released."""
-    snapshot: frozenset[FootprintKey] = frozenset()
-    """Rows of which it fixes what its transaction will see; `EVERYTHING` among them if it is not known which."""
+    snapshot: bool = False
+    """Whether it takes the snapshot that all later statements of its transaction see."""
     changes: frozenset[Change] = frozenset()
     """Changes of single rows that are certain among those published."""
     late_for: frozenset[Change] = frozenset()
@@ -176,7 +131,7 @@ class Footprint:
             tried=self.tried | other.tried,
             publishes=self.publishes | other.publishes,
             releases=self.releases | other.releases,
-            snapshot=self.snapshot | other.snapshot,
+            snapshot=self.snapshot or other.snapshot,
             changes=self.changes | other.changes,
             late_for=self.late_for | other.late_for,
             accesses=self.accesses | other.accesses,
@@ -201,67 +156,26 @@ def dependent(one: Footprint, other: Footprint) -> bool:
     """Whether the order of the two steps may matter. Symmetric; True wherever that is not known."""
     if LOCAL in (one, other):
         return False
-    if one.opaque or other.opaque or _meet_in_conflict_graph(one, other):
+    if one.opaque or other.opaque or _decide_together(one, other):
         return True
     return _affects(one, other) or _affects(other, one) or collide(one.locks, other.locks)
 
 
-def _meet_in_conflict_graph(one: Footprint, other: Footprint) -> bool:
-    """Whether a SERIALIZABLE transaction may be refused or not for the order of the steps."""
-    return any(_decide(mine, theirs) for mine in one.accesses for theirs in other.accesses)
-
-
-def _decide(mine: Access, theirs: Access) -> bool:
-    if (mine.dangerous or theirs.dangerous) and _decide_together(mine, theirs):
-        return True
-    return any(one.notices(other) or one.meets(other) for one, other in ((mine, theirs), (theirs, mine)))
-
-
-def _decide_together(mine: Access, theirs: Access) -> bool:
-    """Whether the order of two steps may decide who is refused, of which at least one is dangerous."""
-    one, other = mine.place, theirs.place
-    if one is None or other is None:
-        return True
-    if one.end is None and other.end is None:
-        # One adds a conflict with the other, or dooms a transaction for which the other would be refused.
-        return one.actor in other.near | other.saves or other.actor in one.near | one.saves
-    if one.end is None or (one.end is End.UNDONE and other.end is not None):
-        one, other, mine, theirs = other, one, theirs, mine
-    if one.end is End.UNDONE:
-        return _undoing_matters(one, other, dangerous=theirs.dangerous)
-    return _commit_matters(one, other, dangerous=mine.dangerous)
-
-
-def _undoing_matters(one: Place, other: Place, *, dangerous: bool) -> bool:
-    """Whether it may decide who is refused that the first step undoes what its transaction has done.
-
-    ``dangerous``: the other one is.
-    """
-    if dangerous or other.end is not None:
-        near = one.actor in other.linked
-    else:  # it only adds conflicts, and may be refused for none
-        near = one.actor in other.near or other.actor in one.near
-    return near or one.actor in other.saves or other.actor in one.saves
-
-
-def _commit_matters(one: Place, other: Place, *, dangerous: bool) -> bool:
-    """Whether it may decide who is refused that the first step commits, which is dangerous or not."""
-    if other.end in _COMMITS or (dangerous and other.end is None):
-        # It dooms a transaction that may be the first one of a path to one between it and the other step.
-        return not one.linked_twice.isdisjoint(other.linked)
-    if dangerous:
-        return not one.linked.isdisjoint(other.linked)
-    # Of one that has written nothing it matters from now on when its snapshot was taken.
-    reader = one.end is End.READ and not one.linked.isdisjoint(other.near)
-    return reader or one.actor in other.linked or other.actor in one.saves
+def _decide_together(one: Footprint, other: Footprint) -> bool:
+    """Whether the order of the steps may decide which SERIALIZABLE transaction the server refuses."""
+    return any(
+        mine.dangerous or mine.overlaps_commit_of(theirs) or mine.may_conflict_with(theirs)
+        for first, second in ((one, other), (other, one))
+        for mine in first.accesses
+        for theirs in second.accesses
+    )
 
 
 def _affects(one: Footprint, other: Footprint) -> bool:
     """Whether what the first publishes or releases matters to the second."""
     # A snapshot is taken of the whole database, not only of the tables that the statement names: a commit before it or
     # after it makes a difference to what later statements see.
-    seen = any_same_row(one.publishes, other.reads) or any_same_row(one.publishes, other.snapshot)
-    seen = seen or (bool(one.publishes) and EVERYTHING in other.snapshot)
+    seen = (other.snapshot and bool(one.publishes)) or any_same_row(one.publishes, other.reads)
     seen = seen or not one.changes.isdisjoint(other.late_for)
     # Whoever takes or releases a lock decides whether another one is refused it.
     return seen or collide(one.releases, other.locks) or collide(one.releases | one.locks, other.tried)

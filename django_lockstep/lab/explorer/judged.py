@@ -8,7 +8,7 @@ from django_lockstep.lab.explorer.oracle import RunResult, error_name
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.session import ExplorationSession
 from django_lockstep.lab.explorer.trace import Trace
-from django_lockstep.lab.explorer.vacuity import Activity, Errors, activity_of
+from django_lockstep.lab.explorer.vacuity import Activity, activity_of
 
 __all__ = ["JudgedRun", "judge_run"]
 
@@ -34,13 +34,13 @@ class JudgedRun:
     """The SQLSTATE, or the class, of each statement's error."""
 
 
-def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None, *, raises: Errors) -> JudgedRun:
-    """Judge the run that was just played; ``ended`` is None if it was abandoned, ``raises`` are expected errors."""
+def judge_run(session: ExplorationSession, trace: Trace, ended: RunResult | None) -> JudgedRun:
+    """Judge the run that was just played; ``ended`` is None if it was abandoned."""
     operations = [step.operation for step in trace.steps]
     return JudgedRun(
         run=session.judge(ended, trace) if ended else None,
         key=session.oracle.key(ended) if ended else (),
-        activity=activity_of(trace.steps, ended.errors if ended else {}, raises=raises),
+        activity=activity_of(trace.steps, ended.errors if ended else {}, raises=session.options.raises),
         unreached=trace.unreached,
         yields=trace.yields,
         opaque=frozenset(reason for each in operations if each.statement for reason in each.statement.reasons),

@@ -112,7 +112,7 @@ class MoveBuilder:
             queue = {index: after[index] - was_waiting[index] for index in losers}
             in_turn = winner <= firsts and not any(begun[i] < begun[j] for i in queue for j in queue[i] & losers)
             in_turn = in_turn and not self._comes_too_late(losers, parts[chosen])
-            # Those who wait again may have come in any order, too.
+            # The actors that wait again may have queued in any order, too.
             by_chance = not in_turn or len(first_ones({i: begun[i] for i in losers}, self.trace.moves)) > 1
         else:
             in_turn = not overtaken(was_waiting, after)
@@ -132,7 +132,8 @@ class MoveBuilder:
     ) -> tuple[frozenset[int], frozenset[int]]:
         """Return who got the row for which it waited, and who still waits for that and might have got it instead.
 
-        Nobody, unless one actor got one row alone, of which there was a new version: others keep their order.
+        Both are empty unless one actor got one row alone of which the move published a new version: waiters for other
+        locks keep the order of their queue.
         """
         wanted = {index: self._row_wanted(index) for index in was_waiting}
         got = [i for i in parts if i in was_waiting and self.state.current[i].operation.error is None]
@@ -141,7 +142,7 @@ class MoveBuilder:
             if row not in parts[chosen].publishes or [wanted[i] for i in got].count(row) > 1:
                 continue
             same = {i for i in self.state.waiting.keys() & was_waiting.keys() if wanted[i] == row}
-            # Where somebody else holds the row too, the loser could not have got it; who has committed holds nothing.
+            # If a third transaction holds the row too, the loser could not have got it. The chosen one has committed.
             losers = frozenset(i for i in same if self.state.waiting[i] <= same | {winner, chosen})
             if losers:
                 return frozenset({winner}), losers

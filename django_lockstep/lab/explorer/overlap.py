@@ -9,15 +9,13 @@ them notes a conflict; it matters where one of them may complete such a structur
 - a step of N after the COMMIT of Z, if N has written, or writes by it; so is N's end;
 - the COMMIT of Z, if N has written: who of the others has ended by then counts no more as F.
 
-To which steps they matter is a question of who may have a conflict with whom; see
-`django_lockstep.lab.explorer.conflict_graph`.
-
-Of other steps the order matters in two cases. A COMMIT, and a step of an N that has written, where N may be in danger
-from then on. And a read and a write of the same table, if the server locks pages for what was read and the write adds
-entries to an index, or if it locks all of the table: a later write there is a conflict, although a read after the write
-would not be one. Such reads and writes are written as of a row without a key; those of single rows are a read by the
-primary key alone, of so few rows that the server does not lock their page instead, and an UPDATE of columns without an
-index, on the same page (a heap-only tuple).
+Their order counts with every other step of a SERIALIZABLE transaction. Of other steps the order matters in two cases. A
+COMMIT, and a step of an N that has written, where N may be in danger from then on. And a read and a write of the same
+table, if the server locks pages for what was read and the write adds entries to an index, or if it locks all of the
+table: a later write there is a conflict, although a read after the write would not be one. Such reads and writes are
+written as of a row without a key; those of single rows are a read by the primary key alone, of so few rows that the
+server does not lock their page instead, and an UPDATE of columns without an index, on the same page (a heap-only
+tuple).
 """
 
 from __future__ import annotations
@@ -79,10 +77,6 @@ class Overlap:
     def note_opaque(self) -> None:
         """Note that a step was not understood, so that anything may have been read and published."""
         self._opaque = True
-
-    def written(self, *, since: int, until: int | None = None) -> frozenset[FootprintKey]:
-        """Return the rows that transactions have published between these times."""
-        return frozenset().union(*(each.written for each in self._commits[since:until]))
 
     def may_doom(self, read: frozenset[FootprintKey], *, since: int, until: int | None = None) -> bool:
         """Whether a SERIALIZABLE transaction that has read this has a conflict out to one that committed."""

@@ -39,7 +39,7 @@ def make_workers(config: WorkerConfig, *, size: int, cluster: str | None = None)
 
     Raises `NotExplorable` if workers cannot have databases of their own, or not this scenario.
     """
-    alias = config.terms["database"]
+    alias = config.options.database
     if not is_scratch(connections[alias]):
         raise NotExplorable(
             f"Several processes explore scratch databases only, of which each has its own, and {alias!r} is not one: "

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from django_lockstep.lab.explorer.branches import Move
-from django_lockstep.lab.explorer.controller import Chooser
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, ScheduleError
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.schedules import Follow
 from django_lockstep.lab.explorer.session import ExplorationSession
+from django_lockstep.lab.explorer.strategy import Chooser, Schedule
 from django_lockstep.lab.explorer.trace import Trace
 
 __all__ = ["ATTEMPTS", "follow", "play_copy", "play_next", "require_steered"]
@@ -24,25 +23,6 @@ Half of the tries fail where the server may let any of two go on; on a busy mach
 ATTEMPTS = 5
 """How often a schedule is tried that came out differently while several actors waited; more would hide
 nondeterminism."""
-
-
-class _Schedule(Protocol):
-    """What chooses the moves of one schedule, and can choose the same ones again."""
-
-    symmetric: bool
-    """Whether actors with one function begin to write in their order only."""
-
-    def begin(self) -> object:
-        """Start the schedule, or start it again."""
-
-    def choose(self, enabled: Collection[int]) -> int | None:
-        """Return the actor that moves, or None to abandon the run."""
-
-    def record(self, move: Move) -> None:
-        """Record what the chosen actor's step did."""
-
-    def give_up(self) -> None:
-        """Note that the schedule cannot be run."""
 
 
 def follow(
@@ -60,13 +40,14 @@ def play_copy(session: ExplorationSession, chooser: Chooser) -> Trace:
     return trace
 
 
-def play_next(session: ExplorationSession, schedule: _Schedule, before: Trace | None) -> tuple[Any, Trace]:
+def play_next(session: ExplorationSession, schedule: Schedule, before: Trace | None) -> tuple[Any, Trace]:
     """Play the schedule; where the server never chooses as it would have to, the trace is an empty one."""
 
     def again(in_turn: bool) -> tuple[Any, Trace]:
         schedule.begin()
-        how: dict[str, Any] = {"record": schedule.record, "symmetric": schedule.symmetric, "in_turn": in_turn}
-        return session.play(schedule, expected=before, **how)
+        return session.play(
+            schedule, expected=before, record=schedule.record, symmetric=schedule.symmetric, in_turn=in_turn
+        )
 
     try:
         return _retry_overtaken(session, again)

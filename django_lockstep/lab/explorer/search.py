@@ -205,8 +205,8 @@ class Search:
         node = _Node(
             enabled=state.enabled,
             sleep=state.sleep,
-            # One branch at first; the races of complete runs ask for others, where their order may matter. Of waiters
-            # each has to be first once: none of them has a move of its own there that could race.
+            # One branch at first; the races of complete runs ask for others, where their order may matter. After a
+            # contest each waiter must be first once: it has no move here, so that no race would ask for it.
             backtrack={state.chosen} if self._reduce and not contested else set(state.enabled),
             parent=parent,
             previous=previous,

@@ -17,14 +17,14 @@ from django_lockstep.lab.explorer.branches import Move
 from django_lockstep.lab.explorer.caches import RowCaches
 from django_lockstep.lab.explorer.clock import VirtualClock
 from django_lockstep.lab.explorer.control_session import database_key
-from django_lockstep.lab.explorer.controller import Chooser, Controller
+from django_lockstep.lab.explorer.controller import Controller
 from django_lockstep.lab.explorer.databases import require_disposable
 from django_lockstep.lab.explorer.errors import Nondeterminism, NotExplorable, RestartSearch, TooManySteps
 from django_lockstep.lab.explorer.final_state import FinalState
 from django_lockstep.lab.explorer.held_locks import LockWatch
 from django_lockstep.lab.explorer.masking import Masker
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions
 from django_lockstep.lab.explorer.oracle import Oracle, RunResult, error_name
-from django_lockstep.lab.explorer.reach import ReachFact
 from django_lockstep.lab.explorer.requests import keep_signal_receivers
 from django_lockstep.lab.explorer.results import Deadlock, Run
 from django_lockstep.lab.explorer.schedules import Follow, write_schedule
@@ -32,16 +32,15 @@ from django_lockstep.lab.explorer.seen_rows import RowWatch, written_tables
 from django_lockstep.lab.explorer.server import Server
 from django_lockstep.lab.explorer.setup_monitor import SetupMonitor
 from django_lockstep.lab.explorer.steps import build_raised, build_steps, build_swaps
+from django_lockstep.lab.explorer.strategy import Chooser
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["STEP_TIMEOUT", "ExplorationSession", "Learned", "exploration_session"]
+__all__ = ["ExplorationSession", "Learned", "exploration_session"]
 
 _Result = TypeVar("_Result")
 _OTHERS = 3
 """Connections beside the actors': the exploring thread's, and the two of the explorer."""
-STEP_TIMEOUT = 10.0
-"""Seconds that one step may take without waiting for another actor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,44 +53,31 @@ class Learned:
     """Statements of loops that poll."""
     tables: frozenset[tuple[str, str, str]]
     """What was learned of tables: an alias of the database, a word for what, and the table's name."""
-    reach: frozenset[tuple[str, ReachFact]]
-    """What was learned of transactions at one snapshot, with an alias of the database."""
 
 
 class ExplorationSession:
-    """Runs a scenario under one schedule after another; fixture by `exploration_session`.
+    """Runs a scenario under one schedule after another; fixture by `exploration_session`."""
 
-    ``ignore`` names columns that are not compared; with ``no_deadlock`` a run with a deadlock counts as wrong; with
-    ``virtual_sleep`` actors do not really sleep.
-    """
-
-    def __init__(
-        self,
-        scenario: Scenario,
-        *,
-        database: str,
-        step_timeout: float,
-        victim: str,
-        ignore: Collection[str] = (),
-        no_deadlock: bool = False,
-        virtual_sleep: bool = False,
-    ) -> None:
+    def __init__(self, scenario: Scenario, options: SessionOptions) -> None:
         self.scenario = scenario
-        self.oracle = Oracle(scenario, ignore=ignore, run_serially=self._run_serially)
-        self._no_deadlock = no_deadlock
+        self.options = options
+        self.oracle = Oracle(scenario, ignore=options.ignore, run_serially=self._run_serially)
         self.caches: RowCaches | None = None
-        self._database = database
         self._servers: dict[tuple[str, ...], Server] = {}
         self._by_alias: dict[str, Server] = {}
         self._detailed = False
         self.names = tuple(scenario.actors)
         self.controller = Controller(
-            self.names, server=self.server, database=database_key(database), step_timeout=step_timeout, victim=victim
+            self.names,
+            server=self.server,
+            database=database_key(options.database),
+            # Connecting is not a step, and may take longer than one; it comes before any verdict.
+            step_timeout=max(options.step_timeout, STEP_TIMEOUT),
+            victim=options.victim,
         )
         self.monitor: SetupMonitor | None = None
         self._actors = {actor.thread: actor for actor in self.controller.actors}
         self.clock = VirtualClock({thread: actor.pause for thread, actor in self._actors.items()})
-        self.virtual_sleep = virtual_sleep
         self._thread = threading.current_thread()
         self._known = frozenset(threading.enumerate())
         self._foreign_connections: list[str] = []
@@ -195,18 +181,17 @@ class ExplorationSession:
     @property
     def learned_facts(self) -> int:
         """How many facts on which footprints depend runs have shown."""
-        catalogs = [server.catalog for server in self._servers.values()]
-        return sum(len(catalog.learned) + len(catalog.reach) for catalog in catalogs)
+        return sum(len(server.catalog.learned) for server in self._servers.values())
 
     @property
     def learned(self) -> Learned:
         """What runs have shown until now."""
-        servers = self._servers.values()
         return Learned(
             not_compared=frozenset(self.oracle.not_compared),
             polling=frozenset(self.controller.polling),
-            tables=frozenset((one.alias, *fact) for one in servers for fact in one.catalog.learned),
-            reach=frozenset((one.alias, fact) for one in servers for fact in one.catalog.reach.facts),
+            tables=frozenset(
+                (server.alias, *fact) for server in self._servers.values() for fact in server.catalog.learned
+            ),
         )
 
     def learn(self, learned: Learned) -> None:
@@ -215,8 +200,6 @@ class ExplorationSession:
         self.controller.polling |= learned.polling
         for alias, what, name in learned.tables:
             self.server(alias).catalog.learn(what, name)
-        for alias, fact in learned.reach:
-            self.server(alias).catalog.reach.learn(fact)
 
     def reset(self) -> None:
         """Put back every table that was written."""
@@ -270,7 +253,7 @@ class ExplorationSession:
 
     def _deadlocked(self, trace: Trace) -> str:
         """Return what is wrong if deadlocks are not allowed and there was one; otherwise nothing."""
-        if not (self._no_deadlock and trace.cycles):
+        if not (self.options.no_deadlock and trace.cycles):
             return ""
         cycle, victim, _ = trace.cycles[0]
         actors = ", ".join(self.names[index] for index in sorted(cycle))
@@ -317,7 +300,7 @@ class ExplorationSession:
                 alias = self.server(step.operation.alias).alias
                 makers[alias].update({(table, key): maker for key in step.operation.numbered})
         return {
-            table if alias == self._database else f"{alias}.{table}": rows
+            table if alias == self.options.database else f"{alias}.{table}": rows
             for alias, server in self._first_aliases().items()
             for table, rows in server.tables.changed_rows(makers[alias]).items()
         }
@@ -357,25 +340,21 @@ class ExplorationSession:
 
 
 @contextmanager
-def exploration_session(
-    scenario: Scenario, *, database: str, step_timeout: float, victim: str, database_is_mine: bool, **terms: Any
-) -> Iterator[ExplorationSession]:
-    """Open an `ExplorationSession` with these ``terms``; at its end no lock and no row is left.
+def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator[ExplorationSession]:
+    """Open an `ExplorationSession`; at its end no lock and no row is left.
 
     Raises `NotExplorable` inside a transaction, on databases other than PostgreSQL, on one whose rows may be needed,
     while another explorer is running, and for a pool that is too small.
     """
+    database = options.database
     _require_committed_data(connections[database])
-    if not database_is_mine:
+    if not options.database_is_mine:
         require_disposable(database)
     _require_connections(connections[database], actors=len(scenario.actors))
     if scenario.prepare is not None:
         scenario.prepare()
     with ExitStack() as stack:
-        # Connecting is not a step, and may take longer than one; it comes before any verdict.
-        session = ExplorationSession(
-            scenario, database=database, step_timeout=max(step_timeout, STEP_TIMEOUT), victim=victim, **terms
-        )
+        session = ExplorationSession(scenario, options)
         # The order matters: callbacks run in reverse, so actors are unwound, then tables are put back, then sessions
         # closed.
         stack.callback(_close_servers, session)
@@ -393,10 +372,10 @@ def exploration_session(
         await_actors()
         # From here on every session that Django did not open counts as untracked.
         session.mark_sessions_known()
-        session.controller.set_step_timeout(step_timeout)
+        session.controller.set_step_timeout(options.step_timeout)
         session.caches = RowCaches(database, session.server(database).catalog)
         stack.callback(session.caches.close)
-        if session.virtual_sleep:
+        if options.virtual_sleep:
             stack.enter_context(session.clock)
         yield session
 

@@ -8,22 +8,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab.explorer.catalog import Catalog
-from django_lockstep.lab.explorer.controller import Chooser
 from django_lockstep.lab.explorer.copies import quote_name
 from django_lockstep.lab.explorer.dumps import Dump
 from django_lockstep.lab.explorer.errors import NotWritable
 from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.options import STEP_TIMEOUT, SessionOptions, Victim
 from django_lockstep.lab.explorer.permutations import SCHEMA, Permutation, block
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.retries import follow, play_copy
 from django_lockstep.lab.explorer.schedules import Follow, parse_schedule
-from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
+from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 from django_lockstep.lab.explorer.sql import parse_cached
+from django_lockstep.lab.explorer.strategy import Chooser
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["SCHEMA", "Spec", "write_spec"]
@@ -47,7 +48,7 @@ def write_spec(
     scenario: Scenario,
     schedule: str | Chooser = "",
     *,
-    victim: Literal["last", "first"] = "last",
+    victim: Victim = "last",
     step_timeout: float = STEP_TIMEOUT,
     database: str = DEFAULT_DB_ALIAS,
     database_is_mine: bool = False,
@@ -67,8 +68,10 @@ def write_spec(
     own = connections[database].copy()
     try:
         own.connect()
-        recorder = _Recorder(scenario, own.connection, database=database, database_is_mine=database_is_mine)
-        return recorder.spec(schedule, victim=victim, step_timeout=step_timeout)
+        options = SessionOptions(
+            database=database, database_is_mine=database_is_mine, victim=victim, step_timeout=step_timeout
+        )
+        return _Recorder(scenario, own.connection, options).spec(schedule)
     finally:
         own.close()
 
@@ -76,29 +79,22 @@ def write_spec(
 class _Recorder:
     """Runs a schedule twice: first to learn which tables it touches, then to keep their rows before it starts."""
 
-    def __init__(self, scenario: Scenario, connection: Any, *, database: str, database_is_mine: bool) -> None:
+    def __init__(self, scenario: Scenario, connection: Any, options: SessionOptions) -> None:
         self._scenario = scenario
         self._connection = connection
-        self._database = database
-        self._database_is_mine = database_is_mine
+        self._options = options
         self._dump = Dump(connection.cursor())
         self._tables: set[str] = set()
         self._words: set[str] = set()
 
-    def spec(self, chooser: Chooser, *, victim: Literal["last", "first"], step_timeout: float) -> Spec:
+    def spec(self, chooser: Chooser) -> Spec:
         copied = Scenario(
             set_up=self._set_up,
             actors=self._scenario.actors,
             invariant=self._scenario.invariant,
             observe=self._scenario.observe,
         )
-        with exploration_session(
-            copied,
-            database=self._database,
-            step_timeout=step_timeout,
-            victim=victim,
-            database_is_mine=self._database_is_mine,
-        ) as session:
+        with exploration_session(copied, self._options) as session:
             return session.run_until_stable(lambda: self._record(session, chooser))
 
     def _record(self, session: ExplorationSession, chooser: Chooser) -> Spec:
@@ -110,7 +106,9 @@ class _Recorder:
         end, trace = follow(session, trace.actors)
         setup = ";\n".join(self._dump.statements())
         permutation = Permutation(trace, session.names, connection=self._connection)
-        shown = self._final_queries(session.server(self._database).catalog, [step.operation for step in trace.steps])
+        shown = self._final_queries(
+            session.server(self._options.database).catalog, [step.operation for step in trace.steps]
+        )
         run = session.judge(end, trace)
         head = [*_head(run), *([block("setup", setup)] if setup else []), _TEARDOWN]
         text = "\n\n".join([*head, *permutation.parts(shown)]) + "\n"
@@ -123,11 +121,11 @@ class _Recorder:
 
     def _touched_tables(self, session: ExplorationSession, operations: Iterable[Operation]) -> set[str]:
         """Return the tables of the statements, and those that their constraints and triggers lead to."""
-        catalog = session.server(self._database).catalog
+        catalog = session.server(self._options.database).catalog
         reached: set[str] = set()
         waiting: list[str] = []
         for operation in operations:
-            if session.server(operation.alias) is not session.server(self._database):
+            if session.server(operation.alias) is not session.server(self._options.database):
                 raise NotWritable(f"{operation.sql!r} goes to database {operation.alias!r}; a spec has one database")
             waiting += _tables_of(operation, catalog)
         while waiting:

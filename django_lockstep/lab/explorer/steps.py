@@ -17,7 +17,7 @@ from django_lockstep.lab.explorer.origins import line_of, raised_at
 from django_lockstep.lab.explorer.results import Raised, Step, Swap
 from django_lockstep.lab.explorer.schedules import write_schedule
 from django_lockstep.lab.explorer.search import swapped_orders
-from django_lockstep.lab.explorer.summaries import columns_of
+from django_lockstep.lab.explorer.statement_text import columns_of
 from django_lockstep.lab.explorer.trace import StepRecord, Trace
 
 __all__ = ["build_raised", "build_steps", "build_swaps"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from django_lockstep.lab.explorer.branches import State
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
 from django_lockstep.lab.explorer.judged import JudgedRun
+from django_lockstep.lab.explorer.options import ExploreOptions
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
 from django_lockstep.lab.explorer.search import Search
@@ -30,9 +31,7 @@ TracedResult = tuple[RunResult, Trace]
 class ExplorationTally:
     """Counts the results of runs."""
 
-    limit: int | None
-    timeout: float | None
-    stop_on_first: bool | Callable[[Run], bool]
+    options: ExploreOptions
     begun: float
     vacuity: Vacuity
     tree: TreeBuilder | None
@@ -55,7 +54,7 @@ class ExplorationTally:
     def wants_more(self) -> bool:
         """Whether no limit is reached yet."""
         return not (
-            (self.limit is not None and self.runs >= self.limit)
+            (self.options.max_schedules is not None and self.runs >= self.options.max_schedules)
             or (self.deadline is not None and time.monotonic() >= self.deadline)
             or self.stopped
         )
@@ -63,7 +62,7 @@ class ExplorationTally:
     @property
     def deadline(self) -> float | None:
         """When the time is over, by `time.monotonic`; None without a limit."""
-        return None if self.timeout is None else self.begun + self.timeout
+        return None if self.options.timeout is None else self.begun + self.options.timeout
 
     def start_over(self) -> None:
         """Forget the runs until now; the time that they took still counts."""
@@ -99,9 +98,9 @@ class ExplorationTally:
         end = _end(judged, run)
         self.counts[end] += 1
         self.ends[end] = [min([run, *self.ends.get(end, [])], key=_simplicity)]
-        if callable(self.stop_on_first):
-            self.stopped |= self.stop_on_first(run)
-        elif self.stop_on_first:
+        if callable(self.options.stop_on_first):
+            self.stopped |= self.options.stop_on_first(run)
+        elif self.options.stop_on_first:
             self.stopped |= not run.holds
         if not run.holds and (self.broken is None or _simplicity(run) < _simplicity(self.broken[0])):
             self.broken = run, judged, traced

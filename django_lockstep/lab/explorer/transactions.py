@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from dataclasses import replace
 
@@ -11,19 +10,16 @@ from django_lockstep.lab.explorer.catalog import Catalog
 from django_lockstep.lab.explorer.effects import UNKNOWN, Statement
 from django_lockstep.lab.explorer.footprints import (
     ADVISORY,
-    EVERYTHING,
     LOCAL,
     OPAQUE,
     Access,
     Change,
-    End,
     Footprint,
     FootprintKey,
     LockedKey,
     Mode,
     collide,
     dependent,
-    same_row,
 )
 from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.overlap import Commit, Overlap
@@ -44,7 +40,7 @@ _ONE_SNAPSHOT = ("repeatable read", "serializable")
 def _has_found_nothing(statement: Statement, operation: Operation) -> bool:
     """Whether it is an UPDATE without a matching row, which has only read: no trigger for rows, no foreign key."""
     is_update = statement.kind == "UPDATE" and bool(statement.row_locks)
-    # Whoever has changed that has then written one of its rows, and what conflicts with its lock, with that write too.
+    # A matching row can only appear through a write, and every such write conflicts with this lock.
     only_own = statement.reads <= {key for key, _ in statement.row_locks}
     return is_update and only_own and operation.rows == 0 and operation.error is None and statement.locks_only_rows
 
@@ -92,11 +88,9 @@ def _is_value(lock: LockedKey) -> bool:
 class Transaction:
     """What the session's transaction has locked and written; call `footprint` after each of its steps."""
 
-    def __init__(self, catalog: Catalog, overlap: Overlap, *, actor: int = 0) -> None:
+    def __init__(self, catalog: Catalog, overlap: Overlap) -> None:
         self._catalog = catalog
         self._overlap = overlap
-        self._actor = actor
-        """As in `Reach`."""
         self._session_changed = False
         """Whether a statement has changed what names mean in this session."""
         self._reset()
@@ -113,8 +107,6 @@ class Transaction:
         """When its snapshot was taken, at the levels that have one."""
         self._held: frozenset[FootprintKey] = frozenset()
         """Rows that it has updated for certain."""
-        self._changed = False
-        """Whether it has changed a row for certain."""
         self._row_locks: dict[FootprintKey, Mode] = {}
         """Rows that are locked until the transaction ends, with the strength."""
         self._opaque = False
@@ -138,32 +130,15 @@ class Transaction:
         self._named |= _found(statement)
         self._catalog.note_read(statement.tables_read)
         if self.at_one_snapshot(operation):
-            self._note_reach(statement, operation)
+            self._catalog.keeps_snapshots = True
         if statement.kind == "UNKNOWN":
             self._overlap.note_opaque()
-            self._catalog.reach.note_unknown(self._actor)
         # One that changes several rows, or locks them, may have changed some when it waits for another one.
         if self._has_written or (statement.may_change and statement.only_row is None):
             self._note_writer(operation)
 
     def _is_first(self, statement: Statement) -> bool:
         return not self._seen and statement.kind not in _OUTSIDE
-
-    def _note_reach(self, statement: Statement, operation: Operation) -> None:
-        """Note for which rows the transaction's snapshot matters."""
-        reach = self._catalog.reach
-        # New rows and their keys are compared with what is committed, whatever the snapshot is.
-        locked = {key for key, mode in statement.locks | statement.deferred if mode <= Mode.UPDATE}
-        reach.note_seen(self._actor, self._locked(self._named) | locked)
-        reach.note_written(self._actor, self._with_entries(statement))
-        # A reader endangers only those whose conflicts were with transactions that had committed before its snapshot,
-        # which need not have touched its rows.
-        reader = _commits(statement, operation) and not self._changed and (self._seen or operation.autocommit)
-        if (self._may_not_write(operation) or reader) and self._is_serializable(operation):
-            reach.note_seen(self._actor, {EVERYTHING})
-
-    def _may_not_write(self, operation: Operation) -> bool:
-        return self._read_only or operation.read_only
 
     def _note_writer(self, operation: Operation) -> None:
         if self._is_serializable(operation):
@@ -260,7 +235,7 @@ class Transaction:
         when, change = late
         # It has written nothing and has ended, so that what matters is what it would have been before the change.
         danger = self._is_in_danger(until=when)
-        access = replace(self._access(operation, until=when), watched=frozenset(), dangerous=danger)
+        access = replace(self._access(operation), read_set=frozenset(), dangerous=danger)
         return replace(
             touched,
             reads=touched.reads - {change[0]},
@@ -289,42 +264,26 @@ class Transaction:
             return OPAQUE
         deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
         serializable = self._is_serializable(operation)
-        first = self._is_first(statement) and self.at_one_snapshot(operation)
         return Footprint(
             reads=statement.reads | deferred.reads,
             locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)),
-            snapshot=self._catalog.reach.seen_by(self._actor) if first else frozenset(),
+            snapshot=self._is_first(statement) and self.at_one_snapshot(operation),
             accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
         )
 
-    def _access(self, operation: Operation, *, until: int | None = None) -> Access:
+    def _access(self, operation: Operation) -> Access:
         # As a whole, even if it found nothing or failed: elsewhere among the others it might not.
         statement = self.statement(operation)
         checked = _parents(self._deferred.locks) if statement.kind == "COMMIT" else frozenset()
-        read, written = self._locked(_found(statement) | checked), self._with_entries(statement)
-        changed = self._overlap.written(since=self._since, until=until)
-        stale = {row for row in read if row[1] is not None and any(map(functools.partial(same_row, row), changed))}
-        reach = self._catalog.reach
+        written = self._with_entries(statement)
         return Access(
-            read=read - stale,
-            stale=frozenset(table for table, _ in stale),
+            read=self._locked(_found(statement) | checked),
             written=written,
-            held=self._certain,
-            watched=self._locked(self._named) if self._has_written or statement.may_change else frozenset(),
+            certain_writes=self._certain,
+            read_set=self._locked(self._named) if self._has_written or statement.may_change else frozenset(),
             committed=self._entered | written if _commits(statement, operation) else frozenset(),
-            will_write=reach.written_by(self._actor) if self._is_first(statement) else frozenset(),
-            # A read-only transaction may get a safe snapshot, which depends on what all others have done.
-            place=None
-            if self._may_not_write(operation)
-            else reach.graph.place(self._actor, read, written, end=self._ending(statement, operation)),
             dangerous=self._is_dangerous(statement, operation),
         )
-
-    def _ending(self, statement: Statement, operation: Operation) -> End | None:
-        if statement.kind in {"ROLLBACK", "ROLLBACK TO"} or operation.error is not None:
-            return End.UNDONE
-        committed = End.WRITTEN if self._changed else End.READ
-        return committed if _commits(statement, operation) else None
 
     def _locked(self, rows: frozenset[FootprintKey]) -> frozenset[FootprintKey]:
         """Return the rows as the server locks them: a page, or more, in place of more than so many rows of it."""
@@ -353,14 +312,15 @@ class Transaction:
 
     def _is_dangerous(self, statement: Statement, operation: Operation) -> bool:
         """Whether some SERIALIZABLE transaction may be refused for the step; see `Overlap`."""
-        if self._may_not_write(operation):
+        # A read-only transaction may get a safe snapshot, which depends on what all others have done.
+        if self._read_only or operation.read_only:
             return True
         if not (self._has_written or statement.may_change):
             return False  # without a write it is no pivot
         # All at once, or undone so that it is no pivot any more: too rare to find out for whom it matters.
         at_once = _commits(statement, operation) and statement.kind != "COMMIT"
-        undone = self._ending(statement, operation) is End.UNDONE and self._has_written
-        if at_once or undone or self._is_in_danger():
+        undone = statement.kind in {"ROLLBACK", "ROLLBACK TO"} or operation.error is not None
+        if at_once or (undone and self._has_written) or self._is_in_danger():
             return True
         return statement.kind == "COMMIT" and self._overlap.has_pivot(self, self._entered, since=self._since)
 
@@ -393,8 +353,6 @@ class Transaction:
         if statement.kind == "UPDATE" and operation.rows == len(statement.writes):
             self._held |= {key for key in statement.writes if key[1] is not None}
         self._opaque = self._opaque or statement.kind == "UNKNOWN"
-        if statement.kind in {"INSERT", "UPDATE", "DELETE"} and operation.rows and not self._nested:
-            self._changed = True
         if operation.rows == len(statement.row_locks):
             self._note_row_locks(statement)
         # The level is fixed by the statement that begins the transaction.

@@ -53,7 +53,7 @@ class TreeRow:
 
     @property
     def look(self) -> Literal["right", "wrong", "cut"]:
-        """How it is marked: by how the schedules ended, or as not run to an end."""
+        """How it is marked: ``right`` or ``wrong`` as its schedules ended, ``cut`` if none was run to its end."""
         return "wrong" if self.wrong else "right" if self.outcomes else "cut"
 
     @property

@@ -20,7 +20,7 @@ Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What the actors did in one run, as far as it tells whether anything was raced. It can be pickled."""
+    """What the actors did in one run, to tell whether anything was raced. It can be pickled."""
 
     active: frozenset[int]
     """Actors that sent a statement."""

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import django
 from django.apps import apps
@@ -21,11 +21,11 @@ from django_lockstep.lab.explorer.branches import Branch
 from django_lockstep.lab.explorer.errors import RestartSearch, Stuck
 from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
 from django_lockstep.lab.explorer.limits import Limits
+from django_lockstep.lab.explorer.options import SessionOptions
 from django_lockstep.lab.explorer.retries import play_next, require_steered
 from django_lockstep.lab.explorer.scratch import enter_scratch
 from django_lockstep.lab.explorer.session import Learned, exploration_session
 from django_lockstep.lab.explorer.trace import Trace
-from django_lockstep.lab.explorer.vacuity import Errors
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["Answer", "Databases", "WorkerConfig", "play_branch", "start_worker"]
@@ -37,11 +37,7 @@ class WorkerConfig:
 
     load: Callable[[], Scenario]
     """Returns the scenario."""
-    terms: Mapping[str, Any]
-    """The options of `exploration_session`."""
-    max_steps: int
-    warm_up: bool
-    raises: Errors
+    options: SessionOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,16 +106,16 @@ class _Worker:
         self._config = config
         self._learned = learned
         self._before: Trace | None = None
-        self._context = exploration_session(config.load(), **config.terms)
+        self._context = exploration_session(config.load(), config.options)
         self._session = self._context.__enter__()  # for as long as the process lives
         self._session.learn(learned)
-        if config.warm_up:
+        if config.options.warm_up:
             self._session.warm_up()
 
     def play(self, branch: Branch, *, seconds: float | None) -> Answer:
         session = self._session
         deadline = None if seconds is None else time.monotonic() + seconds
-        session.controller.limits = Limits(max_steps=self._config.max_steps, deadline=deadline)
+        session.controller.limits = Limits(max_steps=self._config.options.max_steps, deadline=deadline)
         try:
             judged = self._play(branch)
         except RestartSearch:
@@ -135,7 +131,7 @@ class _Worker:
             return None
         self._before = trace
         ended = self._session.result(fixture, trace) if trace.complete else None
-        judged = judge_run(self._session, trace, ended, raises=self._config.raises)
+        judged = judge_run(self._session, trace, ended)
         # After each run, because nobody knows which one is the last.
         require_steered(self._session, trace)
         return judged

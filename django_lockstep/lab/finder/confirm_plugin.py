@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.finder.confirm import Confirmation
-from django_lockstep.lab.finder.report import as_text
-from django_lockstep.lab.finder.report_data import Report
+from django_lockstep.lab.finder.report import Report, as_text
 from django_lockstep.lab.finder.reproduction import TestPlace
 
 __all__ = ["ConfirmPlugin"]

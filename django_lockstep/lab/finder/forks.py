@@ -25,6 +25,8 @@ __all__ = ["IGNORED", "Fork", "RequestActor", "apart_from_the_test", "require_co
 
 IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
 """Tables and columns that every request may write, and whose rows nobody counts."""
+_NO_DEADLOCK = True
+"""A deadlock is a failed request, also where the data are right afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,6 @@ class Fork:
         Raises `NotExplorable` where the test has a transaction open, and as `explore` does.
         """
         require_committed()
-        terms = {**self._terms, "ignore": (*IGNORED, *before.not_compared)} if before else self._terms
         with apart_from_the_test():
             # All interleavings of two requests would take longer than any budget.
             return explore(
@@ -109,18 +110,14 @@ class Fork:
                 timeout=seconds,
                 stop_on_first=stop,
                 warm_up=before is None,
-                **terms,
+                ignore=(*IGNORED, *before.not_compared) if before else IGNORED,
+                no_deadlock=_NO_DEADLOCK,
             )
 
     def replay(self, schedule: str) -> Run:
         """Run one schedule again, with the values read. Raises as `replay` does."""
         with apart_from_the_test():
-            return replay(self._scenario(), schedule, **self._terms)
-
-    @property
-    def _terms(self) -> dict[str, Any]:
-        # A deadlock is a failed request, also where the data are right afterwards.
-        return {"ignore": IGNORED, "no_deadlock": True}
+            return replay(self._scenario(), schedule, ignore=IGNORED, no_deadlock=_NO_DEADLOCK)
 
     def _scenario(self) -> Scenario:
         # Nothing to set up: what the test has committed is put back before each schedule.

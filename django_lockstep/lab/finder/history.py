@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from django_lockstep.lab.explorer.statement_text import StatementText, Value, read_statement
 from django_lockstep.lab.finder.recording import RecordedStatement, RowRead, Table, Unit
-from django_lockstep.lab.finder.statements import parse_template
-from django_lockstep.lab.finder.templates import Template, Value
 
 __all__ = ["History", "Hit", "Row", "UnitStep"]
 
@@ -23,7 +22,7 @@ class UnitStep:
 
     place: int
     statement: RecordedStatement
-    template: Template
+    template: StatementText
 
     def values(self, value: Value) -> tuple[str, ...]:
         """Return the fingerprints that the value stands for; empty where that is not known."""
@@ -94,7 +93,7 @@ class History:
         self.tables = tables
         self._changed: dict[int, frozenset[Row]] = {}
         self.steps = [
-            UnitStep(place, statement, parse_template(statement.sql)) for place, statement in enumerate(unit.statements)
+            UnitStep(place, statement, read_statement(statement.sql)) for place, statement in enumerate(unit.statements)
         ]
 
     def table(self, name: str) -> Table:
@@ -165,7 +164,7 @@ class History:
         if template.advisory:
             yield _Lock(step.place, transaction, advisory=True, of_session=template.of_session)
         if template.verb == "LOCK":
-            yield _Lock(step.place, transaction, table=template.table)
+            yield from (_Lock(step.place, transaction, table=table) for table in template.locked)
         elif rows := self.locked_rows(step):
             yield _Lock(step.place, transaction, rows)
 

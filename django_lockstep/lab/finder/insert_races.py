@@ -38,7 +38,7 @@ def insert_races(history: History) -> Iterator[Hit]:
 def _hit(history: History, read: UnitStep, write: UnitStep) -> Hit | None:
     table = write.template.table
     looked = read.template
-    if looked.verb != "SELECT" or table not in looked.tables or read.statement.alias != write.statement.alias:
+    if not looked.is_select or table not in looked.tables or read.statement.alias != write.statement.alias:
         return None
     rank, sentence = _consequence(read)
     if not rank or not _would_match(history, read, write) or _is_kept_apart(history, read, write):

@@ -82,7 +82,7 @@ def _skews(history: History) -> Iterator[_Skew]:
 def _sees_many(read: UnitStep) -> bool:
     # A single row that is read and then written is of the kinds of `row_races`.
     template, rows = read.template, read.statement.rows or 0
-    return template.verb == "SELECT" and (template.looks in {"aggregate", "exists"} or rows > 1)
+    return template.is_select and (template.looks in {"aggregate", "exists"} or rows > 1)
 
 
 def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[tuple[str, str]]:

@@ -22,7 +22,7 @@ from django_lockstep.lab.finder.budget import parse_budget
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.findings import Findings
     from django_lockstep.lab.finder.recorder import Recorder
-    from django_lockstep.lab.finder.report_data import Report
+    from django_lockstep.lab.finder.report import Report
     from django_lockstep.lab.finder.suppressions import Suppression
 
 __all__ = ["add_options", "budget_of", "list_recording", "register"]
@@ -109,7 +109,7 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
         with _refused("--race-cluster"):
             _require_cluster(cluster)
     with _refused("--find-races"):
-        import django_lockstep.lab.finder.statements  # noqa: F401
+        import django_lockstep.lab.explorer.statement_text  # noqa: F401
     from django_lockstep.lab.finder.report_files import require_report
     from django_lockstep.lab.finder.suppressions import read_suppressions
 
@@ -231,7 +231,7 @@ class _Confirming:
         """Register what needs Django's apps."""
         from django_lockstep.lab.finder.confirm import Confirmation
         from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
-        from django_lockstep.lab.finder.report_data import report_on
+        from django_lockstep.lab.finder.report import report_on
         from django_lockstep.lab.finder.shares import Share
 
         config = session.config
@@ -258,7 +258,7 @@ def _read(path: Path, *, option: str) -> Findings:
 
 def _report(config: pytest.Config, found: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
     """Return the report, with or without what was tried, and write it where one is asked for."""
-    from django_lockstep.lab.finder.report_data import report_on
+    from django_lockstep.lab.finder.report import report_on
     from django_lockstep.lab.finder.report_files import write_report
 
     report = report_on(found, suppressed, root=config.rootpath, tried=tried)

@@ -15,6 +15,7 @@ from typing import Any
 
 from django_lockstep.lab.explorer import Outcome, Run, Step
 from django_lockstep.lab.explorer.final_state import FinalState
+from django_lockstep.lab.explorer.results import Raised
 
 __all__ = ["hide_strings", "mask_message", "redact"]
 
@@ -36,12 +37,21 @@ _IN_MESSAGE = re.compile(
 )
 
 
+_SHOWN = ("steps", "results", "state", "differences", "reason", "raised")
+"""What a run and an outcome show of values."""
+
+
 def redact(outcome: Outcome, run: Run, *, ends: Iterable[FinalState]) -> tuple[Outcome, Run]:
     """Return both without long strings; differences also name those in ``ends``, the states that other runs left."""
     names = _Names()
-    for text in _texts(run, [*ends, outcome.state]):
+    states = [state for state in (run.state, *ends, outcome.state) if not isinstance(state, str)]
+    rows = [row for step in run.steps for row in step.values]
+    rows += [row for state in states for table in state.values() for row in table]
+    arguments = [step.arguments for step in run.steps]
+    texts = [state for state in (run.state, *ends) if isinstance(state, str)]
+    for text in _strings([arguments, [list(row.values()) for row in rows], list(run.results.values()), texts]):
         names.add(text)
-    return _redact_outcome(outcome, names), _redact_run(run, names)
+    return _hidden(outcome, names), _hidden(run, names)
 
 
 def mask_message(message: str) -> str:
@@ -85,69 +95,29 @@ class _Names:
         return self.hide(text)
 
 
-def _texts(run: Run, states: Iterable[FinalState]) -> Iterator[str]:
-    for step in run.steps:
-        yield from step.arguments
-        yield from (value for row in step.values for value in row.values() if value is not None)
-    yield from run.results.values()
-    for state in (run.state, *states):
-        if isinstance(state, str):
-            yield state
-        else:
-            yield from (_as_text(value) for rows in state.values() for row in rows for value in row.values())
+def _strings(value: Any) -> Iterator[str]:
+    """Yield the strings in a value, which may be JSON; of that the keys, too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _strings(list(value.items()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
 
 
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value) if isinstance(value, list | dict) else ""
-
-
-def _redact_outcome(outcome: Outcome, names: _Names) -> Outcome:
-    return replace(
-        outcome,
-        results=_hide_values(outcome.results, names),
-        state=_redact_state(outcome.state, names),
-        differences=tuple(map(names.hide, outcome.differences)),
-        reason=names.hide(outcome.reason),
-    )
-
-
-def _redact_run(run: Run, names: _Names) -> Run:
-    return replace(
-        run,
-        steps=tuple(_redact_step(step, names) for step in run.steps),
-        results=_hide_values(run.results, names),
-        state=_redact_state(run.state, names),
-        differences=tuple(map(names.hide, run.differences)),
-        reason=names.hide(run.reason),
-        raised={
-            name: replace(raised, message=mask_message(names.hide(raised.message)))
-            for name, raised in run.raised.items()
-        },
-    )
-
-
-def _redact_step(step: Step, names: _Names) -> Step:
-    return replace(
-        step,
-        sql=names.hide_literals(step.sql),
-        params=names.hide_written(step.params),
-        arguments=tuple(map(names.hide, step.arguments)),
-        waited_on=names.hide(step.waited_on),
-        values=tuple(
-            {name: None if value is None else names.hide(value) for name, value in row.items()} for row in step.values
-        ),
-    )
-
-
-def _redact_state(state: FinalState, names: _Names) -> FinalState:
-    if isinstance(state, str):
-        return names.hide(state)
-    return {table: [_redact_row(row, names) for row in rows] for table, rows in state.items()}
-
-
-def _redact_row(row: Mapping[str, Any], names: _Names) -> dict[str, Any]:
-    return {name: names.hide(text) if (text := _as_text(value)) else value for name, value in row.items()}
-
-
-def _hide_values(texts: Mapping[str, str], names: _Names) -> dict[str, str]:
-    return {name: names.hide(text) for name, text in texts.items()}
+def _hidden(value: Any, names: _Names) -> Any:
+    """Return data of whatever classes with each string hidden."""
+    if isinstance(value, str):
+        return names.hide(value)
+    if isinstance(value, Step):
+        hidden = {name: _hidden(getattr(value, name), names) for name in ("arguments", "waited_on", "values")}
+        sql, params = names.hide_literals(value.sql), names.hide_written(value.params)
+        return replace(value, sql=sql, params=params, **hidden)
+    if isinstance(value, Raised):
+        return replace(value, message=mask_message(names.hide(value.message)))
+    if isinstance(value, Outcome | Run):
+        return replace(value, **{name: _hidden(getattr(value, name), names) for name in _SHOWN if hasattr(value, name)})
+    if isinstance(value, Mapping):
+        return {_hidden(key, names): _hidden(item, names) for key, item in value.items()}
+    return type(value)(_hidden(item, names) for item in value) if isinstance(value, list | tuple) else value

@@ -11,8 +11,7 @@ from django_lockstep.lab.explorer.ci_reports import CheckResult, CheckStep, Loca
 from django_lockstep.lab.explorer.formats import ENDINGS, format_of
 from django_lockstep.lab.explorer.summaries import describe_step
 from django_lockstep.lab.finder.candidates import Access
-from django_lockstep.lab.finder.report import full_text
-from django_lockstep.lab.finder.report_data import Entry, Report, as_json
+from django_lockstep.lab.finder.report import Entry, Report, as_json, full_text
 from django_lockstep.lab.finder.report_page import as_html
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.wording import listed

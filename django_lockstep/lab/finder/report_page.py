@@ -14,7 +14,7 @@ from django.utils.safestring import mark_safe
 from django_lockstep.lab.explorer.reports import render_page
 from django_lockstep.lab.finder.candidates import Access
 from django_lockstep.lab.finder.recording import Site
-from django_lockstep.lab.finder.report_data import STATUSES, Entry, Report
+from django_lockstep.lab.finder.report import STATUSES, Entry, Report
 
 __all__ = ["as_html", "page_context"]
 

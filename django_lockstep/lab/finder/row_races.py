@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from django_lockstep.lab.explorer.statement_text import Value
 from django_lockstep.lab.finder.history import History, Hit, Row, UnitStep
 from django_lockstep.lab.finder.recording import RowRead
-from django_lockstep.lab.finder.templates import Value
 
 __all__ = ["row_races"]
 
@@ -129,7 +129,7 @@ def _is_locked_between(history: History, read: UnitStep, write: UnitStep, row: R
     between = history.steps[read.place + 1 : write.place]
     same = write.statement.transaction
     # An earlier write locks too, but was not meant to.
-    selects = (step for step in between if step.template.verb == "SELECT")
+    selects = (step for step in between if step.template.is_select)
     return same is not None and any(
         step.statement.transaction == same and row in history.locked_rows(step) for step in selects
     )

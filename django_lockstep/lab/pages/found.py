@@ -18,7 +18,7 @@ from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.drawing.elements import with_style
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
-from django_lockstep.lab.finder.report_data import Report, report_on
+from django_lockstep.lab.finder.report import Report, report_on
 from django_lockstep.lab.finder.report_files import render_report
 from django_lockstep.lab.finder.report_page import page_context
 from django_lockstep.lab.finder.suppressions import read_suppressions

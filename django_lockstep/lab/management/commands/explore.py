@@ -18,10 +18,10 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, svg, write_spec
 from django_lockstep.lab.explorer.databases import is_test_database, other_sessions
 from django_lockstep.lab.explorer.formats import FORMATS, format_of
+from django_lockstep.lab.explorer.options import ExploreOptions, Reduction
 from django_lockstep.lab.explorer.reports import RaceReport, as_text, runs_to_draw
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.scratch import scratch_databases
-from django_lockstep.lab.explorer.strategy import Reduction, make_strategy
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.races import Race, find_race, load_scenario, registered_races
 from django_lockstep.lab.wording import counted
@@ -240,9 +240,7 @@ def _wrong_usage(*errors: type[Exception]) -> Iterator[None]:
 def _require_consistent(races: Sequence[Race], options: dict[str, Any]) -> None:
     """Raise ``ValueError`` for options that exclude each other, before anything is run."""
     path, database = options["output"], options["database"]
-    make_strategy(
-        [], **{name: options[name] for name in ("directed", "reduction", "preemptions", "processes", "cluster")}
-    )
+    ExploreOptions(**{name: options[name] for name in ("directed", "reduction", "preemptions", "processes", "cluster")})
     _require_one_process(options)
     folder = path is not None and path.is_dir() and options["format"] == "svg"
     if options["schedule"] is not None and len(races) != 1:

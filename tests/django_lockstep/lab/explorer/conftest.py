@@ -9,7 +9,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.lab.explorer import Scenario, processes
 from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
-from django_lockstep.lab.explorer.session import STEP_TIMEOUT, ExplorationSession, exploration_session
+from django_lockstep.lab.explorer.options import SessionOptions
+from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
 
 Exploring = Callable[[Scenario], AbstractContextManager[ExplorationSession]]
 
@@ -17,9 +18,7 @@ Exploring = Callable[[Scenario], AbstractContextManager[ExplorationSession]]
 @pytest.fixture
 def exploring(transactional_db: None) -> Exploring:
     """Opens the session of a scenario, on the test's database."""
-    return lambda scenario: exploration_session(
-        scenario, database=DEFAULT_DB_ALIAS, step_timeout=STEP_TIMEOUT, victim="last", database_is_mine=False
-    )
+    return lambda scenario: exploration_session(scenario, SessionOptions())
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ class Session:
         self._given = {"alias": "default", "pid": 1, "autocommit": False, "isolation": level, **given}
         catalog = Catalog([SEAT, TICKET, STUB])
         catalog.note_few_rows(["seat", "ticket", "stub"] if few_rows else [])
-        self.reach = catalog.reach
         self._transaction = Transaction(catalog, overlap)
         self._open = False
 

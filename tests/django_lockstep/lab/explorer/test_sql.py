@@ -8,7 +8,6 @@ from django_lockstep.lab.explorer.catalog import Catalog, ForeignKey, TableFacts
 from django_lockstep.lab.explorer.effects import Statement
 from django_lockstep.lab.explorer.footprints import (
     ADVISORY,
-    EVERYTHING,
     LOCAL,
     OPAQUE,
     Footprint,
@@ -425,8 +424,8 @@ REFUSED = Footprint(reads=SEEN.reads, tried=WRITE.locks)
         (REFUSED, COMMIT, True),
         (REFUSED, Footprint(releases=WRITE.locks), True),
         (REFUSED, locks(2, Mode.UPDATE), False),
-        (Footprint(snapshot=frozenset({EVERYTHING})), COMMIT, True),
-        (Footprint(snapshot=frozenset({EVERYTHING})), WRITE, False),
+        (Footprint(snapshot=True), COMMIT, True),
+        (Footprint(snapshot=True), WRITE, False),
         (OPAQUE, SEEN, True),
         (OPAQUE, LOCAL, False),
     ],

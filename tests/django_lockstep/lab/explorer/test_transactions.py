@@ -74,6 +74,17 @@ def test_a_commit_that_checks_a_foreign_key_reads_the_row_that_is_referred_to(ot
     assert dependent(commit, session.send(other)) is matters
 
 
+@pytest.mark.parametrize(
+    ("level", "matters"), [("read committed", False), ("repeatable read", True), ("serializable", True)]
+)
+def test_the_step_that_takes_a_snapshot_depends_on_every_commit_of_a_change(level: str, matters: bool) -> None:
+    commit = steps(OTHER_CHANGE, "COMMIT", rows=1)
+    session = Session(Overlap(), level=level)
+
+    assert dependent(session.send(READ), commit) is matters
+    assert not dependent(session.send(READ), commit)
+
+
 def test_an_update_in_a_larger_table_may_move_the_row_to_another_page() -> None:
     overlap = Overlap()
 

@@ -17,7 +17,7 @@ from django_lockstep.lab.finder.candidates import Access, Candidate, Witness
 from django_lockstep.lab.finder.files import RecordingWriter
 from django_lockstep.lab.finder.findings import Finding, Findings
 from django_lockstep.lab.finder.recording import Site
-from django_lockstep.lab.finder.report_data import Report, entries_of, report_on
+from django_lockstep.lab.finder.report import Report, entries_of, report_on
 from django_lockstep.lab.finder.report_files import require_report, write_report
 from django_lockstep.lab.finder.suppressions import Suppression
 from django_lockstep.lab.management.commands import find_races

@@ -1,16 +1,15 @@
-"""What templates are read as."""
+"""What the texts of statements say."""
 
 import pytest
 
+from django_lockstep.lab.explorer.statement_text import Value, read_statement
 from django_lockstep.lab.finder.recording import SENT_MAIL
-from django_lockstep.lab.finder.statements import parse_template
-from django_lockstep.lab.finder.templates import Value
 
 P0, P1 = Value(params=(0,)), Value(params=(1,))
 
 
 def equalities(sql: str) -> dict[str, Value]:
-    return {each.column: each.value for each in parse_template(sql).equalities}
+    return {each.column: each.value for each in read_statement(sql).equalities}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +40,7 @@ def test_every_column_that_decides_is_known_with_its_table() -> None:
         'WHERE (T3."name" LIKE %s OR lower("t"."code") = %s)'
     )
 
-    assert parse_template(sql).tested == {("u", "name"), ("t", "code")}
+    assert read_statement(sql).tested == {("u", "name"), ("t", "code")}
 
 
 @pytest.mark.parametrize(
@@ -56,9 +55,9 @@ def test_every_column_that_decides_is_known_with_its_table() -> None:
     ],
 )
 def test_what_a_select_tells(sql: str, looks: str, summed: set[tuple[str, str]]) -> None:
-    template = parse_template(sql)
+    text = read_statement(sql)
 
-    assert (template.verb, template.table, template.looks, template.summed) == ("SELECT", "t", looks, summed)
+    assert (text.verb, text.table, text.looks, text.summed) == ("SELECT", "t", looks, summed)
 
 
 @pytest.mark.parametrize(
@@ -75,37 +74,35 @@ def test_what_a_select_tells(sql: str, looks: str, summed: set[tuple[str, str]])
 def test_what_a_select_locks(clause: str, locked: set[str]) -> None:
     sql = f'SELECT "t"."id" FROM "t" INNER JOIN "u" T2 ON ("t"."u_id" = T2."id") {clause}'
 
-    assert parse_template(sql).locked == locked
+    assert read_statement(sql).locked == locked
 
 
 def test_what_an_update_sets() -> None:
-    template = parse_template(
-        'UPDATE "t" SET "a" = %s, "b" = ("t"."b" + %s), "c" = NULL, "d" = true WHERE "t"."id" = %s'
-    )
+    text = read_statement('UPDATE "t" SET "a" = %s, "b" = ("t"."b" + %s), "c" = NULL, "d" = true WHERE "t"."id" = %s')
 
-    assert (template.verb, template.table) == ("UPDATE", "t")
-    assert template.assignments == {
+    assert (text.verb, text.table) == ("UPDATE", "t")
+    assert text.assignments == {
         "a": P0,
         "b": Value(columns=frozenset({"b"})),
         "c": Value(literal="NULL"),
         "d": Value(literal="True"),
     }
-    assert template.equalities[0].value == Value(params=(2,))
+    assert text.equalities[0].value == Value(params=(2,))
 
 
 @pytest.mark.parametrize(
     "rows", ["VALUES (%s, %s)", "VALUES (%s, %s), (%s, %s)", "SELECT * FROM UNNEST((%s)::integer[], (%s)::text[])"]
 )
 def test_what_an_insert_puts_into_its_first_row(rows: str) -> None:
-    template = parse_template(f'INSERT INTO "t" ("a", "b") {rows} RETURNING "t"."id"')
+    text = read_statement(f'INSERT INTO "t" ("a", "b") {rows} RETURNING "t"."id"')
 
-    assert (template.verb, template.table, template.upsert) == ("INSERT", "t", False)
-    assert template.assignments == {"a": P0, "b": P1}
+    assert (text.verb, text.table, text.upsert) == ("INSERT", "t", False)
+    assert text.assignments == {"a": P0, "b": P1}
 
 
 @pytest.mark.parametrize("action", ["DO NOTHING", '("a") DO UPDATE SET "b" = EXCLUDED."b"'])
 def test_an_upsert(action: str) -> None:
-    assert parse_template(f'INSERT INTO "t" ("a", "b") VALUES (%s, %s) ON CONFLICT {action}').upsert
+    assert read_statement(f'INSERT INTO "t" ("a", "b") VALUES (%s, %s) ON CONFLICT {action}').upsert
 
 
 @pytest.mark.parametrize(
@@ -117,23 +114,33 @@ def test_an_upsert(action: str) -> None:
     ],
 )
 def test_advisory_locks(sql: str, of_session: bool) -> None:
-    template = parse_template(sql)
+    text = read_statement(sql)
 
-    assert (template.advisory, template.of_session) == (True, of_session)
+    assert (text.advisory, text.of_session) == (True, of_session)
 
 
 @pytest.mark.parametrize(
     ("sql", "verb", "table"),
     [
         ('DELETE FROM "t" WHERE "t"."id" IN (%s)', "DELETE", "t"),
-        ('LOCK TABLE "t" IN EXCLUSIVE MODE', "LOCK", "t"),
         ('WITH x AS (SELECT 1) UPDATE "t" SET "a" = %s', "UPDATE", "t"),
         ('UPDATE "other"."t" SET "a" = %s', "UPDATE", "other.t"),
-        ("SELECT FROM WHERE (", "OTHER", ""),
+        ("SELECT FROM WHERE (", "SELECT", ""),
         (SENT_MAIL, "SEND", ""),
     ],
 )
 def test_verbs_and_tables(sql: str, verb: str, table: str) -> None:
-    template = parse_template(sql)
+    text = read_statement(sql)
 
-    assert (template.verb, template.table) == (verb, table)
+    assert (text.verb, text.table) == (verb, table)
+
+
+def test_lock_table_locks_the_table() -> None:
+    text = read_statement('LOCK TABLE "t" IN EXCLUSIVE MODE')
+
+    assert (text.verb, text.locked, text.tables) == ("LOCK", {"t"}, {"t"})
+
+
+@pytest.mark.parametrize("sql", ["SELECT FROM WHERE (", "SELECT 1 FROM t UNION SELECT 2 FROM u", 'DELETE FROM "t"'])
+def test_other_statements_are_not_one_select(sql: str) -> None:
+    assert not read_statement(sql).is_select

@@ -1,0 +1,82 @@
+"""The options of `explore` and `replay`, checked once and passed on as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from django.db import DEFAULT_DB_ALIAS
+
+from django_lockstep.lab.explorer.limits import MAX_STEPS
+from django_lockstep.lab.explorer.results import Run
+from django_lockstep.lab.explorer.vacuity import Errors
+
+__all__ = ["STEP_TIMEOUT", "ExploreOptions", "Reduction", "SessionOptions", "Victim"]
+
+Reduction = Literal["dpor", "symmetric", "none"]
+Victim = Literal["last", "first"]
+
+STEP_TIMEOUT = 10.0
+"""Seconds that one step may take without waiting for another actor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """The options that every session of an exploration needs, also one in a worker process; can be pickled."""
+
+    database: str = DEFAULT_DB_ALIAS
+    database_is_mine: bool = False
+    step_timeout: float = STEP_TIMEOUT
+    max_steps: int = MAX_STEPS
+    victim: Victim = "last"
+    ignore: Collection[str] = ()
+    raises: Errors = ()
+    no_deadlock: bool = False
+    warm_up: bool = True
+    virtual_sleep: bool = False
+
+    def __post_init__(self) -> None:
+        if self.victim not in get_args(Victim):
+            raise ValueError(f"victim must be {' or '.join(map(repr, get_args(Victim)))}, not {self.victim!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreOptions:
+    """The options of `explore`. Raises ``ValueError`` for options that exclude each other."""
+
+    session: SessionOptions = field(default_factory=SessionOptions)
+    directed: bool | Collection[str] = False
+    reduction: Reduction = "dpor"
+    preemptions: int | None = None
+    max_schedules: int | None = None
+    timeout: float | None = None
+    stop_on_first: bool | Callable[[Run], bool] = False
+    processes: int = 1
+    cluster: str | None = None
+    tree: bool = False
+
+    def __post_init__(self) -> None:
+        if self.processes < 1:
+            raise ValueError(f"processes must be a positive integer, not {self.processes}")
+        if self.processes > 1 and self.cluster is not None:
+            raise ValueError(
+                f"processes={self.processes} explore on this machine, and cluster={self.cluster!r} elsewhere: name one"
+            )
+        if self.reduction not in get_args(Reduction):
+            raise ValueError(f"reduction must be {' or '.join(map(repr, get_args(Reduction)))}, not {self.reduction!r}")
+        if self.directed:
+            self._require_directed()
+
+    def _require_directed(self) -> None:
+        if self.reduction != "dpor" or self.preemptions is not None:
+            raise ValueError(
+                "A directed search runs only schedules around writes: it cannot be combined with "
+                f"reduction={self.reduction!r} or with preemptions"
+            )
+        if self.processes > 1:
+            raise ValueError(f"A directed search has few schedules and runs in one process, not in {self.processes}")
+        if self.cluster is not None:
+            raise ValueError(
+                f"A directed search has few schedules and runs in one process, not on a cluster ({self.cluster!r})"
+            )
