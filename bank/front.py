@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods
 
 from accounts.models import Account
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer.reports import RaceReport
+from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.runs import RunRefused
 from django_lockstep.lab.pages.store import Store, open_store

@@ -35,7 +35,7 @@
     │   ├── PreconditionRequired       428
     │   ├── PreconditionFailed         412
     │   └── MalformedPrecondition      400
-    ├── ClusterUnavailable             django_lockstep.lab.cluster.errors
+    ├── ClusterUnavailable             django_lockstep.lab.workers.errors
     ├── ExplorerError                  django_lockstep.lab.explorer.errors
     │   ├── NotExplorable
     │   ├── NotWritable

@@ -170,7 +170,7 @@ class RaceFixture:
 
     def _report(self, found: Exploration) -> str:
         """Return the verdict with the timeline of the failure, and how to replay it."""
-        from django_lockstep.lab.explorer.reports import summary_lines
+        from django_lockstep.lab.explorer.render.reports import summary_lines
 
         first, *more = summary_lines(found)
         lines = [f"The race is {found.verdict}: {first}", *more]
@@ -182,8 +182,8 @@ class RaceFixture:
     def _timeline_of(self, run: Run, found: Exploration | None) -> str:
         """Return the timeline, or the path of the file that it was written to."""
         from django_lockstep.lab.explorer import explain, svg, timeline
-        from django_lockstep.lab.explorer.reports import RaceReport, as_html, as_json
-        from django_lockstep.lab.explorer.timelines import fitting_width
+        from django_lockstep.lab.explorer.render.reports import RaceReport, as_html, as_json
+        from django_lockstep.lab.explorer.render.timelines import fitting_width
 
         if self._timeline == "text":
             return timeline(run, width=fitting_width(self._width, run))
@@ -204,7 +204,7 @@ class RaceFixture:
 
 def _explore(scenario: Scenario, options: Mapping[str, Any]) -> Exploration:
     from django_lockstep.lab.explorer import explore
-    from django_lockstep.lab.explorer.scratch import scratch_databases
+    from django_lockstep.lab.explorer.tables.scratch import scratch_databases
 
     alone = options.get("processes", 1) == 1 and options.get("cluster") is None
     # Each process has a database of its own, and a test database cannot be copied while the test is connected to it.

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from psycopg import sql
 
-from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
+from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX
 from tests.installed.building import SOURCES, build
 from tests.installed.project import Project, make_environment
 

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test import utils
 
-from django_lockstep.lab.explorer import scratch
+from django_lockstep.lab.explorer.tables import scratch
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """Every interleaving of ordinary Django code on a real PostgreSQL."""
 
-from django_lockstep.lab.explorer.drawing import svg, tree_svg
 from django_lockstep.lab.explorer.errors import (
     ExplorerError,
     Nondeterminism,
@@ -10,13 +9,14 @@ from django_lockstep.lab.explorer.errors import (
     Stuck,
     WorkerDied,
 )
-from django_lockstep.lab.explorer.explanations import explain
 from django_lockstep.lab.explorer.explore import explore, replay
-from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.render.drawing import svg, tree_svg
+from django_lockstep.lab.explorer.render.explanations import explain
+from django_lockstep.lab.explorer.render.timelines import timeline
 from django_lockstep.lab.explorer.requests import Response, request_actor
 from django_lockstep.lab.explorer.results import Deadlock, Exploration, Outcome, Raised, Run, Step
-from django_lockstep.lab.explorer.specs import Spec, write_spec
-from django_lockstep.lab.explorer.timelines import timeline
+from django_lockstep.lab.explorer.spec.specs import Spec, write_spec
+from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = [

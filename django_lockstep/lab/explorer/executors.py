@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 
-from django_lockstep.lab.cluster.errors import ClusterUnavailable
-from django_lockstep.lab.cluster.executor import cluster_executor
-from django_lockstep.lab.cluster.same_code import describe_code, modules_of, require_same
 from django_lockstep.lab.explorer.errors import NotExplorable
-from django_lockstep.lab.explorer.scratch import further_copies
 from django_lockstep.lab.explorer.session import Learned
+from django_lockstep.lab.explorer.tables.scratch import further_copies
 from django_lockstep.lab.explorer.worker import WorkerConfig, start_worker
-from django_lockstep.lab.simulator.processes import process_context
+from django_lockstep.lab.workers.cluster import cluster_executor
+from django_lockstep.lab.workers.errors import ClusterUnavailable
+from django_lockstep.lab.workers.processes import process_context
+from django_lockstep.lab.workers.same_code import describe_code, modules_of, require_same
 
 __all__ = ["explorers_here", "explorers_on_cluster"]
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import DEFAULT_DB_ALIAS
 
-from django_lockstep.lab.explorer.differences import CAUSES
-from django_lockstep.lab.explorer.directed import DirectedSearch
-from django_lockstep.lab.explorer.errors import Nondeterminism, RestartSearch, ScheduleError, Stuck
-from django_lockstep.lab.explorer.final_state import describe_state
+from django_lockstep.lab.explorer.driver.differences import CAUSES
+from django_lockstep.lab.explorer.driver.limits import MAX_STEPS, Limits
+from django_lockstep.lab.explorer.driver.trace import Trace
+from django_lockstep.lab.explorer.errors import ExplorerError, Nondeterminism, RestartSearch, ScheduleError, Stuck
 from django_lockstep.lab.explorer.judged import JudgedRun, judge_run
-from django_lockstep.lab.explorer.limits import MAX_STEPS, Limits
 from django_lockstep.lab.explorer.options import STEP_TIMEOUT, ExploreOptions, Reduction, SessionOptions, Victim
 from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.explorer.retries import ATTEMPTS, follow, play_next, require_steered
-from django_lockstep.lab.explorer.schedules import parse_schedule
-from django_lockstep.lab.explorer.search import Search
+from django_lockstep.lab.explorer.search.directed import DirectedSearch
+from django_lockstep.lab.explorer.search.dpor import Search
+from django_lockstep.lab.explorer.search.schedules import parse_schedule
+from django_lockstep.lab.explorer.search.strategy import SearchStrategy
+from django_lockstep.lab.explorer.search.symmetry import originals
+from django_lockstep.lab.explorer.search.tree import TreeBuilder
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
-from django_lockstep.lab.explorer.strategy import SearchStrategy
-from django_lockstep.lab.explorer.symmetry import originals
+from django_lockstep.lab.explorer.tables.final_state import describe_state
 from django_lockstep.lab.explorer.tally import ExplorationTally, TracedResult
-from django_lockstep.lab.explorer.trace import Trace
-from django_lockstep.lab.explorer.tree import TreeBuilder
 from django_lockstep.lab.explorer.vacuity import Errors, Vacuity
 from django_lockstep.lab.explorer.worker import WorkerConfig
 from django_lockstep.lab.scenario import Scenario
@@ -35,7 +35,7 @@ from django_lockstep.lab.scenario import Scenario
 if TYPE_CHECKING:
     from django_lockstep.lab.explorer.processes import Workers
 
-__all__ = ["explore", "replay"]
+__all__ = ["explore", "replay", "runs_to_draw"]
 
 
 def explore(
@@ -175,6 +175,23 @@ def replay(
             return _with_rows(run, session, trace) if rows else run
 
         return session.run_until_stable(attempt)
+
+
+def runs_to_draw(scenario: Scenario, exploration: Exploration, *, most: int = 4, **options: Any) -> Iterator[Run]:
+    """Yield the failure and, replayed, one run for each other outcome; at most ``most`` runs.
+
+    ``options`` are those of `replay`. An outcome that cannot be reproduced is left out.
+    """
+    if exploration.failure is not None:
+        yield exploration.failure
+    others = [
+        out for out in exploration.outcomes if exploration.failure is None or out.state != exploration.failure.state
+    ]
+    for outcome in others[: max(0, most - (exploration.failure is not None))]:
+        try:
+            yield replay(scenario, outcome.schedule, **options)
+        except ExplorerError:
+            continue
 
 
 def _with_rows(run: Run, session: ExplorationSession, trace: Trace) -> Run:

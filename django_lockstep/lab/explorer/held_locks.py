@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from django_lockstep.lab.explorer.actors import Actor
-from django_lockstep.lab.explorer.copies import quote_literal, quote_name
+from django_lockstep.lab.explorer.driver.actors import Actor
+from django_lockstep.lab.explorer.driver.server import Server
+from django_lockstep.lab.explorer.effects.layouts import quote_literal, quote_name
 from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.results import HeldLock
-from django_lockstep.lab.explorer.server import Server
 
 __all__ = ["LockWatch"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.oracle import RunResult, error_name
 from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.session import ExplorationSession
-from django_lockstep.lab.explorer.trace import Trace
 from django_lockstep.lab.explorer.vacuity import Activity, activity_of
 
 __all__ = ["JudgedRun", "judge_run"]

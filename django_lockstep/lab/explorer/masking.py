@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer.final_state import FinalState
+from django_lockstep.lab.explorer.tables.final_state import FinalState
 
 __all__ = ["MASK", "Masker"]
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer.errors import NotExplorable
-from django_lockstep.lab.explorer.final_state import (
+from django_lockstep.lab.explorer.requests import Response
+from django_lockstep.lab.explorer.search.symmetry import exchanges
+from django_lockstep.lab.explorer.tables.final_state import (
     FinalState,
     comparison_text,
     describe_difference,
     differing_columns,
     without_columns,
 )
-from django_lockstep.lab.explorer.requests import Response
-from django_lockstep.lab.explorer.symmetry import exchanges
 from django_lockstep.lab.scenario import Scenario
 
 __all__ = ["Objection", "Oracle", "RunResult", "error_name", "plain_results"]

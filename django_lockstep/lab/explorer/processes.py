@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 from django.db import connections
 
-from django_lockstep.lab.explorer.branches import Branch
-from django_lockstep.lab.explorer.databases import is_scratch
 from django_lockstep.lab.explorer.errors import NotExplorable, RestartSearch, WorkerDied
 from django_lockstep.lab.explorer.executors import explorers_here, explorers_on_cluster
-from django_lockstep.lab.explorer.search import Search
+from django_lockstep.lab.explorer.search.branches import Branch
+from django_lockstep.lab.explorer.search.dpor import Search
 from django_lockstep.lab.explorer.session import ExplorationSession, Learned
+from django_lockstep.lab.explorer.tables.databases import is_scratch
 from django_lockstep.lab.explorer.tally import ExplorationTally
 from django_lockstep.lab.explorer.worker import Answer, WorkerConfig, play_branch
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from django_lockstep.lab.explorer.final_state import FinalState, describe_state
-from django_lockstep.lab.explorer.tree import TreeLine
+from django_lockstep.lab.explorer.search.tree import TreeLine
+from django_lockstep.lab.explorer.tables.final_state import FinalState, describe_state
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -6,12 +6,12 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken, ScheduleError
 from django_lockstep.lab.explorer.oracle import RunResult
-from django_lockstep.lab.explorer.schedules import Follow
+from django_lockstep.lab.explorer.search.schedules import Follow
+from django_lockstep.lab.explorer.search.strategy import Chooser, Schedule
 from django_lockstep.lab.explorer.session import ExplorationSession
-from django_lockstep.lab.explorer.strategy import Chooser, Schedule
-from django_lockstep.lab.explorer.trace import Trace
 
 __all__ = ["ATTEMPTS", "follow", "play_copy", "play_next", "require_steered"]
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from psycopg.pq import TransactionStatus
 
-from django_lockstep.lab.explorer.actors import Actor
-from django_lockstep.lab.explorer.hooks import Hooks
+from django_lockstep.lab.explorer.driver.actors import Actor
+from django_lockstep.lab.explorer.driver.hooks import Hooks
+from django_lockstep.lab.explorer.driver.server import Server
+from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.masking import Masker
 from django_lockstep.lab.explorer.results import SeenRows
-from django_lockstep.lab.explorer.server import Server
-from django_lockstep.lab.explorer.trace import Trace
 
 __all__ = ["RowWatch", "written_tables"]
 

@@ -8,17 +8,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from django_lockstep.lab.explorer.effects import Statement
-from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, dependent
+from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
+from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, dependent
+from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.origins import line_of, raised_at
+from django_lockstep.lab.explorer.effects.statement_text import columns_of
+from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.masking import Masker
-from django_lockstep.lab.explorer.operations import Operation
 from django_lockstep.lab.explorer.oracle import error_name
-from django_lockstep.lab.explorer.origins import line_of, raised_at
 from django_lockstep.lab.explorer.results import Raised, Step, Swap
-from django_lockstep.lab.explorer.schedules import write_schedule
-from django_lockstep.lab.explorer.search import swapped_orders
-from django_lockstep.lab.explorer.statement_text import columns_of
-from django_lockstep.lab.explorer.trace import StepRecord, Trace
+from django_lockstep.lab.explorer.search.dpor import swapped_orders
+from django_lockstep.lab.explorer.search.schedules import write_schedule
 
 __all__ = ["build_raised", "build_steps", "build_swaps"]
 

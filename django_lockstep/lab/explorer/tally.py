@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from django_lockstep.lab.explorer.branches import State
+from django_lockstep.lab.explorer.driver.trace import Trace
 from django_lockstep.lab.explorer.errors import Nondeterminism, Stuck
 from django_lockstep.lab.explorer.judged import JudgedRun
 from django_lockstep.lab.explorer.options import ExploreOptions
 from django_lockstep.lab.explorer.oracle import RunResult
 from django_lockstep.lab.explorer.results import Exploration, Outcome, Run, Verdict
-from django_lockstep.lab.explorer.search import Search
+from django_lockstep.lab.explorer.search.branches import State
+from django_lockstep.lab.explorer.search.dpor import Search
+from django_lockstep.lab.explorer.search.strategy import SearchStrategy
+from django_lockstep.lab.explorer.search.tree import TreeBuilder, TreeLine
 from django_lockstep.lab.explorer.session import ExplorationSession
-from django_lockstep.lab.explorer.strategy import SearchStrategy
-from django_lockstep.lab.explorer.trace import Trace
-from django_lockstep.lab.explorer.tree import TreeBuilder, TreeLine
 from django_lockstep.lab.explorer.vacuity import Vacuity
 from django_lockstep.lab.wording import counted
 

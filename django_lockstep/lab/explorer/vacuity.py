@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django_lockstep.errors import ConcurrencyError, sqlstate_of
-from django_lockstep.lab.explorer.trace import StepRecord
+from django_lockstep.lab.explorer.driver.trace import StepRecord
 from django_lockstep.lab.wording import counted
 
 __all__ = ["Activity", "Errors", "Vacuity", "activity_of"]

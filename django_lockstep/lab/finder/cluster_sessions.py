@@ -22,10 +22,10 @@ from pathlib import Path
 
 import pytest
 
-from django_lockstep.lab.cluster.executor import ClusterWorkers
-from django_lockstep.lab.cluster.same_code import describe_code, require_same
 from django_lockstep.lab.finder.findings import findings_path
 from django_lockstep.lab.finder.shares import Share
+from django_lockstep.lab.workers.cluster import ClusterWorkers
+from django_lockstep.lab.workers.same_code import describe_code, require_same
 
 __all__ = ["ClusterSession", "begin", "look", "session_host"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.confirm import Confirmation
-from django_lockstep.lab.finder.report import Report, as_text
-from django_lockstep.lab.finder.reproduction import TestPlace
+from django_lockstep.lab.finder.confirm.confirmation import Confirmation
+from django_lockstep.lab.finder.confirm.reproduction import TestPlace
+from django_lockstep.lab.finder.report.reports import Report, as_text
 
 __all__ = ["ConfirmPlugin"]
 

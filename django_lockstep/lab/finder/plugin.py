@@ -21,9 +21,9 @@ from django_lockstep.lab.finder.budget import parse_budget
 
 if TYPE_CHECKING:
     from django_lockstep.lab.finder.findings import Findings
-    from django_lockstep.lab.finder.recorder import Recorder
-    from django_lockstep.lab.finder.report import Report
-    from django_lockstep.lab.finder.suppressions import Suppression
+    from django_lockstep.lab.finder.record.recorder import Recorder
+    from django_lockstep.lab.finder.report.reports import Report
+    from django_lockstep.lab.finder.report.suppressions import Suppression
 
 __all__ = ["add_options", "budget_of", "list_recording", "register"]
 
@@ -109,9 +109,9 @@ def _require_usable(config: pytest.Config) -> list[Suppression]:
         with _refused("--race-cluster"):
             _require_cluster(cluster)
     with _refused("--find-races"):
-        import django_lockstep.lab.explorer.statement_text  # noqa: F401
-    from django_lockstep.lab.finder.report_files import require_report
-    from django_lockstep.lab.finder.suppressions import read_suppressions
+        import django_lockstep.lab.explorer.effects.statement_text  # noqa: F401
+    from django_lockstep.lab.finder.report.files import require_report
+    from django_lockstep.lab.finder.report.suppressions import read_suppressions
 
     with _refused():
         if path := config.getoption("--race-report"):
@@ -131,8 +131,8 @@ def _require_processes(config: pytest.Config) -> None:
 
 
 def _require_cluster(address: str) -> None:
-    from django_lockstep.lab.cluster.errors import ClusterUnavailable
-    from django_lockstep.lab.cluster.executor import cluster_workers
+    from django_lockstep.lab.workers.cluster import cluster_workers
+    from django_lockstep.lab.workers.errors import ClusterUnavailable
 
     try:
         with cluster_workers(address):
@@ -176,7 +176,7 @@ class _Reporting:
         if hasattr(config, "workerinput") or not self.is_recorded:
             return
         from django_lockstep.lab.finder.findings import Findings, findings_path
-        from django_lockstep.lab.finder.report import list_candidates, summary_of
+        from django_lockstep.lab.finder.report.reports import list_candidates, summary_of
 
         findings_path(self.path).unlink(missing_ok=True)  # on an earlier recording
         self._found = Findings.on(self.path)
@@ -202,7 +202,7 @@ class _Reporting:
                 session.exitstatus = status
 
     def _confirm(self, config: pytest.Config, found: Findings) -> int:
-        from django_lockstep.lab.finder.report import as_text
+        from django_lockstep.lab.finder.report.reports import as_text
         from django_lockstep.lab.finder.second_session import confirm_in_second_session
 
         status = confirm_in_second_session(
@@ -229,9 +229,9 @@ class _Confirming:
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Register what needs Django's apps."""
-        from django_lockstep.lab.finder.confirm import Confirmation
+        from django_lockstep.lab.finder.confirm.confirmation import Confirmation
         from django_lockstep.lab.finder.confirm_plugin import ConfirmPlugin
-        from django_lockstep.lab.finder.report import report_on
+        from django_lockstep.lab.finder.report.reports import report_on
         from django_lockstep.lab.finder.shares import Share
 
         config = session.config
@@ -258,8 +258,8 @@ def _read(path: Path, *, option: str) -> Findings:
 
 def _report(config: pytest.Config, found: Findings, suppressed: list[Suppression], *, tried: bool = True) -> Report:
     """Return the report, with or without what was tried, and write it where one is asked for."""
-    from django_lockstep.lab.finder.report import report_on
-    from django_lockstep.lab.finder.report_files import write_report
+    from django_lockstep.lab.finder.report.files import write_report
+    from django_lockstep.lab.finder.report.reports import report_on
 
     report = report_on(found, suppressed, root=config.rootpath, tried=tried)
     if path := config.getoption("--race-report"):
@@ -289,10 +289,10 @@ class _Recording(_Reporting):
         # No project is configured, or its tests cannot be collected: pytest says so, and an earlier recording stays.
         if not apps.ready or session.testsfailed:
             return (yield)
-        from django_lockstep.lab.finder.files import RecordingWriter
-        from django_lockstep.lab.finder.fingerprints import Fingerprints
-        from django_lockstep.lab.finder.recorder import Recorder
-        from django_lockstep.lab.finder.stack import CodeMap
+        from django_lockstep.lab.finder.record.files import RecordingWriter
+        from django_lockstep.lab.finder.record.fingerprints import Fingerprints
+        from django_lockstep.lab.finder.record.recorder import Recorder
+        from django_lockstep.lab.finder.record.stack import CodeMap
 
         code = CodeMap(self._config.rootpath)
         for item in session.items:
@@ -340,7 +340,7 @@ class _Controller(_Reporting):
 
     def gather(self) -> None:
         """Merge what the workers have written; they have ended by now."""
-        from django_lockstep.lab.finder.files import merge_recordings
+        from django_lockstep.lab.finder.record.files import merge_recordings
 
         if written := [part for part in self._parts if part.exists()]:
             merge_recordings(written, self.path)
@@ -353,7 +353,7 @@ def list_recording(config: pytest.Config) -> int | None:
     if path is None:
         return None
     suppressed = _require_usable(config)
-    from django_lockstep.lab.finder.report import list_candidates, summary_of
+    from django_lockstep.lab.finder.report.reports import list_candidates, summary_of
 
     report = _report(config, _read(path, option="--race-candidates"), suppressed, tried=False)
     sys.stdout.write(f"{summary_of(report)}\n{list_candidates(report)}\n")

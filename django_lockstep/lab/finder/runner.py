@@ -12,12 +12,12 @@ from typing import Any
 from django.conf import settings
 from django.test.utils import get_runner
 
-from django_lockstep.lab.finder.confirm import Confirmation
-from django_lockstep.lab.finder.files import RecordingWriter
-from django_lockstep.lab.finder.fingerprints import Fingerprints
-from django_lockstep.lab.finder.recorder import Recorder
-from django_lockstep.lab.finder.reproduction import TestPlace
-from django_lockstep.lab.finder.stack import CodeMap
+from django_lockstep.lab.finder.confirm.confirmation import Confirmation
+from django_lockstep.lab.finder.confirm.reproduction import TestPlace
+from django_lockstep.lab.finder.record.files import RecordingWriter
+from django_lockstep.lab.finder.record.fingerprints import Fingerprints
+from django_lockstep.lab.finder.record.recorder import Recorder
+from django_lockstep.lab.finder.record.stack import CodeMap
 
 __all__ = ["confirm_tests", "record_tests"]
 

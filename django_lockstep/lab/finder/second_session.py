@@ -114,9 +114,9 @@ def _sessions(
         yield (_start(config, recording, share) for share in shares)
         return
     # Here, because few searches are on a cluster.
-    from django_lockstep.lab.cluster.executor import cluster_workers
-    from django_lockstep.lab.cluster.same_code import describe_code
     from django_lockstep.lab.finder.cluster_sessions import ClusterSession
+    from django_lockstep.lab.workers.cluster import cluster_workers
+    from django_lockstep.lab.workers.same_code import describe_code
 
     with cluster_workers(cluster) as workers:
         addresses, code = workers.addresses, describe_code(None, ())

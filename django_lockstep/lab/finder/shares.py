@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from django_lockstep.lab.finder.candidates import Candidate
+    from django_lockstep.lab.finder.derive.candidates import Candidate
 
 __all__ = ["Share"]
 

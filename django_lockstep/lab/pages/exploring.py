@@ -10,10 +10,11 @@ from django.utils import timezone
 
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import ExplorerError, explore, replay, write_spec
-from django_lockstep.lab.explorer.reports import RaceReport, runs_to_draw
+from django_lockstep.lab.explorer.explore import runs_to_draw
+from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.results import Run
-from django_lockstep.lab.explorer.schedules import write_schedule
-from django_lockstep.lab.explorer.scratch import scratch_databases
+from django_lockstep.lab.explorer.search.schedules import write_schedule
+from django_lockstep.lab.explorer.tables.scratch import scratch_databases
 from django_lockstep.lab.pages.process import LiveProcess
 from django_lockstep.lab.pages.runs import start_run
 from django_lockstep.lab.pages.store import LastResult, ShownRace, Spec, Store

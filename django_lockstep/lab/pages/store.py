@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer.reports import RaceReport
+from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.explorer.results import Verdict
 
 __all__ = ["LastResult", "LiveRun", "Progress", "ShownRace", "Spec", "Store", "open_store"]

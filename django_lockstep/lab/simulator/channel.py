@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from django_lockstep.lab.simulator.processes import parent_lives
+from django_lockstep.lab.workers.processes import parent_lives
 
 __all__ = ["AtBarrier", "Cancelled", "Done", "Failed", "Task", "WorkerChannel", "idle"]
 

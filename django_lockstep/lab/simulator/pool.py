@@ -12,9 +12,9 @@ from typing import Any, Self
 from django_lockstep.lab.simulator.channel import Task
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.processes import process_context
 from django_lockstep.lab.simulator.worker import SharedState, Worker, WorkerFailure, WorkerState
 from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.workers.processes import process_context
 
 __all__ = ["STUCK_AFTER", "PoolResult", "WorkerPool"]
 

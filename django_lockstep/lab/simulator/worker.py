@@ -13,8 +13,8 @@ from typing import Any
 
 from django_lockstep.lab.simulator import worker_process
 from django_lockstep.lab.simulator.channel import AtBarrier, Done, Failed, Task
-from django_lockstep.lab.simulator.processes import no_interrupt
 from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.workers.processes import no_interrupt
 
 __all__ = ["SharedState", "Worker", "WorkerFailure", "WorkerState"]
 

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from django_lockstep.lab.anomalies import ANOMALIES, LEVELS, POSSIBLE, RACES, REFUSALS, SOURCES, race_name
 from django_lockstep.lab.explorer import Exploration, ExplorerError, explore
-from django_lockstep.lab.explorer.databases import is_test_database
-from django_lockstep.lab.explorer.scratch import scratch_databases
+from django_lockstep.lab.explorer.tables.databases import is_test_database
+from django_lockstep.lab.explorer.tables.scratch import scratch_databases
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.tables import plain_table, render, width
 

@@ -12,14 +12,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_lockstep.lab.finder.budget import parse_budget
-from django_lockstep.lab.finder.confirm import Confirmation
+from django_lockstep.lab.finder.confirm.confirmation import Confirmation
 from django_lockstep.lab.finder.errors import FinderError
 from django_lockstep.lab.finder.findings import Findings, findings_path
 from django_lockstep.lab.finder.progress import Progress
-from django_lockstep.lab.finder.report import Report, as_text, list_candidates, report_on, summary_of
-from django_lockstep.lab.finder.report_files import require_report, write_report
+from django_lockstep.lab.finder.report.files import require_report, write_report
+from django_lockstep.lab.finder.report.reports import Report, as_text, list_candidates, report_on, summary_of
+from django_lockstep.lab.finder.report.suppressions import read_suppressions
 from django_lockstep.lab.finder.runner import confirm_tests, record_tests
-from django_lockstep.lab.finder.suppressions import read_suppressions
 
 
 class Command(BaseCommand):

@@ -8,9 +8,9 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.lab.explorer import Scenario, processes
-from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
 from django_lockstep.lab.explorer.options import SessionOptions
 from django_lockstep.lab.explorer.session import ExplorationSession, exploration_session
+from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
 
 Exploring = Callable[[Scenario], AbstractContextManager[ExplorationSession]]
 

@@ -13,7 +13,7 @@ from psycopg import IsolationLevel
 
 from django_lockstep.errors import sqlstate_of
 from django_lockstep.lab.explorer import Exploration, Scenario
-from django_lockstep.lab.explorer.final_state import comparison_text
+from django_lockstep.lab.explorer.tables.final_state import comparison_text
 from django_lockstep.locking.transactions import isolated_transaction
 from tests.testapps.shop.models import Seat, Ticket
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from django_lockstep.lab.explorer.catalog import Catalog, ForeignKey, TableFacts
-from django_lockstep.lab.explorer.footprints import LOCAL, Footprint
-from django_lockstep.lab.explorer.operations import Operation
-from django_lockstep.lab.explorer.overlap import Overlap
-from django_lockstep.lab.explorer.transactions import Transaction
+from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts
+from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint
+from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.overlap import Overlap
+from django_lockstep.lab.explorer.effects.transactions import Transaction
 
 SEAT = TableFacts(name="seat", pk="id", unique=frozenset({"id"}), indexed=frozenset({"id", "row"}))
 TICKET = replace(SEAT, name="ticket")

@@ -7,7 +7,7 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from django_lockstep.lab.explorer.actors import Actor
+from django_lockstep.lab.explorer.driver.actors import Actor
 
 PROGRAM = """
 import sys, threading
@@ -16,7 +16,7 @@ from django.conf import settings
 settings.configure(INSTALLED_APPS=["django.contrib.contenttypes"])
 import django
 django.setup()
-from django_lockstep.lab.explorer.actors import Actor
+from django_lockstep.lab.explorer.driver.actors import Actor
 
 actor, events, begun = Actor(), SimpleQueue(), threading.Event()
 news = threading.Event()

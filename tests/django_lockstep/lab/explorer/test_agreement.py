@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, assume, event, given, settings
 from hypothesis import strategies as st
 
 from django_lockstep.lab.explorer import Exploration, Scenario, ScheduleError, explore
-from django_lockstep.lab.explorer.specs import write_spec
+from django_lockstep.lab.explorer.spec.specs import write_spec
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.isolationtester import disagreements, tables

@@ -15,9 +15,9 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from django_lockstep.lab.cluster import executor
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, WorkerDied
-from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
+from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX
+from django_lockstep.lab.workers import cluster as executor
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.test_processes import explored, facts, raised_twice
 from tests.support.cluster import FILE, Cluster

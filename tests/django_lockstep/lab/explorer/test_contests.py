@@ -7,14 +7,14 @@ import pytest
 from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
-from django_lockstep.lab.explorer.branches import Move
-from django_lockstep.lab.explorer.contests import first_ones
+from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
+from django_lockstep.lab.explorer.effects.footprints import LOCAL, Footprint, Mode
 from django_lockstep.lab.explorer.errors import Overtaken
-from django_lockstep.lab.explorer.footprints import LOCAL, Footprint, Mode
-from django_lockstep.lab.explorer.move_builder import MoveBuilder
-from django_lockstep.lab.explorer.moves import moves_of
-from django_lockstep.lab.explorer.search import Search
-from django_lockstep.lab.explorer.specs import write_spec
+from django_lockstep.lab.explorer.render.moves import moves_of
+from django_lockstep.lab.explorer.search.branches import Move
+from django_lockstep.lab.explorer.search.contests import first_ones
+from django_lockstep.lab.explorer.search.dpor import Search
+from django_lockstep.lab.explorer.spec.specs import write_spec
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import actor, among, unnamed_ends

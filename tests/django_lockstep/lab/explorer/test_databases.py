@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Scenario, explore, replay, write_spec
-from django_lockstep.lab.explorer.control_session import control_session
-from django_lockstep.lab.explorer.databases import _CLAIM, is_test_database
+from django_lockstep.lab.explorer.tables.control_session import control_session
+from django_lockstep.lab.explorer.tables.databases import _CLAIM, is_test_database
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import ADVISORY_LOCKS, Session, query
 from tests.testapps.shop.models import Seat

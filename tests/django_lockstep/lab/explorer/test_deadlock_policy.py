@@ -2,9 +2,9 @@
 
 import pytest
 
-from django_lockstep.lab.explorer import deadlock_policy
-from django_lockstep.lab.explorer.deadlock_policy import DeadlockPolicy
-from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.driver import deadlock_policy
+from django_lockstep.lab.explorer.driver.deadlock_policy import DeadlockPolicy
+from django_lockstep.lab.explorer.effects.operations import Operation
 
 ONE_WAITS_FOR_THE_FIRST = {1: frozenset({0})}
 LOSES = "SET LOCAL deadlock_timeout = '1ms'"

@@ -9,10 +9,10 @@ from django.core.cache import cache
 from django.db import transaction
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
-from django_lockstep.lab.explorer.branches import Move
-from django_lockstep.lab.explorer.directed import DirectedSearch
-from django_lockstep.lab.explorer.footprints import Footprint, Mode
-from django_lockstep.lab.explorer.schedules import SinglePreemption
+from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode
+from django_lockstep.lab.explorer.search.branches import Move
+from django_lockstep.lab.explorer.search.directed import DirectedSearch
+from django_lockstep.lab.explorer.search.schedules import SinglePreemption
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat
 

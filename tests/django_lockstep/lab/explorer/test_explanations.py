@@ -9,7 +9,7 @@ from django.db.models import F
 
 from accounts.races.ready_made import RACES
 from django_lockstep.lab.explorer import Scenario, explain, explore, replay, timeline
-from django_lockstep.lab.explorer.explanations import find_explanation
+from django_lockstep.lab.explorer.render.explanations import find_explanation
 from django_lockstep.locking.transactions import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories
 from tests.testapps.shop.models import Seat

@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, connection, connections, transaction
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable, Run, Scenario, ScheduleError, explore, replay
-from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
+from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
 from django_lockstep.locking import StaleVersionError, retry_on_conflict, retrying
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, query, until
@@ -252,7 +252,7 @@ def test_a_lock_of_another_session_is_reported_with_the_session(taken: int, othe
 
 
 def test_rows_that_cannot_be_put_back_are_an_error(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_lockstep.lab.explorer.saved_tables._TIMEOUT", "50ms")
+    monkeypatch.setattr("django_lockstep.lab.explorer.tables.saved_tables._TIMEOUT", "50ms")
 
     with pytest.raises(ExplorerError, match="could not be put back"):
         explore(Scenario(set_up=lambda: taken, actors=[stories.naive], invariant=bool), step_timeout=1.0)
@@ -296,7 +296,7 @@ def test_a_table_too_large_is_said_and_what_was_written_before_is_put_back(monke
             Seat.objects.filter(pk=pk).update(price=2)
             PlainSeat.objects.create()
 
-    monkeypatch.setattr("django_lockstep.lab.explorer.saved_tables.MOST_ROWS", 1)
+    monkeypatch.setattr("django_lockstep.lab.explorer.tables.saved_tables.MOST_ROWS", 1)
     PlainSeat.objects.bulk_create([PlainSeat(), PlainSeat()])
     with pytest.raises(NotExplorable, match=r"shop_plainseat has more than 1 rows"):
         explore(Scenario(set_up=stories.one_seat, actors=[locks_and_writes_elsewhere] * 2))

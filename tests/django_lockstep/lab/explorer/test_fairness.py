@@ -9,11 +9,11 @@ from django.db import OperationalError, transaction
 from psycopg.errors import LockNotAvailable
 
 from django_lockstep.lab.explorer import Exploration, Scenario, explore
-from django_lockstep.lab.explorer.effects import Statement
+from django_lockstep.lab.explorer.effects.footprints import LockedKey, Mode
+from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation
+from django_lockstep.lab.explorer.effects.statements import Statement
 from django_lockstep.lab.explorer.errors import RestartSearch
-from django_lockstep.lab.explorer.fairness import _IS_POLLING, _MOST_REFUSALS, FairScheduler
-from django_lockstep.lab.explorer.footprints import LockedKey, Mode
-from django_lockstep.lab.explorer.operations import ASLEEP, Operation
+from django_lockstep.lab.explorer.search.fairness import _IS_POLLING, _MOST_REFUSALS, FairScheduler
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.testapps.shop.models import Seat

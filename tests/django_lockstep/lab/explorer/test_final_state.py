@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_lockstep.lab.explorer.final_state import (
+from django_lockstep.lab.explorer.tables.final_state import (
     FinalState,
     describe_difference,
     describe_state,

@@ -9,8 +9,8 @@ from django.db.models import F
 from psycopg import IsolationLevel
 
 from django_lockstep.lab.explorer import NotExplorable, Run, Scenario, explore, replay
-from django_lockstep.lab.explorer.hooks import Hooks
-from django_lockstep.lab.explorer.operations import Operation
+from django_lockstep.lab.explorer.driver.hooks import Hooks
+from django_lockstep.lab.explorer.effects.operations import Operation
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.support.sessions import query

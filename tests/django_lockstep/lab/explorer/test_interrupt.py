@@ -12,8 +12,9 @@ import pytest
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_lockstep.lab.explorer import Scenario, close_idle_sessions, control_session, explore
-from django_lockstep.lab.explorer.schedules import Follow
+from django_lockstep.lab.explorer import Scenario, close_idle_sessions, explore
+from django_lockstep.lab.explorer.search.schedules import Follow
+from django_lockstep.lab.explorer.tables import control_session
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.conftest import Exploring
 from tests.support.sessions import PATIENCE, query, until

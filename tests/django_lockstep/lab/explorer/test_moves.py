@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.explorer import Exploration, Outcome, explore, replay
-from django_lockstep.lab.explorer.moves import moves_of
-from django_lockstep.lab.explorer.outcome_cards import outcome_cards
-from django_lockstep.lab.explorer.reports import RaceReport, runs_to_draw
+from django_lockstep.lab.explorer.explore import runs_to_draw
+from django_lockstep.lab.explorer.render.moves import moves_of
+from django_lockstep.lab.explorer.render.outcome_cards import outcome_cards
+from django_lockstep.lab.explorer.render.reports import RaceReport
 from tests.django_lockstep.lab.explorer import stories
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_lockstep.lab.explorer.plpgsql import EVERY_COLUMN, Body, read_body
+from django_lockstep.lab.explorer.effects.plpgsql import EVERY_COLUMN, Body, read_body
 
 GUARD = 'BEGIN IF NEW *<> OLD THEN NEW."version" := OLD."version" + 1; END IF; RETURN NEW; END'
 

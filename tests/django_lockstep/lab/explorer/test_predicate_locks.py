@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection, transaction
 
-from django_lockstep.lab.explorer.catalog import Catalog
-from django_lockstep.lab.explorer.controller import ONE_PLAN
-from django_lockstep.lab.explorer.operations import Operation
-from django_lockstep.lab.explorer.overlap import Overlap
-from django_lockstep.lab.explorer.schedules import Follow
-from django_lockstep.lab.explorer.sql import parse
-from django_lockstep.lab.explorer.transactions import Transaction
+from django_lockstep.lab.explorer.driver.controller import ONE_PLAN
+from django_lockstep.lab.explorer.effects.catalog import Catalog
+from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.overlap import Overlap
+from django_lockstep.lab.explorer.effects.sql import parse
+from django_lockstep.lab.explorer.effects.transactions import Transaction
+from django_lockstep.lab.explorer.search.schedules import Follow
 from django_lockstep.locking.transactions import IsolationLevel, isolated_transaction
 from tests.django_lockstep.lab.explorer.conftest import Exploring
 from tests.django_lockstep.lab.explorer.schemas import made, race_on, run

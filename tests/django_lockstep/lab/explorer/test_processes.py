@@ -19,8 +19,8 @@ from django.db import connection
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, WorkerDied, explore
-from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
-from django_lockstep.lab.explorer.scratch import _project, scratch_databases
+from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX
+from django_lockstep.lab.explorer.tables.scratch import _project, scratch_databases
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from django_lockstep.locking import isolated_transaction
 from tests.django_lockstep.lab.explorer import stories

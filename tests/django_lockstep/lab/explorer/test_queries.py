@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_lockstep.lab.explorer.queries import Text, identifier, read_text
+from django_lockstep.lab.explorer.effects.queries import Text, identifier, read_text
 
 
 def read(sql: str) -> Text:

@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 
 from django_lockstep.lab.explorer import Exploration, explore
-from django_lockstep.lab.explorer.catalog import Catalog, ForeignKey
-from django_lockstep.lab.explorer.reports import RaceReport, as_html, as_text
+from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey
+from django_lockstep.lab.explorer.render.reports import RaceReport, as_html, as_text
 from tests.django_lockstep.lab.explorer.programs import ends
 from tests.django_lockstep.lab.explorer.schemas import made, program, race_on
 

@@ -11,8 +11,8 @@ from django.db import DatabaseError, connection, connections
 from django.db.backends.postgresql.creation import DatabaseCreation
 
 from django_lockstep.lab.explorer import NotExplorable, Scenario, explore
-from django_lockstep.lab.explorer.databases import SCRATCH_PREFIX
-from django_lockstep.lab.explorer.scratch import _LOCK, _project, scratch_databases
+from django_lockstep.lab.explorer.tables.databases import SCRATCH_PREFIX
+from django_lockstep.lab.explorer.tables.scratch import _LOCK, _project, scratch_databases
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import Session, query
 from tests.testapps.shop.models import Seat

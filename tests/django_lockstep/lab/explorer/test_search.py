@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from django_lockstep.lab.explorer.branches import Branch, Move
+from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode
 from django_lockstep.lab.explorer.errors import Nondeterminism
-from django_lockstep.lab.explorer.footprints import Footprint, Mode
-from django_lockstep.lab.explorer.search import Search, swapped_orders
+from django_lockstep.lab.explorer.search.branches import Branch, Move
+from django_lockstep.lab.explorer.search.dpor import Search, swapped_orders
 
 Programs = list[list[str]]
 """The steps of each actor; a step is the rows that it writes."""

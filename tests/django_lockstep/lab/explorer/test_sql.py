@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.explorer.catalog import Catalog, ForeignKey, TableFacts
-from django_lockstep.lab.explorer.effects import Statement
-from django_lockstep.lab.explorer.footprints import (
+from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts
+from django_lockstep.lab.explorer.effects.footprints import (
     ADVISORY,
     LOCAL,
     OPAQUE,
@@ -16,7 +15,8 @@ from django_lockstep.lab.explorer.footprints import (
     Mode,
     dependent,
 )
-from django_lockstep.lab.explorer.sql import parse
+from django_lockstep.lab.explorer.effects.sql import parse
+from django_lockstep.lab.explorer.effects.statements import Statement
 
 
 def table(name: str, **facts: Any) -> TableFacts:

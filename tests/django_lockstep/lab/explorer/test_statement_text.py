@@ -2,8 +2,8 @@
 
 import pytest
 
-from django_lockstep.lab.explorer.statement_text import Value, read_statement
-from django_lockstep.lab.finder.recording import SENT_MAIL
+from django_lockstep.lab.explorer.effects.statement_text import Value, read_statement
+from django_lockstep.lab.finder.record.recording import SENT_MAIL
 
 P0, P1 = Value(params=(0,)), Value(params=(1,))
 

@@ -7,10 +7,10 @@ has to be certain: a narrower one hides schedules. The n-th parameter has the va
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from django_lockstep.lab.explorer.catalog import Catalog, TableFacts, UniqueIndex
-from django_lockstep.lab.explorer.effects import Statement
-from django_lockstep.lab.explorer.footprints import FootprintKey
-from django_lockstep.lab.explorer.sql import parse
+from django_lockstep.lab.explorer.effects.catalog import Catalog, TableFacts, UniqueIndex
+from django_lockstep.lab.explorer.effects.footprints import FootprintKey
+from django_lockstep.lab.explorer.effects.sql import parse
+from django_lockstep.lab.explorer.effects.statements import Statement
 
 TABLES, STATEMENTS = (Path(__file__).parent / "statements_sent.txt").read_text().rstrip().split("\n\n")
 LINES = STATEMENTS.splitlines()

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from django_lockstep.lab.explorer import Scenario, controller
-from django_lockstep.lab.explorer.branches import Move
-from django_lockstep.lab.explorer.schedules import Follow
+from django_lockstep.lab.explorer import Scenario
+from django_lockstep.lab.explorer.driver import controller
+from django_lockstep.lab.explorer.search.branches import Move
+from django_lockstep.lab.explorer.search.schedules import Follow
 from django_lockstep.lab.explorer.session import ExplorationSession
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.conftest import Exploring

@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_lockstep.lab.explorer.storage import Usage
+from django_lockstep.lab.explorer.tables.storage import Usage
 
 
 @pytest.fixture

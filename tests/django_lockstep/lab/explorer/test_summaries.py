@@ -4,8 +4,8 @@ import pytest
 from django.db import connection, transaction
 
 from django_lockstep.lab.explorer import Run, Scenario, Step, replay
-from django_lockstep.lab.explorer.statement_text import columns_of
-from django_lockstep.lab.explorer.summaries import describe_result, describe_step, summarize
+from django_lockstep.lab.explorer.effects.statement_text import columns_of
+from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step, summarize
 from tests.django_lockstep.lab.explorer import stories
 
 

@@ -12,10 +12,10 @@ from django.core.management import call_command
 from django.db import transaction
 
 from django_lockstep.lab.explorer import Exploration, NotExplorable, Scenario, explore, replay
-from django_lockstep.lab.explorer.branches import Branch, Move, related
-from django_lockstep.lab.explorer.footprints import Footprint, Mode
-from django_lockstep.lab.explorer.search import Search
-from django_lockstep.lab.explorer.symmetry import Admissions, exchanges, originals
+from django_lockstep.lab.explorer.effects.footprints import Footprint, Mode
+from django_lockstep.lab.explorer.search.branches import Branch, Move, related
+from django_lockstep.lab.explorer.search.dpor import Search
+from django_lockstep.lab.explorer.search.symmetry import Admissions, exchanges, originals
 from tests.django_lockstep.lab.explorer import stories
 from tests.django_lockstep.lab.explorer.programs import unnamed_ends
 from tests.testapps.shop.models import Seat

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from psycopg.errors import SerializationFailure
 
-from django_lockstep.lab.explorer.catalog import Catalog
-from django_lockstep.lab.explorer.footprints import LOCAL, dependent
-from django_lockstep.lab.explorer.operations import Operation
-from django_lockstep.lab.explorer.overlap import Overlap
-from django_lockstep.lab.explorer.transactions import Transaction
+from django_lockstep.lab.explorer.effects.catalog import Catalog
+from django_lockstep.lab.explorer.effects.footprints import LOCAL, dependent
+from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.overlap import Overlap
+from django_lockstep.lab.explorer.effects.transactions import Transaction
 from tests.django_lockstep.lab.explorer.sessions import (
     CHANGE,
     INSERT,

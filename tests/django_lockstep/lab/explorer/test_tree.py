@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.explorer import Exploration, explore
-from django_lockstep.lab.explorer.branches import State
-from django_lockstep.lab.explorer.tree import Cut, TreeBuilder, TreeLine
+from django_lockstep.lab.explorer.search.branches import State
+from django_lockstep.lab.explorer.search.tree import Cut, TreeBuilder, TreeLine
 from tests.django_lockstep.lab.explorer import stories
 
 

@@ -7,12 +7,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from django.utils import translation
 
-from django_lockstep.lab.explorer import tree_rows as module
-from django_lockstep.lab.explorer.drawing import tree_svg
-from django_lockstep.lab.explorer.drawing.elements import COLUMN
-from django_lockstep.lab.explorer.text_width import display_width
-from django_lockstep.lab.explorer.tree import Cut, TreeLine
-from django_lockstep.lab.explorer.tree_rows import TreeRow, tree_rows
+from django_lockstep.lab.explorer.render import tree_rows as module
+from django_lockstep.lab.explorer.render.drawing import tree_svg
+from django_lockstep.lab.explorer.render.drawing.elements import COLUMN
+from django_lockstep.lab.explorer.render.text_width import display_width
+from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
+from django_lockstep.lab.explorer.search.tree import Cut, TreeLine
 
 RIGHT, WRONG = SimpleNamespace(holds=True), SimpleNamespace(holds=False)
 CUT = Cut(schedule="AAB", reason="asleep")

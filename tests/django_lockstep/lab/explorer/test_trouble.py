@@ -12,10 +12,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 
 from django_lockstep.lab.explorer import Scenario, explore, replay
-from django_lockstep.lab.explorer.actors import Actor
+from django_lockstep.lab.explorer.driver.actors import Actor
+from django_lockstep.lab.explorer.driver.wait_monitor import WaitMonitor
 from django_lockstep.lab.explorer.errors import Abandoned
-from django_lockstep.lab.explorer.idle_pool import close_idle_sessions
-from django_lockstep.lab.explorer.wait_monitor import WaitMonitor
+from django_lockstep.lab.explorer.tables.idle_pool import close_idle_sessions
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, query, until
 from tests.testapps.shop.models import Seat

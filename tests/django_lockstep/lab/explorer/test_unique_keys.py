@@ -9,8 +9,8 @@ from django.db import NotSupportedError, transaction
 from django.utils.safestring import SafeString
 
 from django_lockstep.lab.explorer import Exploration, Scenario, explore
-from django_lockstep.lab.explorer.catalog import Catalog, TableFacts, UniqueIndex
-from django_lockstep.lab.explorer.sql import parse
+from django_lockstep.lab.explorer.effects.catalog import Catalog, TableFacts, UniqueIndex
+from django_lockstep.lab.explorer.effects.sql import parse
 from tests.django_lockstep.lab.explorer import schemas
 from tests.django_lockstep.lab.explorer.programs import ends
 

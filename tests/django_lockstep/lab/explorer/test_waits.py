@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.explorer import Scenario, explore
-from django_lockstep.lab.explorer.branches import Move
-from django_lockstep.lab.explorer.contests import first_ones
+from django_lockstep.lab.explorer.search.branches import Move
+from django_lockstep.lab.explorer.search.contests import first_ones
+from django_lockstep.lab.explorer.search.waits import Waits, has_cycle, met_by_chance, overtaken
 from django_lockstep.lab.explorer.session import ExplorationSession
-from django_lockstep.lab.explorer.waits import Waits, has_cycle, met_by_chance, overtaken
 from tests.django_lockstep.lab.explorer import stories
 
 A, B, C, D = range(4)
@@ -69,7 +69,7 @@ def test_a_schedule_is_run_until_waiters_go_on_in_turn(monkeypatch: Any) -> None
         asked.append(in_turn)
         return play(*args, in_turn=in_turn, **options)
 
-    monkeypatch.setattr("django_lockstep.lab.explorer.move_builder.first_ones", often)
+    monkeypatch.setattr("django_lockstep.lab.explorer.driver.move_builder.first_ones", often)
     monkeypatch.setattr(ExplorationSession, "play", noted)
     scenario = Scenario(set_up=stories.one_seat, actors=[stories.locked] * 3, observe=stories.price)
     found = explore(scenario, warm_up=False)

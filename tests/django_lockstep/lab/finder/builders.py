@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django_lockstep.lab.finder.candidates import Candidate
-from django_lockstep.lab.finder.derive import find_candidates
-from django_lockstep.lab.finder.fingerprints import Fingerprints
-from django_lockstep.lab.finder.recording import (
+from django_lockstep.lab.finder.derive.candidates import Candidate
+from django_lockstep.lab.finder.derive.derivation import find_candidates
+from django_lockstep.lab.finder.record.fingerprints import Fingerprints
+from django_lockstep.lab.finder.record.recording import (
     ForeignKey,
     RecordedStatement,
     Recording,

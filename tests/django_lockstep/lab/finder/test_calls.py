@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_lockstep.lab.finder.calls import Call, intercept_calls
+from django_lockstep.lab.finder.record.calls import Call, intercept_calls
 
 
 def plain(a: Any, b: Any = 2) -> tuple[Any, Any]:

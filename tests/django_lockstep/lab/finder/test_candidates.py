@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.candidates import KINDS
-from django_lockstep.lab.finder.recording import SENT_MAIL, RecordedStatement, Unit
+from django_lockstep.lab.finder.derive.candidates import KINDS
+from django_lockstep.lab.finder.record.recording import SENT_MAIL, RecordedStatement, Unit
 from tests.django_lockstep.lab.finder.builders import (
     ADVISORY,
     SEAT,

@@ -15,7 +15,7 @@ from django.db import connection, models
 from django.test import Client, RequestFactory
 from django.test.utils import isolate_apps
 
-from django_lockstep.lab.finder.clones import UserClone, clone_user, session_of, session_user
+from django_lockstep.lab.finder.confirm.clones import UserClone, clone_user, session_of, session_user
 from django_lockstep.lab.finder.errors import CannotClone
 from tests.testapps.seeded_shop.racing.models import Basket, Message, Product, Shift, Wish, WishList
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from django_lockstep.lab.cluster.executor import ClusterWorkers
 from django_lockstep.lab.finder.cluster_sessions import ClusterSession, Glance, look
 from django_lockstep.lab.finder.shares import Share
+from django_lockstep.lab.workers.cluster import ClusterWorkers
 
 RUNNING = Glance(found=b"", status=None, log=b"")
 INTERRUPTED = Glance(found=b"", status=pytest.ExitCode.INTERRUPTED, log=b"the last try is done")

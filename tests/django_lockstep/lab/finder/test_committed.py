@@ -11,8 +11,8 @@ from django.db import DatabaseError, connection, transaction
 from django.test import LiveServerTestCase, TestCase, TransactionTestCase
 
 from django_lockstep.lab.explorer import NotExplorable
-from django_lockstep.lab.explorer.catalog import Catalog
-from django_lockstep.lab.finder.committed import DatabaseCopy, committed_tests, copied_databases
+from django_lockstep.lab.explorer.effects.catalog import Catalog
+from django_lockstep.lab.finder.confirm.committed import DatabaseCopy, committed_tests, copied_databases
 from tests.django_lockstep.lab.finder.test_pairings import database
 from tests.support.sessions import Session
 from tests.testapps.seeded_shop.racing.models import Product

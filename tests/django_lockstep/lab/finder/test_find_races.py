@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from django_lockstep.lab.finder.candidates import Candidate
+from django_lockstep.lab.finder.derive.candidates import Candidate
 from django_lockstep.lab.finder.findings import Finding, Findings, findings_path
 from tests.support.seeded_shop import copy_shop, database_url, run_suite, start_suite
 from tests.testapps.seeded_shop.units import UNITS
@@ -81,7 +81,7 @@ def test_each_candidate_has_one_verdict(search: Search) -> None:
 
 
 TWIN = """
-from django_lockstep.lab.finder.witnesses import raced
+from django_lockstep.lab.finder.confirm.witnesses import raced
 from seeded_shop.suite import test_office, test_services
 
 test_correct = raced(test_office.CorrectArticleTests, "test_views_are_counted")

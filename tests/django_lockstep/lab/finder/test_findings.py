@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.candidates import Access, Candidate, Witness
+from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness
 from django_lockstep.lab.finder.findings import Finding, Findings, consequence_of, findings_path, tables_of
-from django_lockstep.lab.finder.report import as_text, in_a_line, report_on
-from django_lockstep.lab.finder.suppressions import Suppression
+from django_lockstep.lab.finder.report.reports import as_text, in_a_line, report_on
+from django_lockstep.lab.finder.report.suppressions import Suppression
 from tests.django_lockstep.lab.finder.builders import site
 
 

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from psycopg.types.json import Jsonb
 
-from django_lockstep.lab.finder.fingerprints import NULL, Fingerprints, comparable
+from django_lockstep.lab.finder.record.fingerprints import NULL, Fingerprints, comparable
 
 MOMENT = datetime(2026, 2, 3, 4, 5, 6, 700000, tzinfo=UTC)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_lockstep.lab.finder.recording import RecordedStatement
+from django_lockstep.lab.finder.record.recording import RecordedStatement
 from tests.django_lockstep.lab.finder.builders import (
     ADVISORY,
     BOOKING,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, Step
-from django_lockstep.lab.finder import judging
-from django_lockstep.lab.finder.confirm import Confirmation
+from django_lockstep.lab.finder.confirm import judging
+from django_lockstep.lab.finder.confirm.confirmation import Confirmation
+from django_lockstep.lab.finder.confirm.judging import Attempts, is_known
+from django_lockstep.lab.finder.confirm.pairings import Pairing
 from django_lockstep.lab.finder.findings import Finding, Findings, Place
-from django_lockstep.lab.finder.judging import Attempts, is_known
-from django_lockstep.lab.finder.pairings import Pairing
 from tests.django_lockstep.lab.finder.test_findings import candidate
 
 TWICE = Pairing(kind="request")

@@ -11,11 +11,10 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 
 from django_lockstep.lab.explorer import ExplorerError, NotExplorable
-from django_lockstep.lab.finder.clones import session_of, session_user
-from django_lockstep.lab.finder.committed import DatabaseCopy
-from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.forks import Fork, RequestActor
-from django_lockstep.lab.finder.pairings import (
+from django_lockstep.lab.finder.confirm.clones import session_of, session_user
+from django_lockstep.lab.finder.confirm.committed import DatabaseCopy
+from django_lockstep.lab.finder.confirm.forks import Fork, RequestActor
+from django_lockstep.lab.finder.confirm.pairings import (
     Earlier,
     Pairing,
     put_back,
@@ -23,7 +22,8 @@ from django_lockstep.lab.finder.pairings import (
     with_earlier,
     with_itself,
 )
-from django_lockstep.lab.finder.points import Point
+from django_lockstep.lab.finder.confirm.points import Point
+from django_lockstep.lab.finder.errors import CannotClone
 from tests.testapps.seeded_shop.racing.models import Product, Shift
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from django_lockstep.lab.finder.files import read_recording
 from django_lockstep.lab.finder.findings import Findings
+from django_lockstep.lab.finder.record.files import read_recording
 from tests.support.processes import ROOT
 
 FILES = {

@@ -8,10 +8,10 @@ import pytest
 
 from django_lockstep.lab.explorer import Exploration, Outcome, Run, Step, timeline
 from django_lockstep.lab.explorer.results import Raised
+from django_lockstep.lab.finder.confirm.judging import Attempts
+from django_lockstep.lab.finder.confirm.pairings import Pairing
 from django_lockstep.lab.finder.findings import Place
-from django_lockstep.lab.finder.judging import Attempts
-from django_lockstep.lab.finder.pairings import Pairing
-from django_lockstep.lab.finder.redaction import mask_message, redact
+from django_lockstep.lab.finder.record.redaction import mask_message, redact
 from tests.django_lockstep.lab.finder.test_reports import RUN, candidate
 
 NOTE = "a note that it's better not to show"

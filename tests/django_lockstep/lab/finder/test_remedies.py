@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.lab.finder.forks import Fork
-from django_lockstep.lab.finder.remedies import REMEDIES, try_lock
+from django_lockstep.lab.finder.confirm.forks import Fork
+from django_lockstep.lab.finder.confirm.remedies import REMEDIES, try_lock
 from tests.django_lockstep.lab.finder.test_findings import candidate
 from tests.testapps.seeded_shop.racing import services
 from tests.testapps.seeded_shop.racing.models import Basket, Payment, Subscription, Wallet
@@ -85,6 +85,6 @@ def test_a_table_without_a_model_has_none() -> None:
 
 
 def test_each_kind_has_a_remedy() -> None:
-    from django_lockstep.lab.finder.candidates import KINDS
+    from django_lockstep.lab.finder.derive.candidates import KINDS
 
     assert REMEDIES.keys() == KINDS.keys()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import TestCase
 
-from django_lockstep.lab.finder.reproduction import TestPlace, write_test_file
+from django_lockstep.lab.finder.confirm.reproduction import TestPlace, write_test_file
 from tests.django_lockstep.lab.finder.test_findings import candidate, confirmed
 
 PLACE = TestPlace("shop.tests.test_seats", "test_booking")
@@ -26,7 +26,7 @@ def test_the_whole_file() -> None:
 
     assert text == (
         '"""read-modify-write in POST seats/<int:pk>/book/: fails as long as the race is there."""\n\n'
-        "from django_lockstep.lab.finder.witnesses import raced\n"
+        "from django_lockstep.lab.finder.confirm.witnesses import raced\n"
         "from shop.tests import test_seats\n\n"
         "test_post_seats_int_pk_book_does_not_race = raced(test_seats.test_booking, number=2)"
     )

@@ -16,12 +16,12 @@ from django.test import Client, RequestFactory, override_settings
 from django.test.client import ClientHandler
 from django.urls import path
 
-from django_lockstep.lab.finder.clones import session_user
+from django_lockstep.lab.finder.confirm.clones import session_user
+from django_lockstep.lab.finder.confirm.forks import RequestActor
+from django_lockstep.lab.finder.confirm.pairings import with_partner
+from django_lockstep.lab.finder.confirm.transplants import Captured
+from django_lockstep.lab.finder.confirm.trials import Trial
 from django_lockstep.lab.finder.errors import CannotClone
-from django_lockstep.lab.finder.forks import RequestActor
-from django_lockstep.lab.finder.pairings import with_partner
-from django_lockstep.lab.finder.transplants import Captured
-from django_lockstep.lab.finder.trials import Trial
 from tests.testapps.seeded_shop.racing.models import Article, Order, Product
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("_urls")]

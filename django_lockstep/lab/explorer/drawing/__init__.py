@@ -1,6 +1,0 @@
-"""Drawings in SVG, without scripts or external resources: of a run, and of the tree of a search's schedules."""
-
-from django_lockstep.lab.explorer.drawing.svg import svg
-from django_lockstep.lab.explorer.drawing.tree import tree_svg
-
-__all__ = ["svg", "tree_svg"]

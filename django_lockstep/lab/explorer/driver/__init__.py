@@ -1,0 +1,1 @@
+"""Makes a schedule happen: actors in threads, stopped before each statement, and which of them wait."""

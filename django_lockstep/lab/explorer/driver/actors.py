@@ -1,0 +1,270 @@
+"""Actors: each has a thread and connections of its own, and stops before every step."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+from django_lockstep.lab.explorer.driver.events import Event
+from django_lockstep.lab.explorer.driver.hooks import Hooks
+from django_lockstep.lab.explorer.driver.interrupts import Interrupt
+from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.errors import Abandoned
+from django_lockstep.lab.explorer.tables.idle_pool import IdlePool
+from django_lockstep.locking.conf import without_retry_waits
+
+__all__ = ["Actor", "acquire_actor", "release_actor"]
+
+
+class Actor:
+    """One actor: the controller calls `start` and `go`, the rest happens in the actor's own thread.
+
+    Made by `acquire_actor`, which reuses one that an earlier exploration has left, with its thread and sessions.
+    """
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.name = ""
+        self.detailed = False
+        self.waits = False
+        """Set by the controller while the server says that the actor waits; the actor then holds when its step
+        returns."""
+        self.abandoned = False
+        self.error: BaseException | None = None
+        self.result: Any = None
+        self.hooks: dict[str, Hooks] = {}
+        self.ended: list[Operation] = []
+        self.cannot_set = False
+        self.session_changed = False
+        """Set by the controller after a statement that may have changed the session beyond its transaction."""
+        self.steer: Callable[[int, Operation], bool] = _report
+        """Set by the controller: called at each gate, returns False if the gate is to be reported as an event."""
+        self._interrupt: Interrupt | None = None
+        self._settings = ""
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._tasks: SimpleQueue[tuple[Callable[[Any], Any], Any] | threading.Event | None] = SimpleQueue()
+        self._go: SimpleQueue[str | None] = SimpleQueue()
+        # A daemon: an actor that waits for something that never comes must not keep the process from ending.
+        self.thread = threading.Thread(target=self._work, daemon=True)
+        self.thread.start()
+
+    # Called by the controller
+
+    def assign(self, index: int, name: str, *, events: SimpleQueue[Event], settings: str) -> None:
+        """Become the actor of this index and name: report to these events, and open sessions with these settings."""
+        self.index, self.name, self.thread.name = index, name, f"race actor {name}"
+        self.detailed = False
+        self._events, self._settings = events, settings
+
+    def start(self, function: Callable[[Any], Any], argument: Any) -> None:
+        """Start the function in the actor's thread; it stops at its first gate."""
+        self.error = self.result = None
+        self.abandoned = self.waits = False
+        self._go = SimpleQueue()  # an abandoned run leaves its last message behind
+        self.ended.clear()
+        self._tasks.put((function, argument))
+
+    def go(self, out_of_band: str | None = None) -> None:
+        """Let the actor pass its gate; ``out_of_band`` is a statement that it sends first, past the gate."""
+        self._go.put(out_of_band)
+
+    def abandon(self) -> None:
+        """Unwind the actor from wherever it is; further gates do not stop it."""
+        self.abandoned = True
+        self._go.put(None)
+
+    def interrupt(self) -> None:
+        """Raise `Abandoned` in the thread, for code that reaches no gate, unless it waits in the system."""
+        if self._interrupt is not None:
+            self._interrupt.wait_until_over()
+        if self.thread.ident is not None:
+            self._interrupt = Interrupt(self.thread.ident, Abandoned)
+
+    def spare(self) -> bool:
+        """Wait until no interrupt is on its way that would end the next run of an actor that is done.
+
+        Returns False if the thread does not answer: an interrupt has ended it.
+        """
+        if self._interrupt is None:
+            return True
+        self._interrupt.wait_until_over()
+        self._interrupt = None
+        answered = threading.Event()
+        self._tasks.put(answered)
+        return answered.wait(_TIMEOUT)
+
+    def stop(self) -> None:
+        """End the thread after its current task."""
+        self._tasks.put(None)
+
+    def stack(self) -> str:
+        """Return the innermost line of code that the actor is at."""
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        summary = traceback.extract_stack(frame)[-1:] if frame else []
+        return "".join(f"{line.filename}:{line.lineno} in {line.name}: {line.line}" for line in summary)
+
+    # Called in the actor's thread
+
+    def connect(self, alias: str) -> None:
+        """Open the session, or reset one that an earlier exploration has left."""
+        # What was opened on another database belongs to an earlier race; this one opens its own where it needs one.
+        for other in self.hooks.keys() - {alias}:
+            self._close(other)
+        if alias in self.hooks:
+            if self.hooks[alias].is_alive():
+                self._set_up(self.hooks[alias])
+            else:
+                self._close(alias)
+        connections[alias].ensure_connection()
+
+    def connected(self, wrapper: BaseDatabaseWrapper) -> None:
+        """Install hooks on a connection that the actor has just opened."""
+        if wrapper.alias in self.hooks:
+            self.hooks.pop(wrapper.alias).remove()
+        hooks = Hooks(wrapper, self)
+        self._set_up(hooks)
+        self.hooks[wrapper.alias] = hooks
+
+    def _set_up(self, hooks: Hooks) -> None:
+        # Each of them, also after one that this role may not set.
+        taken = [hooks.send_out_of_band(part) for part in self._settings.split(";")]
+        self.cannot_set = not all(taken)
+        hooks.session.note()
+
+    def before(self, operation: Operation) -> None:
+        """Wait at the gate until the controller says go."""
+        if self.abandoned:
+            return self._refuse(operation)
+        if not self.steer(self.index, operation):
+            self._events.put((self.index, "gate", operation))
+        out_of_band = self._go.get()
+        if self.abandoned:
+            return self._refuse(operation)
+        if out_of_band and not self.cannot_set:
+            self.hooks[operation.alias].send_out_of_band(out_of_band)
+        return None
+
+    def _refuse(self, operation: Operation) -> None:
+        # While it unwinds, the code may end its transactions and do nothing else.
+        if not operation.sql.startswith("ROLLBACK"):
+            raise Abandoned
+
+    def pause(self, seconds: float) -> None:
+        """Stand at a gate instead of sleeping, so that others can go on."""
+        for hooks in list(self.hooks.values())[:1]:
+            hooks.pause(seconds)
+
+    def after(self, operation: Operation) -> None:
+        """Hold if the step had to wait, so that woken actors go on one after the other."""
+        self.ended.append(operation)
+        if self.waits and not self.abandoned:
+            self._events.put((self.index, "woken", operation))
+            self._go.get()
+            self.waits = False
+            if self.abandoned:
+                raise Abandoned
+
+    def _work(self) -> None:
+        try:
+            while self._do_next():
+                pass
+        finally:
+            for hooks in self.hooks.values():
+                hooks.remove()
+            connections.close_all()
+            self.error = None  # its traceback keeps what the code held alive, half-opened sessions among it
+
+    def _do_next(self) -> bool:
+        """Wait for a task, and do it; False if there is none to come."""
+        try:
+            if (task := self._tasks.get()) is None:
+                return False
+            if isinstance(task, threading.Event):
+                task.set()
+                return True
+            try:
+                self._run_task(*task)
+                self._leave()
+            except Abandoned:  # interrupted again, on the way out
+                self._leave()
+            finally:
+                self._events.put((self.index, "done", None))
+        except Abandoned:  # interrupted too late, between two tasks
+            self._leave()
+        return True
+
+    def _run_task(self, function: Callable[[Any], Any], argument: Any) -> None:
+        try:
+            # Django's asynchronous ORM then comes back to this thread, and so to its connections.
+            called = async_to_sync(function) if _is_async(function) else function
+            with without_retry_waits():  # the schedule decides which actor goes first
+                self.result = called(argument)
+        except BaseException as error:  # noqa: BLE001 - whatever an actor raises is an outcome
+            self.error = error
+
+    def _leave(self) -> None:
+        """Close connections that the next run cannot use: with an open transaction, or a changed session."""
+        for alias, hooks in list(self.hooks.items()):
+            wrapper = hooks.wrapper
+            idle = hooks.status is TransactionStatus.IDLE and not wrapper.in_atomic_block and wrapper.autocommit
+            if not idle or (self.session_changed and not hooks.session.is_as_noted()):
+                self._close(alias)
+        self.session_changed = False
+
+    def _close(self, alias: str) -> None:
+        hooks = self.hooks[alias]
+        hooks.remove()
+        hooks.end()  # Django does not end a session that it thinks it has closed, which an interrupt makes it think
+        hooks.wrapper.close()
+        with suppress(AttributeError):
+            del connections[alias]  # a wrapper closed inside atomic() would remember that for ever
+        del self.hooks[alias]  # last, so that an interrupt above repeats the whole
+
+
+def _report(index: int, operation: Operation) -> bool:
+    return False
+
+
+def _end(actor: Actor) -> None:
+    actor.stop()
+    actor.thread.join(_TIMEOUT)
+
+
+_TIMEOUT = 2.0
+"""Seconds that an idle thread may take to close its sessions."""
+_idle: IdlePool[Actor] = IdlePool(_end, most=4)
+
+
+def acquire_actor(index: int, name: str, *, database: Hashable, events: SimpleQueue[Event], settings: str) -> Actor:
+    """Return an actor for this role: one that `release_actor` has kept for this database, or a new one."""
+    actor = _idle.take(database) or Actor()
+    actor.assign(index, name, events=events, settings=settings)
+    return actor
+
+
+def release_actor(actor: Actor, *, database: Hashable) -> None:
+    """Keep an actor that is done for the next exploration.
+
+    One whose session the code has changed is ended instead: settings of one race must not reach another.
+    """
+    actor.steer = _report  # or the controller would be kept with it
+    if all(hooks.is_unchanged for hooks in actor.hooks.values()):
+        _idle.put(database, actor)
+    else:
+        _end(actor)
+
+
+def _is_async(function: Callable[[Any], Any]) -> bool:
+    """Whether a call returns a coroutine: an ``async def``, also as a method, a partial, or ``__call__``."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -1,0 +1,385 @@
+"""Runs one schedule: lets one actor make a step at a time, and records what happened.
+
+What comes between two steps is done by whichever thread knows that the first one has ended. Mostly that is the actor's
+own, at its next gate: two changes of threads for each statement would cost more than the rest of the controller. The
+controller's thread does it where the server has to be asked who waits.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from django_lockstep.lab.explorer.driver.actors import acquire_actor, release_actor
+from django_lockstep.lab.explorer.driver.deadlock_policy import DeadlockPolicy
+from django_lockstep.lab.explorer.driver.differences import describe_other_statements
+from django_lockstep.lab.explorer.driver.events import Event
+from django_lockstep.lab.explorer.driver.limits import Limits
+from django_lockstep.lab.explorer.driver.move_builder import MoveBuilder
+from django_lockstep.lab.explorer.driver.server import Server
+from django_lockstep.lab.explorer.driver.trace import StepRecord, Trace
+from django_lockstep.lab.explorer.driver.unwinding import Unwinding
+from django_lockstep.lab.explorer.driver.wait_monitor import QUICK, RunState, WaitMonitor
+from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.overlap import Overlap
+from django_lockstep.lab.explorer.effects.transactions import Transaction
+from django_lockstep.lab.explorer.errors import Nondeterminism, Overtaken
+from django_lockstep.lab.explorer.search.branches import Move
+from django_lockstep.lab.explorer.search.contests import Contest
+from django_lockstep.lab.explorer.search.fairness import FairScheduler
+from django_lockstep.lab.explorer.search.strategy import Chooser
+from django_lockstep.lab.explorer.search.symmetry import Admissions
+
+__all__ = ["ONE_PLAN", "Controller"]
+
+_AT_ONCE = 0.00005
+"""Seconds before the server is asked about a step that seems to need a lock that another actor holds."""
+_REFUSES_TO_WAIT = re.compile(r"\b(NOWAIT|SKIP\s+LOCKED)\b", re.IGNORECASE)
+_SCANS = {"index": "on", "seq": "off", "bitmap": "off", "indexonly": "off"}
+ONE_PLAN = "; ".join(f"SET enable_{scan}scan = {allowed}" for scan, allowed in _SCANS.items())
+"""Fixes plans, which otherwise depend on table sizes: they decide the order of reads and what SERIALIZABLE locks."""
+
+
+class _Begun(NamedTuple):
+    """A move that has begun: the actor that may pass its gate, and what its session sends before."""
+
+    actor: int
+    out_of_band: str | None
+
+
+class Controller:
+    """Drives actors through runs; `close` ends their threads."""
+
+    def __init__(
+        self,
+        names: Collection[str],
+        *,
+        server: Callable[[str], Server],
+        database: Hashable,
+        step_timeout: float,
+        victim: str,
+    ) -> None:
+        self._database = database
+        self.events: SimpleQueue[Event] = SimpleQueue()
+        self._deadlock_policy = DeadlockPolicy(last_loses=victim == "last")
+        timeout = self._deadlock_policy.initial_timeout
+        # Nothing that actors commit has to survive a crash.
+        settings = f"SET deadlock_timeout = '{timeout}'; SET synchronous_commit = off; {ONE_PLAN}"
+        self.actors = [
+            acquire_actor(index, name, database=database, events=self.events, settings=settings)
+            for index, name in enumerate(names)
+        ]
+        for actor in self.actors:
+            actor.steer = self._steer
+        self._server = server
+        self._names = tuple(names)
+        # Reentrant: Ctrl-C may leave it open whether the controller's thread has it.
+        self._turn = threading.RLock()
+        """Held by the thread that does what comes between two steps."""
+        self._moves: Iterator[_Begun | None] | None = None
+        """The moves of the current run; see `_play`."""
+        self.limits = Limits()
+        self.look: Callable[[int, Collection[int]], None] | None = None
+        """Called before the first move (-1) and after each one, with its number and the actors that stand at gates."""
+        self.polling: set[str] = set()
+        """Statements of loops that poll, over all runs."""
+        self._unwinding = Unwinding(self.actors, events=self.events, server=server)
+        self._monitor = WaitMonitor(
+            self.actors,
+            events=self.events,
+            server=server,
+            statement=lambda actor, operation: self._transaction(actor, operation).statement(operation),
+            on_wait=self._deadlock_policy.note_wait,
+            turn=self._turn,
+        )
+        self._monitor.step_timeout = step_timeout
+        self._reset()
+
+    def _reset(
+        self, *, functions: Sequence[Callable[[Any], Any]] = (), symmetric: bool = False, in_turn: bool = False
+    ) -> None:
+        self._state = self._monitor.state = RunState(actors=frozenset(range(len(self.actors))))
+        self._transactions: dict[tuple[int, str], Transaction] = {}
+        self._overlap = Overlap()
+        self._deadlock_policy.reset()
+        self._fairness = FairScheduler(self.polling, actors=len(self.actors))
+        self._admissions = Admissions(functions if symmetric else ())
+        self._trace = Trace(symmetric=symmetric)
+        self._builder = MoveBuilder(
+            names=self._names,
+            state=self._state,
+            trace=self._trace,
+            transaction=self._transaction,
+            overlap=self._overlap,
+            admissions=self._admissions,
+            in_turn=in_turn,
+        )
+        self._trouble: BaseException | None = None
+
+    @property
+    def contended(self) -> bool:
+        """Whether several actors waited at a time in this run, or went on in an order that only the server knows."""
+        return self._state.contended
+
+    def set_step_timeout(self, seconds: float) -> None:
+        """Set how many seconds one step may take without waiting for another actor."""
+        self._monitor.step_timeout = seconds
+
+    def connect(self, alias: str) -> Callable[[], None]:
+        """Start opening every actor's connection, all at the same time; return a function that waits for that.
+
+        An error while connecting is raised again in the first run.
+        """
+        for actor in self.actors:
+            actor.start(actor.connect, alias)
+            self._state.running.add(actor.index)
+
+        def wait() -> None:
+            with self._taking_turns():
+                self._monitor.wait_until_settled()
+
+        return wait
+
+    @contextmanager
+    def _taking_turns(self) -> Iterator[None]:
+        """Hold the turn in the controller's thread; at the end no actor makes moves by itself any more."""
+        self._turn.acquire()
+        try:
+            yield
+        finally:
+            # Ctrl-C may have come while this thread waited for its turn, which an actor has then: both would use one
+            # session, and this one would give back what it does not have.
+            with self._turn:
+                self._moves = None
+            with suppress(RuntimeError):
+                self._turn.release()
+
+    # One run
+
+    def run(
+        self,
+        functions: Collection[Callable[[Any], Any]],
+        argument: Any,
+        *,
+        chooser: Chooser,
+        expected: Trace | None = None,
+        record: Callable[[Move], None] = lambda move: None,
+        symmetric: bool = False,
+        in_turn: bool = False,
+    ) -> Trace:
+        """Run the functions under the chooser's schedule; the trace is incomplete if the chooser abandons the run.
+
+        ``expected`` is the last run: as long as the moves are the same, the statements must be the same. If
+        ``symmetric``, actors with one function begin to write in their order only. Raises `Nondeterminism` if the
+        statements are others, `Overtaken` if waiters must go on ``in_turn`` and do not, or if the server lets another
+        one go on first than the chooser, and `Stuck`.
+        """
+        self._reset(functions=tuple(functions), symmetric=symmetric, in_turn=in_turn)
+        with self._taking_turns():
+            for actor, function in zip(self.actors, functions, strict=True):
+                actor.start(function, argument)
+                self._state.running.add(actor.index)
+                # One after the other: code before the first statement runs without concurrency, in the same order each
+                # time.
+                self._monitor.wait_until_settled()
+            if self.look is not None:
+                self.look(-1, self._state.ready.keys())
+            self._moves = self._play(chooser, expected=expected, record=record)
+            for begun in self._moves:
+                if begun is not None:
+                    self.actors[begun.actor].go(begun.out_of_band)
+                    self._monitor.wait_until_settled()
+        if self._trouble is not None:
+            raise self._trouble
+        if not self._trace.complete:
+            self.abandon()
+        return self._trace
+
+    def _steer(self, index: int, operation: Operation) -> bool:
+        """Go on in the thread of an actor that has come to a gate; returns False if the controller has to."""
+        # Not waited for: who has it waits for this gate as an event.
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            # On another database the explorer has no session yet, and only the controller's thread may open one.
+            known = (index, operation.alias) in self._transactions
+            if self._moves is None or not known or not self._monitor.settle(index, operation):
+                return False
+            begun = next(self._moves, None)
+            if begun is not None:
+                self.actors[begun.actor].go(begun.out_of_band)
+            if begun is None or self._state.pause != QUICK:
+                self.events.put((index, "look", None))
+        except BaseException as error:  # noqa: BLE001 - raised again by the controller's thread
+            self._trouble = error
+            self.events.put((index, "look", None))
+        finally:
+            self._turn.release()
+        return True
+
+    def _play(
+        self, chooser: Chooser, *, expected: Trace | None, record: Callable[[Move], None]
+    ) -> Iterator[_Begun | None]:
+        """Yield each move when it has begun. Ask for the next one when every actor stands at a gate, waits or is done.
+
+        Yields None if only the controller's thread may ask for the next one.
+        """
+        self._admissions.note_begun(self._state.ended)
+        contest: Contest | None = None
+        # An actor that waits is never chosen: the move that releases the lock contains the rest of its step.
+        while contest is not None or self._state.ready:
+            enabled = sorted(self._fairness.enabled(self._admitted)) if contest is None else contest.candidates
+            over = self.limits.is_over(self._trace, self._names)
+            chosen = None if over else chooser.choose(enabled)
+            if chosen is None:
+                self._trace.complete = False
+                return
+            # After a contest the winner already has its next statement ready, whichever the schedule asks for.
+            self._note_state(enabled, self._state.ready if contest is None else {})
+            if expected is not None and not self._repeats(expected, chosen):
+                expected = None  # from here on it is another schedule
+            if contest is None:
+                move, contest = yield from self._move(chosen)
+            elif chosen == contest.turn.actor:
+                move, contest = contest.turn, None
+            else:
+                raise Overtaken("The server let another waiter go on than the schedule says")
+            self._trace.moves.append(move)
+            record(move)
+            if self.look is not None:
+                yield None
+                self.look(len(self._trace.moves) - 1, self._state.ready.keys())
+
+    def _move(self, chosen: int) -> Generator[_Begun | None, None, tuple[Move, Contest | None]]:
+        """Have the actor make its next step; return the move, and which waiters have then competed."""
+        operation = self._state.ready[chosen]
+        if not self._is_saved(chosen, operation):
+            yield None
+            # While the actor still stands at its gate, so that the copy has the rows from before its write.
+            self._save_tables(chosen, operation)
+        # A copy: the move is described by how it changed the waits.
+        waiting = dict(self._state.waiting)
+        yield self._begin(chosen, operation)
+        move, contest = self._builder.build(chosen, was_waiting=waiting)
+        sent = self._state.current[chosen].operation
+        touched = move.footprint if contest is None else move.footprint | contest.turn.footprint
+        self._trace.yields += self._fairness.note(
+            chosen,
+            sent,
+            wanted=self._transaction(chosen, sent).statement(sent).locks,
+            released=None if touched.opaque else touched.releases,
+        )
+        return move, contest
+
+    @property
+    def _admitted(self) -> dict[int, Operation]:
+        """The actors at a gate that may make their next step, which it is."""
+        held_back = self._admissions.holds_back
+        return {i: one for i, one in self._state.ready.items() if not (held_back(i) and self._writes(i, one))}
+
+    def _writes(self, actor: int, operation: Operation) -> bool:
+        """Whether the statement writes or locks, or is not understood."""
+        return self._transaction(actor, operation).statement(operation).may_change
+
+    def _note_state(self, enabled: Collection[int], ready: Mapping[int, Operation]) -> None:
+        self._trace.enabled.append(tuple(sorted(enabled)))
+        self._trace.pending.append({i: (self._signature(one, i), one.origin) for i, one in sorted(ready.items())})
+
+    def _repeats(self, expected: Trace, chosen: int) -> bool:
+        """Whether the move is the expected run's, too. Raises `Nondeterminism` if other statements stand here now."""
+        number = len(self._trace.moves)
+        if number >= len(expected.pending):
+            return False
+        before, now = expected.pending[number], self._trace.pending[number]
+        if {i: text for i, (text, _) in before.items()} != {i: text for i, (text, _) in now.items()}:
+            raise Nondeterminism(describe_other_statements(self._names, number, before, now))
+        return number < len(expected.moves) and expected.moves[number].actor == chosen
+
+    def _signature(self, operation: Operation, actor: int) -> str:
+        if operation.signature is None:  # computed once, but compared at each move until it is sent
+            touched = self._transaction(actor, operation).statement(operation)
+            # Not the parameters: times and random tokens differ between runs that are equal otherwise. The rows that
+            # the statement names count, because the reduction rests on them.
+            operation.signature = f"{operation.template} {touched.rows}"
+        return operation.signature
+
+    def _transaction(self, actor: int, operation: Operation) -> Transaction:
+        key = (actor, operation.alias)
+        if key not in self._transactions:
+            self._transactions[key] = Transaction(self._server(operation.alias).catalog, self._overlap)
+        return self._transactions[key]
+
+    # One move
+
+    def _begin(self, chosen: int, operation: Operation) -> _Begun:
+        """Note that the actor passes its gate."""
+        self._transaction(chosen, operation).begin(operation)
+        del self._state.ready[chosen]
+        step = StepRecord(actor=chosen, number=len(self._trace.moves), operation=operation)
+        self._trace.steps.append(step)
+        self._state.current[chosen] = step
+        self._state.running.add(chosen)
+        self._state.begun += 1
+        self._state.pause = _AT_ONCE if self._expects_wait(chosen, operation) else QUICK
+        # By the actor's own session: each session looks for deadlocks after its own deadlock_timeout, which no other
+        # session can set.
+        statement = self._deadlock_policy.timeout_statement(chosen, operation, waiting=self._state.waiting)
+        return _Begun(chosen, statement)
+
+    def _is_saved(self, chosen: int, operation: Operation) -> bool:
+        """Whether the tables that the step writes were copied, and it does not change the session."""
+        statement = self._transaction(chosen, operation).statement(operation)
+        if statement.kind == "UNKNOWN":
+            return False
+        return self._server(operation.alias).tables.are_saved(table for table, _ in statement.writes)
+
+    def _save_tables(self, chosen: int, operation: Operation) -> None:
+        """Copy tables before their first write; note a statement that may change the session."""
+        server = self._server(operation.alias)
+        statement = self._transaction(chosen, operation).statement(operation)
+        if statement.kind == "UNKNOWN":
+            self.actors[chosen].session_changed = True
+            # What an unknown statement writes is not known, so everything is copied once.
+            server.tables.save_all()
+        else:
+            server.tables.save(table for table, _ in statement.writes)
+
+    def _expects_wait(self, chosen: int, operation: Operation) -> bool:
+        """Whether the step seems to need a lock that another actor holds: a guess, which only sets how soon to ask."""
+        others = [one for (actor, _), one in self._transactions.items() if actor != chosen and one.holds_locks]
+        if not others or _REFUSES_TO_WAIT.search(operation.sql):
+            return False
+        wanted = self._transaction(chosen, operation).waiting(operation).locks
+        return any(transaction.holds_against(wanted) for transaction in others)
+
+    # Ends
+
+    def abandon(self) -> None:
+        """Unwind every actor that is not done."""
+        self._unwinding.unwind(set(self._state.ready) | set(self._state.waiting) | self._state.running)
+        self._state.ready.clear()
+        self._state.waiting.clear()
+        self._state.running.clear()
+
+    def give_up(self) -> str:
+        """Unwind the actors; return a sentence on those that cannot be unwound, or nothing.
+
+        The sessions of these end at once, their threads when what they wait for comes.
+        """
+        self.abandon()
+        return self._unwinding.end_lost_sessions()
+
+    def close(self) -> None:
+        """Unwind the actors; keep them for the next exploration, or end their threads and connections."""
+        self.give_up()
+        # After an interrupt the driver may be in the middle of a round trip, and a cancellation that comes late would
+        # hit the session's next statement.
+        if not self._unwinding.forced:
+            for actor in self.actors:
+                release_actor(actor, database=self._database)
+        else:
+            self._unwinding.end_all()

@@ -1,0 +1,211 @@
+"""Hooks on one connection: every round trip passes a gate. Only instances are touched, no class.
+
+Django's execute wrapper sees a statement with its parameters; what does not come that way (COMMIT, ROLLBACK, FETCH,
+COPY, cursors of the driver) passes ``wait``, through which psycopg sends everything.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import GeneratorType
+from typing import Any, Protocol
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import Error as DriverError
+from psycopg.pq import TransactionStatus
+
+from django_lockstep.lab.explorer.driver.session_state import SessionState
+from django_lockstep.lab.explorer.driver.wire import one_value, sent_by
+from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation
+from django_lockstep.lab.explorer.effects.origins import sent_from
+from django_lockstep.lab.explorer.effects.sql import Statement
+from django_lockstep.lab.explorer.errors import NotExplorable
+
+__all__ = ["Gate", "Hooks"]
+
+_MOST_VALUES = 3
+_BOOLEAN = 16
+"""The type's OID in every PostgreSQL."""
+# The driver's numbers; PostgreSQL has no level below READ COMMITTED.
+_ISOLATION = {1: "read committed", 2: "read committed", 3: "repeatable read", 4: "serializable"}
+
+
+class Gate(Protocol):
+    """What an operation passes on its way to the server and back."""
+
+    detailed: bool
+    """Whether the first rows returned are kept."""
+
+    def before(self, operation: Operation) -> None:
+        """Block until the operation may be sent."""
+
+    def after(self, operation: Operation) -> None:
+        """Block until the code that sent it may go on."""
+
+
+class Hooks:
+    """Passes everything that one Django connection sends through a gate, until `remove`."""
+
+    def __init__(self, wrapper: BaseDatabaseWrapper, gate: Gate) -> None:
+        self.wrapper = wrapper
+        self._gate = gate
+        self._driver = wrapper.connection
+        self._inside = False
+        self.pid: int = self._driver.info.backend_pid
+        self._wait: Callable[..., Any] = self._driver.wait
+        # The level of transactions that do not set one, from the server or Django's settings.
+        self.isolation = self.setting("default_transaction_isolation")
+        self.read_only = self.setting("default_transaction_read_only") == "on"
+        # Requests end connections of this age at their start and end; an actor's has to last for all schedules.
+        wrapper.close_at = None
+        self._original_settings = self._driver_settings()
+        self.session = SessionState(self._driver)
+        # Last, because Ctrl-C may come before. On the instance: other connections of the process keep the class's
+        # method.
+        wrapper.execute_wrappers.append(self._executed)
+        self._driver.wait = self._waited
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the session is as it was opened, without settings of the code under test, as far as can be seen."""
+        return self._driver_settings() == self._original_settings and self.session.is_unchanged
+
+    def _driver_settings(self) -> tuple[Any, ...]:
+        """Return the attributes of the driver's connection that code may set."""
+        driver = self._driver
+        modes = (driver.autocommit, driver.isolation_level, driver.read_only, driver.deferrable)
+        return (*modes, driver.prepare_threshold, driver.row_factory, driver.cursor_factory)
+
+    def remove(self) -> None:
+        """Remove the hooks from the connection."""
+        vars(self._driver).pop("wait", None)
+        if self._executed in self.wrapper.execute_wrappers:
+            self.wrapper.execute_wrappers.remove(self._executed)
+
+    def pause(self, seconds: float) -> None:
+        """Pass the gate with a step that sends nothing, instead of sleeping."""
+        if not self._inside:
+            operation = self._operation(f"{ASLEEP}{seconds:g}", None)
+            operation.statement = Statement(kind="LOCAL")
+            self._pass(operation, lambda: None)
+
+    def send_out_of_band(self, sql: str) -> bool:
+        """Send a statement past the gate, and return whether the server took it."""
+        if self._driver.closed:
+            return False
+        # Not through the driver's methods, which would pass the gate and could begin a transaction.
+        result = self._driver.pgconn.exec_(sql.encode())
+        return bool(result.status in {1, 2})  # COMMAND_OK, TUPLES_OK
+
+    def end(self) -> None:
+        """Close the session in the driver, past Django."""
+        self._driver.close()
+
+    def is_alive(self) -> bool:
+        """Whether the session still belongs to the connection, and answers."""
+        try:
+            return self.wrapper.connection is self._driver and self.send_out_of_band("SELECT 1")
+        except DriverError:
+            return False
+
+    @property
+    def status(self) -> TransactionStatus:
+        """The state of the session's transaction."""
+        return TransactionStatus(self._driver.pgconn.transaction_status)
+
+    def setting(self, name: str) -> str:
+        """Return the session's value of a setting."""
+        return self.value_out_of_band(f"SHOW {name}") or ""
+
+    def value_out_of_band(self, query: str) -> str | None:
+        """Return the one value of a query that is sent past the gate; None if the server refuses it."""
+        return one_value(self._driver, query)
+
+    def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+        text = sql if isinstance(sql, str) else sql.as_string(self._driver)
+        # What is sent while another statement passes the gate, by an execute wrapper of the code for one, belongs to
+        # it.
+        if self._inside or not text:
+            return execute(sql, params, many, context)
+        self._require_no_pipeline()
+        operation = self._operation(text, params, many=many)
+        cursor = context["cursor"].cursor
+        return self._pass(operation, lambda: execute(sql, params, many, context), cursor=cursor)
+
+    def _waited(self, generator: GeneratorType[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        name = generator.gi_code.co_name
+        # Django calls commit() and rollback() outside of transactions too, and the driver then sends nothing.
+        idle_end = name in {"_commit_gen", "_rollback_gen"} and self.status is TransactionStatus.IDLE
+        # What is sent while a step passes the gate belongs to that step; _set_* generators only set attributes.
+        if self._inside or idle_end or name.startswith("_set_"):
+            return self._wait(generator, *args, **kwargs)
+        if name == "_execute_gen":  # not that of executemany(), which is a pipeline by itself
+            self._require_no_pipeline()
+        operation = self._operation(*sent_by(generator, self._driver))
+        return self._pass(operation, lambda: self._wait(generator, *args, **kwargs))
+
+    def _require_no_pipeline(self) -> None:
+        if self._driver.pgconn.pipeline_status:
+            raise NotExplorable(
+                "An actor uses the pipeline mode of psycopg, in which statements are sent together and cannot be "
+                "scheduled one by one"
+            )
+
+    def _operation(self, sql: str, params: Any, *, many: bool = False) -> Operation:
+        chosen = self._driver.isolation_level
+        return Operation(
+            alias=self.wrapper.alias,
+            pid=self.pid,
+            sql=sql,
+            params=params,
+            many=many,
+            in_transaction=self.status is not TransactionStatus.IDLE,
+            autocommit=bool(self._driver.autocommit),
+            isolation=_ISOLATION[int(chosen)] if chosen is not None else self.isolation,
+            read_only=self.read_only if self._driver.read_only is None else bool(self._driver.read_only),
+            origin=sent_from(sys._getframe(2)),
+        )
+
+    def _pass(self, operation: Operation, send: Callable[[], Any], *, cursor: Any = None) -> Any:
+        self.session.see(operation)
+        self._gate.before(operation)
+        self._inside = True
+        try:
+            return send()
+        except BaseException as error:
+            operation.error = error
+            raise
+        finally:
+            self._inside = False
+            # Read before the gate: while the actor holds there, the controller needs to know whether locks were
+            # released.
+            operation.ends_idle = self.status in {TransactionStatus.IDLE, TransactionStatus.UNKNOWN}
+            if cursor is not None and operation.error is None and not cursor.closed:
+                self._keep(operation, cursor)
+            # In any case: an actor that waited and failed must hold like one that succeeded.
+            self._gate.after(operation)
+
+    def _keep(self, operation: Operation, cursor: Any) -> None:
+        operation.rows = cursor.rowcount if cursor.rowcount >= 0 else None
+        result = getattr(cursor, "pgresult", None)
+        if result is not None and operation.sql[:6].upper() == "INSERT" and result.nfields:
+            keys = (result.get_value(row, 0) for row in range(result.ntuples))
+            operation.numbered = tuple(key.decode(errors="replace") for key in keys if key)
+            operation.numbered_in = result.ftable(0)
+        if self._gate.detailed and result is not None:
+            operation.values = tuple(
+                {
+                    (result.fname(column) or b"").decode(): _text(
+                        result.get_value(row, column), boolean=result.ftype(column) == _BOOLEAN
+                    )
+                    for column in range(result.nfields)
+                }
+                for row in range(min(result.ntuples, _MOST_VALUES))
+            )
+
+
+def _text(value: bytes | None, *, boolean: bool = False) -> str | None:
+    if boolean and value is not None:
+        return str(value == b"t")  # as a parameter looks in Python
+    return None if value is None else value.decode(errors="replace")

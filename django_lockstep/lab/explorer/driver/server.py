@@ -1,0 +1,116 @@
+"""The explorer's own session on a database: which sessions wait for which, and what for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from psycopg import OperationalError
+from psycopg.pq import ExecStatus
+
+from django_lockstep.lab.explorer.driver.session_tracker import SessionTracker
+from django_lockstep.lab.explorer.driver.wire import one_value
+from django_lockstep.lab.explorer.effects.layouts import quote_name
+from django_lockstep.lab.explorer.errors import ExplorerError
+from django_lockstep.lab.explorer.tables.control_session import BLOCKED, catalog_of, control_session
+from django_lockstep.lab.explorer.tables.databases import claim, release
+from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
+
+__all__ = ["Server"]
+
+# A waiter for a row waits for the transaction that locked it, and pg_locks has no relation for that. Which row it is
+# can be seen from the tuple lock that the waiter holds meanwhile.
+_WAITED_FOR = """
+SELECT w.pid, w.locktype, w.mode, coalesce(t.relation, w.relation)::regclass::text, t.page, t.tuple
+FROM pg_locks w LEFT JOIN pg_locks t ON t.pid = w.pid AND t.locktype = 'tuple' AND t.granted
+WHERE NOT w.granted AND w.pid = %s
+"""
+
+
+class Server:
+    """One database, as the explorer sees it beside the actors; only one may be open on a database."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+        self._session = control_session(alias)
+        self._driver = self._session.driver
+        try:
+            # Before anything is read: another explorer would put tables back in the meantime.
+            claim(self._driver.cursor())
+            self.catalog = catalog_of(self._session)
+            self.tables = SavedTables(self._session, self.catalog, steady=True)
+            self.sessions = SessionTracker(self._driver.cursor(), pooled=self._session.pooled)
+        except BaseException:
+            self._session.close()
+            raise
+
+    def close(self) -> None:
+        """Let another explorer in, and keep the sessions for the next exploration; close them if that fails."""
+        try:
+            self.tables.close()
+            release(self._driver.cursor())
+        except OperationalError:  # the server may be gone, and the session with its lock
+            self._session.close()
+        else:
+            self._session.release()
+
+    def end_interrupted(self) -> None:
+        """Have the sessions usable again if Ctrl-C has interrupted one of their statements."""
+        self._session.end_interrupted()
+
+    def blocked(self, pids: Collection[int]) -> dict[int, list[int]]:
+        """Return which of these server processes wait, and for which others."""
+        listed = "{" + ",".join(map(str, pids)) + "}"
+        # Called at nearly every wait, so without a cursor, which takes longer than the server.
+        result = self._driver.pgconn.exec_prepared(BLOCKED, [listed.encode()])
+        if result.status != ExecStatus.TUPLES_OK:
+            raise ExplorerError(f"The server did not say which sessions wait: {result.error_message.decode()}")
+        rows = ((result.get_value(row, 0), result.get_value(row, 1)) for row in range(result.ntuples))
+        return {int(pid or 0): _numbers(blockers) for pid, blockers in rows if _numbers(blockers)}
+
+    def committed(self, query: str) -> str | None:
+        """Return the one value of a query; None if it does not answer at once, because a table is locked."""
+        return one_value(self._driver, f"SET LOCAL lock_timeout = '50ms'; {query}")
+
+    def has_snapshot(self, pid: int) -> bool:
+        """Whether the process's transaction, which is idle, reads by a snapshot that it has taken already."""
+        return bool(
+            self._session.query("SELECT FROM pg_stat_activity WHERE pid = %s AND backend_xmin IS NOT NULL", pid)
+        )
+
+    def cancel(self, pid: int) -> None:
+        """Cancel the server process's statement."""
+        self._session.query("SELECT pg_cancel_backend(%s)", pid)
+
+    def terminate(self, pid: int) -> None:
+        """End the server process."""
+        self._session.query("SELECT pg_terminate_backend(%s)", pid)
+
+    def describe_session(self, pid: int) -> str:
+        """Describe a session that is not an actor's."""
+        rows = self._session.query(
+            "SELECT application_name, state, left(query, 80) FROM pg_stat_activity WHERE pid = %s", pid
+        )
+        return f"session {pid} ({', '.join(str(value) for value in rows[0])})" if rows else f"session {pid}"
+
+    def describe_lock(self, pid: int) -> str:
+        """Return in a few words for which lock, and for which row of which table, the process waits."""
+        for _, locktype, mode, relation, page, item in self._session.query(_WAITED_FOR, pid):
+            if relation is None:
+                return f"{locktype} {mode}"
+            return f"{relation}{self._row(relation, page, item)}" if page is not None else f"{relation} {mode}"
+        return "a lock"
+
+    def _row(self, relation: str, page: int, item: int) -> str:
+        table = self.catalog.get(relation.strip('"'))
+        if table is None or table.pk is None:
+            return ""
+        rows = self._session.query(
+            f"SELECT {quote_name(table.pk)} FROM {relation} WHERE ctid = %s::tid",
+            f"({page},{item})",
+        )
+        return f" {table.pk}={rows[0][0]}" if rows else ""
+
+
+def _numbers(array: bytes | None) -> list[int]:
+    """Return the numbers of an array such as ``{1,2}``."""
+    return [int(number) for number in (array or b"").strip(b"{}").split(b",") if number]

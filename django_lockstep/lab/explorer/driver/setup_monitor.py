@@ -1,0 +1,75 @@
+"""Monitors the exploring thread's own connections, which ``set_up``, invariant and ``observe`` use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_lockstep.lab.explorer.driver.hooks import Hooks
+from django_lockstep.lab.explorer.driver.server import Server
+from django_lockstep.lab.explorer.driver.wire import one_value
+from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.sql import parse_cached
+from django_lockstep.lab.explorer.tables.databases import is_forbidden
+
+__all__ = ["SetupMonitor"]
+
+
+class SetupMonitor:
+    """Copies tables before this thread writes them, and lets its commits not wait for the disk, until `close`."""
+
+    def __init__(self, server: Callable[[str], Server]) -> None:
+        self._server = server
+        self.before_actors = False
+        """Whether what the thread does comes before the actors, so that it sees nothing of them."""
+        self._watched: dict[str, tuple[Hooks, str]] = {}
+        try:
+            # No connection is opened here: Django's tests refuse databases that a test does not declare. One of another
+            # test may be open.
+            for wrapper in connections.all(initialized_only=True):
+                if wrapper.connection is not None and wrapper.vendor == "postgresql" and not is_forbidden(wrapper):
+                    self.connected(wrapper)
+        except BaseException:  # or what the thread writes later would be copied into closed sessions
+            self.close()
+            raise
+
+    def connected(self, wrapper: BaseDatabaseWrapper) -> None:
+        """Monitor a connection that this thread has just opened, perhaps again."""
+        if wrapper.alias in self._watched:
+            self._watched[wrapper.alias][0].remove()
+        server = self._server(wrapper.alias)
+        before = one_value(wrapper.connection, "SHOW synchronous_commit") or ""
+        self._watched[wrapper.alias] = Hooks(wrapper, _CopyingGate(self, server)), before
+        # set_up commits before every schedule, and nothing of it has to survive a crash.
+        self._watched[wrapper.alias][0].send_out_of_band("SET synchronous_commit = off")
+
+    def close(self) -> None:
+        """Remove the hooks, and restore the connections' setting."""
+        for hooks, before in self._watched.values():
+            hooks.remove()
+            hooks.send_out_of_band(f"SET synchronous_commit = {before}")
+
+
+class _CopyingGate:
+    """A gate that stops nothing, and copies tables before they are written."""
+
+    detailed = False
+
+    def __init__(self, monitor: SetupMonitor, server: Server) -> None:
+        self._monitor = monitor
+        self._server = server
+
+    def before(self, operation: Operation) -> None:
+        """Copy what is about to be written for the first time; note what is read of the actors' rows."""
+        catalog = self._server.catalog
+        statement = parse_cached(operation, catalog)
+        if not self._monitor.before_actors:
+            catalog.note_read(statement.tables_read)
+        if statement.kind == "UNKNOWN":
+            self._server.tables.save_all()
+        self._server.tables.save(table for table, _ in statement.writes)
+
+    def after(self, operation: Operation) -> None:
+        """Nothing to do: no actor waits for this thread."""

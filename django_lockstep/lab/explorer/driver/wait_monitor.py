@@ -1,0 +1,245 @@
+"""Waits until no actor moves: each stands at a gate, is done, or waits for another one according to the server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+
+from django_lockstep.lab.explorer.driver.actors import Actor
+from django_lockstep.lab.explorer.driver.events import Event, next_event
+from django_lockstep.lab.explorer.driver.server import Server
+from django_lockstep.lab.explorer.driver.trace import StepRecord
+from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.statements import Statement
+from django_lockstep.lab.explorer.errors import Stuck
+from django_lockstep.lab.explorer.search.waits import has_cycle
+
+__all__ = ["QUICK", "RunState", "WaitMonitor"]
+
+QUICK = 0.003
+"""Seconds after which a step is so slow that the server is asked whether it waits."""
+_PAUSE_MAX = 0.01
+_KEEPING = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "LOCAL"})
+"""Statements that release no lock while they succeed inside a transaction."""
+
+
+@dataclass(slots=True)
+class RunState:
+    """Where each actor of a run is."""
+
+    actors: frozenset[int] = frozenset()
+    """All of them."""
+    ready: dict[int, Operation] = field(default_factory=dict)
+    """Actors at a gate, with what they are about to send."""
+    running: set[int] = field(default_factory=set)
+    """Actors of which an event is to come."""
+    waiting: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Actors that wait for others according to the server, with these others."""
+    held: set[int] = field(default_factory=set)
+    """Those of them whose statements have returned, and which hold before they go on."""
+    current: dict[int, StepRecord] = field(default_factory=dict)
+    """The last step of each actor."""
+    begun: int = 0
+    """How many steps were begun."""
+    pause: float = QUICK
+    """Seconds from the beginning of the last step until the server is asked whether it waits."""
+    released: bool = False
+    """Whether a lock may have been released since the server was last asked which actors wait."""
+    contended: bool = False
+    """Whether several actors waited at a time, or went on in an order that only the server knows."""
+
+    @property
+    def ended(self) -> frozenset[int]:
+        """Actors that make no other step."""
+        return self.actors - self.ready.keys() - self.waiting.keys() - self.running
+
+
+class WaitMonitor:
+    """Receives the actors' events, and asks the server which of them wait.
+
+    ``statement`` returns the statement of an actor's operation; ``on_wait`` is called when an actor begins to wait.
+    ``turn`` is held by who calls it, and let go while a single actor moves, which may then go on by itself.
+    """
+
+    def __init__(
+        self,
+        actors: Sequence[Actor],
+        *,
+        events: SimpleQueue[Event],
+        server: Callable[[str], Server],
+        statement: Callable[[int, Operation], Statement],
+        on_wait: Callable[[int], None],
+        turn: threading.RLock,
+    ) -> None:
+        self._actors = actors
+        self._events = events
+        self._server = server
+        self._statement = statement
+        self._on_wait = on_wait
+        self._turn = turn
+        self.step_timeout = 0.0
+        self.state = RunState()
+
+    def settle(self, index: int, operation: Operation) -> bool:
+        """Note that an actor stands at a gate; False if the controller must, as others may have gone on meanwhile."""
+        state = self.state
+        others_stand = state.running == {index} and not state.held and self._events.empty()
+        if not others_stand or (state.waiting and (state.released or self._may_release(index, operation))):
+            return False
+        self._handle_event((index, "gate", operation))
+        return True
+
+    def wait_until_settled(self) -> None:
+        """Return when every actor stands at a gate, is done, or waits for another one according to the server."""
+        while True:
+            self._await_running()
+            if not self.state.held:
+                return
+            # Woken actors go on one after the other, so that what they do next has an order.
+            for index in sorted(self.state.held):
+                self.state.held.discard(index)
+                self.state.waiting.pop(index, None)
+                self.state.running.add(index)
+                self._actors[index].go()
+                self._await_gate(index)
+
+    def _await_gate(self, index: int) -> None:
+        """Let one actor reach its next gate; no SQL is sent on the way."""
+        deadline = time.monotonic() + self.step_timeout
+        while index in self.state.running:
+            self._handle_event(self._next_event(deadline))
+
+    def _await_running(self) -> None:
+        """Wait for actors that are running; waiting ones that were woken hold then."""
+        state, begun = self.state, -1
+        # A running actor reports by itself, mostly within the pause. About waiting ones only the server knows.
+        patient = bool(state.running)
+        while True:
+            if begun != state.begun:  # steps were begun by the actors themselves
+                begun, pause, deadline = state.begun, state.pause, time.monotonic() + self.step_timeout
+            if self._receive(timeout=pause if patient else None):
+                patient = bool(state.running)
+                continue
+            if begun != state.begun:
+                continue
+            unsettled = state.running | (state.waiting.keys() - state.held)
+            # The queue is looked at after the server's answer: what is in it then may be newer than the answer.
+            if not unsettled or (self._still_blocked(unsettled) and self._events.empty()):
+                return
+            if time.monotonic() > deadline:
+                raise Stuck(self._stuck_report(unsettled))
+            pause, patient = min(2 * pause, _PAUSE_MAX), True
+
+    def _receive(self, *, timeout: float | None) -> bool:
+        """Handle one event, and return whether there was one within the timeout; None does not wait."""
+        try:
+            event = self._events.get(block=False) if timeout is None else self._next_within(timeout)
+        except Empty:
+            return False
+        self._handle_event(event)
+        return True
+
+    def _next_within(self, timeout: float) -> Event:
+        self._turn.release()
+        try:
+            return next_event(self._events, timeout=timeout)
+        finally:
+            self._turn.acquire()
+
+    def _next_event(self, deadline: float) -> Event:
+        try:
+            return next_event(self._events, timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            raise Stuck(self._stuck_report(self.state.running)) from None
+
+    def _handle_event(self, event: Event) -> None:
+        index, kind, operation = event
+        if kind == "look":
+            return
+        if kind == "woken":
+            self.state.running.discard(index)
+            # Its statement has returned, but the code after it may not run yet: two woken actors would go on at once,
+            # and in an order that no schedule describes.
+            self.state.held.add(index)
+            return
+        self.state.running.discard(index)
+        self.state.waiting.pop(index, None)
+        self.state.held.discard(index)
+        self.state.released = self.state.released or self._may_release(index, operation)
+        if kind == "gate" and operation is not None:
+            self.state.ready[index] = operation
+
+    def _may_release(self, index: int, following: Operation | None) -> bool:
+        """Whether the actor's last step may have released a lock; ``following`` is what it is about to send."""
+        step = self.state.current.get(index)
+        if step is None or following is None:
+            return True
+        last = step.operation
+        statement = self._statement(index, last)
+        # Only a statement in the same transaction as the next one is known to have released nothing.
+        same = (following.alias, following.pid) == (last.alias, last.pid) and following.in_transaction
+        return last.error is not None or not same or statement.kind not in _KEEPING
+
+    def _still_blocked(self, unsettled: set[int]) -> bool:
+        """Whether all of these wait; the server is not asked again about known waits until a lock may be released."""
+        if self.state.ready and not self.state.released and unsettled <= self.state.waiting.keys():
+            return True
+        blocked = self._all_blocked(unsettled)
+        self.state.released = self.state.released and not blocked
+        return blocked
+
+    def _all_blocked(self, unsettled: set[int]) -> bool:
+        """Whether according to the server all of these wait for other actors, without a cycle."""
+        pids = {step.operation.pid: index for index, step in self.state.current.items() if index in unsettled}
+        # The server is asked about processes, and an actor without a statement has none.
+        if len(pids) < len(unsettled):
+            return False  # one has sent nothing yet
+        aliases = {self.state.current[index].operation.alias for index in unsettled}
+        blocked = self._server(min(aliases)).blocked(list(pids))
+        if len(blocked) < len(pids):
+            return False
+        owners = {hooks.pid: actor.index for actor in self._actors for hooks in actor.hooks.values()}
+        # Blocked by a session beside the actors: that is stuck, if it lasts, and not a wait of the race.
+        if any(pid not in owners for blockers in blocked.values() for pid in blockers):
+            return False
+        waits = {pids[pid]: frozenset(owners[blocker] for blocker in blockers) for pid, blockers in blocked.items()}
+        if has_cycle(waits):
+            return False  # a deadlock, which the server is about to end
+        for index, blockers in waits.items():
+            self._note_wait(index, blockers)
+        return True
+
+    def _note_wait(self, index: int, blockers: frozenset[int]) -> None:
+        self._actors[index].waits = True
+        self.state.running.discard(index)
+        step = self.state.current[index]
+        if index not in self.state.waiting:
+            self._on_wait(index)
+        if index not in self.state.waiting and self._actors[index].detailed:
+            step.waited_on = self._server(step.operation.alias).describe_lock(step.operation.pid)
+        # One step may wait for several: for the row, and then for the one that has locked its newer version.
+        step.waited_for = tuple(sorted(set(step.waited_for) | blockers))
+        self.state.waiting[index] = blockers
+        self.state.contended = self.state.contended or len(self.state.waiting) > 1
+
+    def _stuck_report(self, unsettled: Collection[int]) -> str:
+        lines = [f"A step took longer than {self.step_timeout:g} s without waiting for another actor:"]
+        for index in sorted(unsettled):
+            step = self.state.current.get(index)
+            doing = f"after {step.operation.template!r}" if step else "before its first statement"
+            if step:
+                server = self._server(step.operation.alias)
+                others = server.blocked([step.operation.pid]).get(step.operation.pid, [])
+                doing += "".join(f", waits for {self._owner(pid) or server.describe_session(pid)}" for pid in others)
+            lines.append(f"{self._actors[index].name} {doing}, at {self._actors[index].stack()}")
+        return "\n".join(lines)
+
+    def _owner(self, pid: int) -> str:
+        """Return a description of the actor's connection; empty if it is not an actor's."""
+        owned = [(actor.name, hooks) for actor in self._actors for hooks in actor.hooks.values()]
+        return "".join(
+            f"{name}'s own connection to {hooks.wrapper.alias!r}" for name, hooks in owned if hooks.pid == pid
+        )

@@ -1,0 +1,336 @@
+"""What the database's catalog says about tables: keys, references, and what writing them does beyond the statement."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django_lockstep.lab.explorer.effects.introspection import Facts, read_facts
+from django_lockstep.lab.explorer.effects.layouts import Layout
+from django_lockstep.lab.explorer.effects.plpgsql import EVERY_COLUMN
+
+__all__ = ["Catalog", "Consequences", "ForeignKey", "TableFacts", "UniqueIndex"]
+
+_NAMES = """CASE WHEN pg_table_is_visible({0}) THEN (SELECT relname::text FROM pg_class WHERE oid = {0})
+            ELSE {0}::text END"""
+# Of types whose values are equal only if their texts are, by the server's own comparison, under collations that take no
+# different letters for equal.
+_INDEXED = """
+SELECT CASE WHEN bool_and(a.attgenerated = '' AND a.atttypid = ANY ('{int2,int4,int8,uuid,text,varchar}'::regtype[])
+                          AND o.opcnamespace = 'pg_catalog'::regnamespace AND coalesce(l.collisdeterministic, true))
+                 AND i.indexprs IS NULL AND NOT i.indisexclusion
+       THEN jsonb_agg(a.attname ORDER BY k.place) ELSE '[]' END
+FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
+JOIN pg_opclass o ON o.oid = i.indclass[k.place - 1]
+LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+LEFT JOIN pg_collation l ON l.oid = i.indcollation[k.place - 1] WHERE k.place <= i.indnkeyatts
+"""
+# Columns of an index expression are not listed there, nor those that a generated column is computed from, so that such
+# an index counts as being on all columns.
+_COLUMNS_OF = """ARRAY(SELECT DISTINCT a.attname FROM pg_index i
+             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum > 0
+             AND (a.attnum = ANY (i.indkey) OR 0 = ANY (i.indkey) OR i.indpred IS NOT NULL OR EXISTS (
+                  SELECT FROM pg_attribute g WHERE g.attrelid = i.indrelid AND g.attnum = ANY (i.indkey)
+                  AND g.attgenerated <> ''))
+             WHERE i.indrelid = c.oid AND {})::text[]"""
+_TABLES = f"""
+SELECT c.relname,
+       -- A generated key does not count, because it changes with other columns.
+       (SELECT CASE WHEN count(*) = 1 AND min(a.attgenerated) = '' THEN min(a.attname) END
+        FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
+        WHERE i.indrelid = c.oid AND i.indisprimary),
+       {_COLUMNS_OF.format("(i.indisunique OR i.indisexclusion)")},
+       {_COLUMNS_OF.format("true")},
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(n.relname, ({_INDEXED}),
+                                                    coalesce(to_jsonb(i)->>'indnullsnotdistinct', 'false') = 'false')),
+                        '[]')
+        FROM pg_index i JOIN pg_class n ON n.oid = i.indexrelid
+        WHERE i.indrelid = c.oid AND (i.indisunique OR i.indisexclusion)),
+       ARRAY(SELECT a.attname FROM pg_attribute a
+             LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+             WHERE a.attrelid = c.oid AND a.attnum > 0 AND (a.attidentity <> '' OR
+                   pg_get_expr(d.adbin, d.adrelid) ~ '^nextval\\(''[^'']+''::regclass\\)$'))::text[],
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND NOT i.indimmediate),
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(
+                   {_NAMES.format("f.confrelid::regclass")},
+                   ARRAY(SELECT CASE attgenerated WHEN '' THEN attname ELSE '{EVERY_COLUMN}' END FROM pg_attribute
+                         WHERE attrelid = c.oid AND attnum = ANY (f.conkey)),
+                   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = f.confrelid AND i.indisprimary
+                           AND i.indnkeyatts = 1 AND f.confkey = ARRAY[i.indkey[0]]))), '[]')
+        FROM pg_constraint f WHERE f.conrelid = c.oid AND f.contype = 'f'),
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(
+                   {_NAMES.format("f.conrelid::regclass")}, f.confdeltype::text, f.confupdtype::text)), '[]')
+        FROM pg_constraint f WHERE f.confrelid = c.oid AND f.contype = 'f'),
+       EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid) OR c.relkind <> 'r' OR c.relhassubclass
+       -- A policy that looks into other tables.
+       OR EXISTS (SELECT FROM pg_policy p JOIN pg_depend d ON d.classid = 'pg_policy'::regclass AND d.objid = p.oid
+                  WHERE p.polrelid = c.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid)
+FROM pg_class c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_table_is_visible(c.oid)
+     AND c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+"""
+_ROW_LOCKS = """
+SELECT least(page, CASE WHEN table_ < 0 THEN all_ / -table_ - 1 ELSE table_ END) FROM (
+    SELECT current_setting('max_pred_locks_per_page')::int, current_setting('max_pred_locks_per_relation')::int,
+           current_setting('max_pred_locks_per_transaction')::int) AS limits (page, table_, all_)
+"""
+_ACTIONS = {"c": {"DELETE": "DELETE", "UPDATE": "UPDATE"}, "n": {"DELETE": "UPDATE", "UPDATE": "UPDATE"}}
+"""What CASCADE and SET NULL do to a child, by what is done to its parent. SET DEFAULT may also insert the default's
+row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniqueIndex:
+    """A unique index, or an exclusion constraint."""
+
+    name: str
+    """The index's name."""
+    columns: tuple[str, ...]
+    """The columns whose values it compares; empty if that is not certain."""
+    nulls_distinct: bool = True
+    """Whether rows with NULL in one of them never conflict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKey:
+    """A reference from columns of one table to another one, or the same."""
+
+    parent: str
+    """The table that it refers to."""
+    columns: tuple[str, ...]
+    """The columns that refer; `EVERY_COLUMN` for one that is generated from others."""
+    to_key: bool = True
+    """Whether they refer to the primary key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFacts:
+    """What decides the footprint of statements on one table."""
+
+    name: str
+    pk: str | None = None
+    """The primary key's column; None if it has several, or none."""
+    unique: frozenset[str] = frozenset()
+    """Columns of unique indexes and exclusion constraints: changing them takes the stronger lock, and may wait for
+    another row's writer."""
+    indexed: frozenset[str] = frozenset({EVERY_COLUMN})
+    """Columns of indexes of any kind; `EVERY_COLUMN` if they are not known."""
+    indexes: tuple[UniqueIndex, ...] | None = None
+    """Its unique indexes and exclusion constraints; None if they are not known."""
+    numbered: frozenset[str] = frozenset()
+    """Columns whose default is the next number of a sequence."""
+    deferred: bool = False
+    """Whether a unique or exclusion constraint may be checked at COMMIT."""
+    foreign_keys: frozenset[ForeignKey] = frozenset()
+    """Its references to other tables."""
+    children: frozenset[str] = frozenset()
+    """Tables that refer to it."""
+    actions: frozenset[tuple[str, str, str]] = frozenset()
+    """What the server does along with a write: a verb on this table, a child table, and the verb on that."""
+    sequences: frozenset[str] = frozenset()
+    """Sequences that number its rows."""
+    assigned: frozenset[str] = frozenset()
+    """Columns that its triggers set."""
+    opaque: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
+    """Sentences on why a verb may do anything, by verb; other verbs are missing."""
+    special: bool = False
+    """Whether it is a view, a partition, has rules, or policies that look into other tables."""
+
+    @property
+    def parents(self) -> frozenset[str]:
+        """Tables that it refers to."""
+        return frozenset(each.parent for each in self.foreign_keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consequences:
+    """What writing a table does elsewhere."""
+
+    changed: frozenset[str] = frozenset()
+    """Other tables, or the table itself again, whose rows the server changes along with it."""
+    rekeyed: frozenset[str] = frozenset()
+    """Those of them whose keys it may change."""
+    checked: frozenset[str] = frozenset()
+    """Tables in which it looks for rows that refer to the removed keys."""
+    parents: frozenset[str] = frozenset()
+    """Tables in which it looks for the rows that are referred to."""
+    opaque: frozenset[str] = frozenset()
+    """Sentences on why it may do anything; empty where it may not."""
+
+
+class Catalog:
+    """The tables that unqualified names mean on one connection."""
+
+    def __init__(
+        self, tables: Iterable[TableFacts], *, own_functions: Collection[str] = (), sequences: Collection[str] = ()
+    ) -> None:
+        self._tables: Mapping[str, TableFacts] = {table.name: table for table in tables}
+        self._consequences: dict[tuple[str, str], Consequences] = {}
+        users = Counter(sequence for table in self._tables.values() for sequence in table.sequences)
+        self.shared_sequences = frozenset(sequence for sequence, count in users.items() if count > 1)
+        """Sequences that several tables take numbers from."""
+        self.sequences = frozenset(sequences)
+        """The names of all sequences."""
+        self.own_functions = frozenset(own_functions)
+        """Names of functions of the database's own that may do anything."""
+        self.rekeyed: set[str] = set()
+        """Tables whose keys a statement changes: a waiter for a row may then get it under another key."""
+        self.most_row_locks = 2
+        """How many rows of a table a SERIALIZABLE transaction locks singly, before the server locks pages, or all."""
+        self._few_rows: set[str] = set()
+        self.crowded: set[str] = set()
+        """Tables of which a run has filled more than a page, although they have few rows."""
+        self._read: set[str] = set()
+        self._filled: set[str] = set()
+        self.keeps_snapshots = False
+        """Whether a transaction ran at REPEATABLE READ or SERIALIZABLE."""
+        self.parsed: dict[tuple[object, ...], Any] = {}
+        """Statements that were parsed with these tables; see `sql.parse_cached`."""
+        self.layouts: dict[str, Layout] = {}
+        """Layouts of these tables, as far as they were read; see `saved_tables`."""
+
+    @classmethod
+    def load(cls, cursor: Any) -> Catalog:
+        """Read the catalog from the server."""
+        facts = read_facts(cursor)
+        cursor.execute(_TABLES)
+        tables = [_table(facts, *row) for row in cursor.fetchall()]
+        catalog = cls(tables, own_functions=facts.own_functions, sequences=facts.all_sequences)
+        cursor.execute(_ROW_LOCKS)
+        ((catalog.most_row_locks,),) = cursor.fetchall()
+        return catalog
+
+    def get(self, name: str) -> TableFacts | None:
+        return self._tables.get(name)
+
+    def ordinary_tables(self) -> list[str]:
+        """Return the names of all ordinary tables: no views, partitions or tables with rules."""
+        return sorted(name for name, table in self._tables.items() if not table.special)
+
+    def note_rekeyed(self, names: Collection[str]) -> None:
+        """Note tables whose keys change; from now on a key does not identify one of their rows."""
+        if not self.rekeyed.issuperset(names):
+            self.rekeyed.update(names)
+            self.parsed.clear()
+
+    @property
+    def ordered(self) -> set[str]:
+        """Tables in which the order of new rows may be seen: rows were inserted, and others read them."""
+        return self._read & self._filled
+
+    def note_read(self, names: Iterable[str] | None = None) -> None:
+        """Note tables of which rows were read; all if it is not known which."""
+        self._read.update(self._tables if names is None else names)
+
+    def is_steady(self, name: str) -> bool:
+        """Whether its rows stay on one page, so that an UPDATE of columns without an index adds no index entry."""
+        return name in self._few_rows and name not in self.crowded
+
+    def note_few_rows(self, names: Iterable[str]) -> None:
+        """Note tables that have few rows at the beginning of a run, and are vacuumed before a page is full."""
+        self._few_rows.update(names)
+
+    def note_filled(self, name: str) -> None:
+        """Note a table into which rows were inserted whose order does not matter as long as nobody reads them."""
+        self._filled.add(name)
+
+    @property
+    def learned(self) -> frozenset[tuple[str, str]]:
+        """What runs have shown: a word for what, and the table of which it is true."""
+        # Which page a row is on matters only to transactions that keep their snapshot.
+        crowded = self.crowded if self.keeps_snapshots else ()
+        facts = {"rekeyed": self.rekeyed, "ordered": self.ordered, "crowded": crowded}
+        return frozenset((what, name) for what, names in facts.items() for name in names)
+
+    def learn(self, what: str, name: str) -> None:
+        """Take over a fact that was learned elsewhere."""
+        if what == "rekeyed":
+            self.note_rekeyed({name})
+        elif what == "crowded":
+            self.crowded.add(name)
+            self.keeps_snapshots = True
+        else:
+            self.note_filled(name)
+            self.note_read({name})
+
+    def forget_learned(self) -> None:
+        """Forget what runs have shown, for a new exploration with other statements."""
+        self._read.clear()
+        self._filled.clear()
+        self._few_rows.clear()
+        self.crowded.clear()
+        self.keeps_snapshots = False
+        if self.rekeyed:
+            self.rekeyed.clear()
+            self.parsed.clear()
+
+    def consequences(self, name: str, verb: str) -> Consequences:
+        """Return what a statement of this verb does beyond the rows that it names; of an UPDATE of keys."""
+        if (name, verb) not in self._consequences:
+            self._consequences[name, verb] = self._collect(name, verb)
+        return self._consequences[name, verb]
+
+    def _collect(self, name: str, verb: str) -> Consequences:
+        done: set[tuple[str, str]] = set()
+        waiting = [(name, verb)]
+        opaque: set[str] = set()
+        # Cascades may lead back to a table, with the same verb or another one: each pair is followed once.
+        while waiting:
+            step = waiting.pop()
+            table = self._tables.get(step[0])
+            if table is None or table.special:
+                opaque.add(f"table {name}: writing it changes {step[0]}, which is not an ordinary table")
+            elif step not in done:
+                done.add(step)
+                opaque |= table.opaque.get(step[1], frozenset())
+                waiting += [(child, there) for here, child, there in table.actions if here == step[1]]
+        return self._combine(done, first=(name, verb), opaque=opaque)
+
+    def _combine(self, done: set[tuple[str, str]], *, first: tuple[str, str], opaque: set[str]) -> Consequences:
+        further = {step for step in done if step != first}
+        tables = {(self._tables[name], verb) for name, verb in done}
+        updated = {name for name, verb in further if verb in {"UPDATE", "INSERT"}}
+        return Consequences(
+            changed=frozenset(name for name, _ in further),
+            rekeyed=frozenset(updated),
+            checked=frozenset().union(*(table.children for table, verb in tables if verb != "INSERT")),
+            parents=frozenset().union(*(self._tables[name].parents for name in updated)),
+            opaque=frozenset(opaque),
+        )
+
+
+def _table(facts: Facts, *row: Any) -> TableFacts:
+    name, pk, unique, indexed, indexes, numbered, deferred, foreign_keys, listed, special = row
+    references: list[list[str]] = json.loads(listed)  # Django has its connections leave JSON as text
+    return TableFacts(
+        name=name,
+        pk=pk,
+        unique=frozenset(unique),
+        indexed=frozenset(indexed),
+        indexes=tuple(
+            UniqueIndex(name=index, columns=tuple(columns), nulls_distinct=distinct)
+            for index, columns, distinct in json.loads(indexes)
+        ),
+        numbered=frozenset(numbered),
+        deferred=deferred,
+        foreign_keys=frozenset(
+            ForeignKey(parent=parent, columns=tuple(columns), to_key=to_key)
+            for parent, columns, to_key in json.loads(foreign_keys)
+        ),
+        children=frozenset(child for child, _, _ in references),
+        actions=frozenset(step for reference in references for step in _actions(*reference)),
+        sequences=frozenset(facts.sequences[name]),
+        assigned=frozenset(facts.assigned[name]),
+        opaque={verb: frozenset(sentences) for verb, sentences in facts.opaque[name].items()},
+        special=special,
+    )
+
+
+def _actions(child: str, on_delete: str, on_update: str) -> Iterable[tuple[str, str, str]]:
+    for verb, action in (("DELETE", on_delete), ("UPDATE", on_update)):
+        if action in _ACTIONS:
+            yield verb, child, _ACTIONS[action][verb]
+        elif action == "d":
+            yield from ((verb, child, "UPDATE"), (verb, child, "INSERT"))

@@ -1,0 +1,196 @@
+"""What a step reads, locks and writes, and which steps depend on each other: the relation that the reduction rests on.
+
+Two steps are independent when they commute: neither enables, delays nor changes the other (A. Mazurkiewicz, "Trace
+Theory", 1987). On PostgreSQL at READ COMMITTED a read never depends on an uncommitted write but on
+the commit; writes and locks depend on each other through the row locks (PostgreSQL documentation, table 13.3).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = [
+    "ADVISORY",
+    "LOCAL",
+    "OPAQUE",
+    "Access",
+    "Change",
+    "Footprint",
+    "FootprintKey",
+    "LockedKey",
+    "Mode",
+    "any_same_row",
+    "collide",
+    "dependent",
+    "same_row",
+]
+
+FootprintKey = tuple[str, int | None]
+"""A table and the primary key of a row in it; None for any row."""
+ADVISORY = "advisory lock"
+"""The name of a table that stands for all advisory locks, as its rows."""
+
+
+class Mode(IntEnum):
+    """Row locks in growing strength, the insertion of a row, and the uniqueness of a key."""
+
+    KEY_SHARE = 0
+    SHARE = 1
+    NO_KEY_UPDATE = 2
+    UPDATE = 3
+    INSERT = 4
+    UNIQUE = 5
+    """Of one key of an index, or of any key of a table; it also stands for the order in which rows are numbered."""
+
+
+LockedKey = tuple[FootprintKey, Mode]
+
+_CONFLICTS: dict[Mode, frozenset[Mode]] = {
+    # A row that refers to another one depends on whether that is there yet.
+    Mode.KEY_SHARE: frozenset({Mode.UPDATE, Mode.INSERT}),
+    Mode.SHARE: frozenset({Mode.NO_KEY_UPDATE, Mode.UPDATE}),
+    # An UPDATE that changes no key lets FOR KEY SHARE pass, so that inserting a child does not wait for it.
+    Mode.NO_KEY_UPDATE: frozenset({Mode.SHARE, Mode.NO_KEY_UPDATE, Mode.UPDATE}),
+    Mode.UPDATE: frozenset(Mode),
+    # Inserters wait for a deleter of the key, and for each other where the key is the same or not known.
+    Mode.INSERT: frozenset({Mode.KEY_SHARE, Mode.UPDATE, Mode.UNIQUE}),
+    Mode.UNIQUE: frozenset({Mode.UPDATE, Mode.INSERT, Mode.UNIQUE}),
+}
+
+
+Change = tuple[FootprintKey, int]
+"""The change of a row by the transaction that commits so many-th of those which change it in the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a step of a SERIALIZABLE transaction reads and writes, as far as other ones may be refused for it.
+
+    A row without a key stands for more of its table than rows that are known: for what the server locks by pages or as
+    a whole, and for what adds entries to indexes.
+    """
+
+    read: frozenset[FootprintKey]
+    written: frozenset[FootprintKey]
+    certain_writes: frozenset[FootprintKey]
+    """Rows that the transaction has updated before: no other transaction changes them before it ends."""
+    read_set: frozenset[FootprintKey]
+    """What the transaction has read by then, if it has written: without a write it is no pivot."""
+    committed: frozenset[FootprintKey]
+    """What the transaction has written by then, if the step commits it, or would if it did not fail."""
+    dangerous: bool = False
+    """Whether a transaction may be refused because of the step; see `django_lockstep.lab.explorer.effects.overlap`."""
+
+    def may_conflict_with(self, other: Access) -> bool:
+        """Whether a read-write conflict between this reader and that writer depends on their order."""
+        # The server locks an index page for a read, and only a later entry meets that lock. A conflict on a single row
+        # is noted in both orders.
+        written = other.written - self.certain_writes
+        return any(read[0] == row[0] and None in (read[1], row[1]) for row in written for read in self.read)
+
+    def overlaps_commit_of(self, other: Access) -> bool:
+        """Whether the other step commits something that this transaction may have read."""
+        return any_same_row(other.committed - self.certain_writes, self.read_set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What one step touches."""
+
+    reads: frozenset[FootprintKey] = frozenset()
+    """Rows read as last committed."""
+    locks: frozenset[LockedKey] = frozenset()
+    """Row locks taken, whether asked for or implied by a write."""
+    tried: frozenset[LockedKey] = frozenset()
+    """Row locks asked for and refused at once, of which it has taken none: two that are refused commute."""
+    publishes: frozenset[FootprintKey] = frozenset()
+    """Rows whose changes others see from this step on."""
+    releases: frozenset[LockedKey] = frozenset()
+    """Row locks released."""
+    snapshot: bool = False
+    """Whether it takes the snapshot that all later statements of its transaction see."""
+    changes: frozenset[Change] = frozenset()
+    """Changes of single rows that are certain among those published."""
+    late_for: frozenset[Change] = frozenset()
+    """Changes because of which it was refused at its older snapshot, and would have been after any others as well."""
+    accesses: frozenset[Access] = frozenset()
+    """Those of SERIALIZABLE transactions, which have one for each step."""
+    opaque: bool = False
+    """Whether it is not understood, so that it depends on everything."""
+
+    def __or__(self, other: Footprint) -> Footprint:
+        """Return the union of both."""
+        if self is LOCAL or other is LOCAL:
+            return other if self is LOCAL else self
+        return Footprint(
+            reads=self.reads | other.reads,
+            locks=self.locks | other.locks,
+            tried=self.tried | other.tried,
+            publishes=self.publishes | other.publishes,
+            releases=self.releases | other.releases,
+            snapshot=self.snapshot or other.snapshot,
+            changes=self.changes | other.changes,
+            late_for=self.late_for | other.late_for,
+            accesses=self.accesses | other.accesses,
+            opaque=self.opaque or other.opaque,
+        )
+
+    @property
+    def dangerous(self) -> bool:
+        """Whether a SERIALIZABLE transaction may be refused because of the step."""
+        return any(access.dangerous for access in self.accesses)
+
+
+LOCAL = Footprint()
+"""Touches nothing that other actors could notice."""
+OPAQUE = Footprint(opaque=True)
+"""Not understood."""
+
+
+# Asked for every pair of moves of every run, and nearly all runs have the same few footprints.
+@functools.lru_cache(maxsize=65536)
+def dependent(one: Footprint, other: Footprint) -> bool:
+    """Whether the order of the two steps may matter. Symmetric; True wherever that is not known."""
+    if LOCAL in (one, other):
+        return False
+    if one.opaque or other.opaque or _decide_together(one, other):
+        return True
+    return _affects(one, other) or _affects(other, one) or collide(one.locks, other.locks)
+
+
+def _decide_together(one: Footprint, other: Footprint) -> bool:
+    """Whether the order of the steps may decide which SERIALIZABLE transaction the server refuses."""
+    return any(
+        mine.dangerous or mine.overlaps_commit_of(theirs) or mine.may_conflict_with(theirs)
+        for first, second in ((one, other), (other, one))
+        for mine in first.accesses
+        for theirs in second.accesses
+    )
+
+
+def _affects(one: Footprint, other: Footprint) -> bool:
+    """Whether what the first publishes or releases matters to the second."""
+    # A snapshot is taken of the whole database, not only of the tables that the statement names: a commit before it or
+    # after it makes a difference to what later statements see.
+    seen = (other.snapshot and bool(one.publishes)) or any_same_row(one.publishes, other.reads)
+    seen = seen or not one.changes.isdisjoint(other.late_for)
+    # Whoever takes or releases a lock decides whether another one is refused it.
+    return seen or collide(one.releases, other.locks) or collide(one.releases | one.locks, other.tried)
+
+
+def collide(some: frozenset[LockedKey], others: frozenset[LockedKey]) -> bool:
+    """Whether one of the first locks conflicts with one of the others."""
+    return any(mode in _CONFLICTS[taken] and same_row(key, row) for row, taken in some for key, mode in others)
+
+
+def any_same_row(some: Iterable[FootprintKey], others: Iterable[FootprintKey]) -> bool:
+    """Whether one of the first may be one of the others."""
+    return any(same_row(one, other) for one in some for other in others)
+
+
+def same_row(one: FootprintKey, other: FootprintKey) -> bool:
+    """Whether the keys may be those of one row."""
+    return one[0] == other[0] and (one[1] == other[1] or one[1] is None or other[1] is None)

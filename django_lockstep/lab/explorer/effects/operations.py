@@ -1,0 +1,88 @@
+"""One step of an actor: what it sends to the server, and what came back."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.explorer.effects.origins import Origin
+from django_lockstep.lab.explorer.effects.statements import Statement
+
+__all__ = ["ASLEEP", "Operation"]
+
+_SAVEPOINT_NAME = re.compile(r'"?s\d+_x\d+"?')
+ASLEEP = "sleep "
+"""Prefix of the text of a step that sends nothing."""
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(slots=True, kw_only=True)
+class Operation:
+    """What an actor is about to send, and afterwards its result."""
+
+    alias: str
+    """The database."""
+    pid: int
+    """The server process of the actor's connection."""
+    sql: str
+    """The statement with placeholders; COMMIT and ROLLBACK where the driver sends them by itself."""
+    params: Any = None
+    """Its parameters; a list of them where ``many``."""
+    many: bool = False
+    """Whether it is sent once for each of several sets of parameters."""
+    in_transaction: bool = False
+    """Whether a transaction was open before it."""
+    autocommit: bool = True
+    """Whether it commits by itself where no transaction is open."""
+    isolation: str = "read committed"
+    """The isolation level that a transaction begun by it would have."""
+    read_only: bool = False
+    """Whether that transaction would be read-only."""
+    statement: Statement | None = None
+    """Its parsed `Statement`, once it was parsed."""
+    signature: str | None = None
+    """What is compared from run to run, once it was computed."""
+    origin: Origin | None = None
+    """The line of the user's code that sends it."""
+    error: BaseException | None = None
+    """What it raised."""
+    ends_idle: bool = True
+    """Whether no transaction was open after it."""
+    rows: int | None = None
+    """Rows returned or changed; None where the server did not say."""
+    numbered: tuple[str, ...] = ()
+    """The keys that an INSERT returned."""
+    numbered_in: int = 0
+    """The OID of the table that they are keys of."""
+    values: tuple[dict[str, str | None], ...] = field(default=())
+    """The first rows returned, where the run keeps them."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Its parameters as text; none where it has several sets of them."""
+        given = self.params if isinstance(self.params, list | tuple) and not self.many else ()
+        return tuple("NULL" if value is None else str(value) for value in given)
+
+    @property
+    def refused(self) -> bool:
+        """Whether it was refused a lock."""
+        return self.error is not None and sqlstate_of(self.error) == "55P03"
+
+    @property
+    def constraint(self) -> str:
+        """The name of the constraint that its error is about; empty if it is about none."""
+        diagnosis = getattr(self.error, "diag", None) or getattr(getattr(self.error, "__cause__", None), "diag", None)
+        return getattr(diagnosis, "constraint_name", None) or ""
+
+    @property
+    def template(self) -> str:
+        """The statement without what differs from run to run: white space and names of savepoints."""
+        return _normalise(self.sql)
+
+
+@functools.lru_cache(maxsize=1024)
+def _normalise(sql: str) -> str:
+    return _SPACE.sub(" ", _SAVEPOINT_NAME.sub("savepoint", sql)).strip()

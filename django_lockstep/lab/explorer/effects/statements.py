@@ -1,0 +1,246 @@
+"""What statements read, lock and write: the rows that they name, and what the server does along with a write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from django_lockstep.lab.explorer.effects.catalog import Catalog, ForeignKey, TableFacts
+from django_lockstep.lab.explorer.effects.footprints import FootprintKey, LockedKey, Mode
+from django_lockstep.lab.explorer.effects.plpgsql import EVERY_COLUMN
+from django_lockstep.lab.explorer.effects.queries import Query
+from django_lockstep.lab.explorer.effects.unique_keys import InsertedKeys, inserted_keys
+
+__all__ = ["UNKNOWN", "Statement", "delete", "insert", "merge", "update"]
+
+Rows = frozenset[FootprintKey]
+Locks = frozenset[LockedKey]
+Key = Callable[[Any], int | None]
+"""Returns the key that a value of the statement is; None if that is not certain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a statement does, as far as its text and the catalog tell."""
+
+    kind: str
+    """SELECT, INSERT, UPDATE, DELETE, COMMIT, ROLLBACK, ROLLBACK TO, LOCAL or UNKNOWN."""
+    reads: frozenset[FootprintKey] = frozenset()
+    locks: frozenset[LockedKey] = frozenset()
+    row_locks: frozenset[LockedKey] = frozenset()
+    """Those of single rows that it holds for certain once it has returned or changed as many rows as these are."""
+    writes: frozenset[FootprintKey] = frozenset()
+    scanned: frozenset[str] = frozenset()
+    """Tables in which the server may come across other rows than those that it names."""
+    entered: frozenset[str] = frozenset()
+    """Tables to whose indexes it adds entries, of rows that it names."""
+    isolation: str | None = None
+    """The isolation level that it chooses for the transaction."""
+    read_only: bool = False
+    """Whether it forbids the transaction to write."""
+    key_conflicts: frozenset[LockedKey] = frozenset()
+    """What else it waits for if its key exists already: transactions that change that row."""
+    deferred: frozenset[LockedKey] = frozenset()
+    """Locks that its checks may take once more at COMMIT."""
+    reasons: frozenset[str] = frozenset()
+    """Sentences on what in the schema makes the statement unknown."""
+    keys: InsertedKeys | None = None
+    """The unique keys that it adds, in place of any key of the table; None if they are not certain."""
+    changes_session: bool = False
+    """Whether it changes what later statements mean: the role, the search path, the default isolation level."""
+
+    @property
+    def may_change(self) -> bool:
+        """Whether it writes or locks, or may do so because it is not understood."""
+        return self.kind == "UNKNOWN" or bool(self.writes or self.locks)
+
+    @cached_property
+    def locks_only_rows(self) -> bool:
+        """Whether it locks nothing but `row_locks`, and those rows that these refer to."""
+        own = {table for table, _ in self.reads}
+        # Locks that a subquery takes are taken in any case.
+        return all(mode is Mode.KEY_SHARE and key[0] not in own for key, mode in self.locks - self.row_locks)
+
+    @cached_property
+    def only_row(self) -> FootprintKey | None:
+        """The one row that it locks, besides those that this refers to; None if there are more, or it is not known."""
+        rows = [key for key, _ in self.row_locks]
+        return rows[0] if self.locks_only_rows and len(rows) == 1 and rows[0][1] is not None else None
+
+    @cached_property
+    def tables_read(self) -> frozenset[str] | None:
+        """The tables of which it reads rows; None if that is not known."""
+        return None if self.kind == "UNKNOWN" else frozenset(table for table, _ in self.reads)
+
+    @cached_property
+    def rows(self) -> str:
+        """The rows that it names, as text that is equal from run to run."""
+        return str(sorted(map(str, self.reads | self.writes)))
+
+
+UNKNOWN = Statement(kind="UNKNOWN")
+
+
+def merge(kind: str, found: Iterable[Statement]) -> Statement:
+    """Return the union of statements that are sent as one; unknown if one of them is."""
+    found = list(found)
+    if any(each.kind == "UNKNOWN" for each in found):
+        return replace(UNKNOWN, reasons=frozenset().union(*(each.reasons for each in found)))
+    return Statement(
+        kind=kind,
+        reads=frozenset().union(*(each.reads for each in found)),
+        locks=frozenset().union(*(each.locks for each in found)),
+        writes=frozenset().union(*(each.writes for each in found)),
+        scanned=frozenset().union(*(each.scanned for each in found)),
+        entered=frozenset().union(*(each.entered for each in found)),
+        key_conflicts=frozenset().union(*(each.key_conflicts for each in found)),
+        deferred=frozenset().union(*(each.deferred for each in found)),
+    )
+
+
+def insert(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
+    whole: FootprintKey = (table.name, None)
+    given = query.inserted if query.inserts_one_row else ()
+    new = Statement(
+        kind="INSERT",
+        reads=others,
+        # The whole table, because the new row's key is not known; its foreign keys lock the parents FOR KEY SHARE.
+        locks=frozenset({(whole, Mode.INSERT), (whole, Mode.UNIQUE)})
+        | _parent_locks(table, table.foreign_keys, given=given, catalog=catalog, key=key)
+        | _shared_sequence_locks(table, catalog),
+        writes=frozenset({whole}),
+        # Counts only for an INSERT that waits, or that fails because the key exists: before, it is not known whether
+        # there is such a row. SHARE conflicts with every write of it.
+        key_conflicts=frozenset({(whole, Mode.SHARE)}),
+        deferred=_deferred_locks(table),
+    )
+    # ON CONFLICT also waits for and locks the existing row; DO UPDATE changes it.
+    parts = [new, _side_effects(table, "INSERT", catalog=catalog)]
+    if query.on_conflict:
+        parts.append(Statement(kind="INSERT", reads=frozenset({whole}), locks=frozenset({(whole, Mode.UPDATE)})))
+    if query.on_conflict == "DO UPDATE":
+        parts.append(update(query, table, rows=frozenset({whole}), others=others, catalog=catalog, key=key))
+    merged = merge("INSERT", parts)
+    return merged if merged.kind == "UNKNOWN" else replace(merged, keys=inserted_keys(query, table))
+
+
+def update(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
+    columns = ({name or EVERY_COLUMN for name, _ in query.assigned} or {EVERY_COLUMN}) | table.assigned
+    # The server checks a foreign key only if its columns have changed, or if the same transaction has inserted the row,
+    # which has locked the same row of the parent then.
+    changed = [
+        key for key in table.foreign_keys if EVERY_COLUMN in columns | {*key.columns} or columns & {*key.columns}
+    ]
+    parents = _parent_locks(table, changed, given=query.assigned, catalog=catalog, key=key)
+    # SET column = DEFAULT may take a number from a sequence that another statement takes one from as well.
+    if EVERY_COLUMN in columns or columns & table.unique or query.has_default:
+        changes_pk = bool(columns & {EVERY_COLUMN, table.pk})
+        return _update_keys(table, catalog, rows=rows, others=others, parents=parents, changes_pk=changes_pk)
+    # Other columns than keys: the weaker lock, which foreign keys of other tables do not conflict with.
+    own = frozenset((key, Mode.NO_KEY_UPDATE) for key in rows)
+    reasons = table.opaque.get("UPDATE", frozenset())
+    if reasons:
+        return replace(UNKNOWN, reasons=reasons)
+    return Statement(
+        kind="UPDATE",
+        reads=rows | others,
+        locks=own | parents,
+        row_locks=own,
+        writes=rows,
+        entered=frozenset({table.name} if columns & table.indexed or EVERY_COLUMN in table.indexed else ()),
+    )
+
+
+def _update_keys(
+    table: TableFacts, catalog: Catalog, *, rows: Rows, others: Rows, parents: Locks, changes_pk: bool
+) -> Statement:
+    """Return the effects of an UPDATE of unique columns: those of an INSERT too, and changes of other tables."""
+    whole: FootprintKey = (table.name, None)
+    side_effects = _side_effects(table, "UPDATE", catalog=catalog)
+    if changes_pk:
+        # From now on a key does not identify a row of this table, so the statement may be about any of them.
+        catalog.note_rekeyed({table.name})
+        rows = frozenset({whole})
+    locks = (
+        {(key, Mode.UPDATE) for key in rows}
+        | {(whole, Mode.INSERT), (whole, Mode.UNIQUE)}
+        | parents
+        | _shared_sequence_locks(table, catalog)
+    )
+    own = Statement(
+        kind="UPDATE",
+        reads=rows | others,
+        locks=frozenset(locks),
+        writes=rows,
+        entered=frozenset({table.name}),
+        key_conflicts=frozenset({(whole, Mode.SHARE)}),
+        deferred=_deferred_locks(table),
+    )
+    return merge("UPDATE", [own, side_effects])
+
+
+def delete(query: Query, table: TableFacts, *, rows: Rows, others: Rows, catalog: Catalog, key: Key) -> Statement:
+    own = Statement(
+        kind="DELETE",
+        reads=rows | others,
+        # The strongest lock: it conflicts with FOR KEY SHARE of rows that refer to this one.
+        locks=frozenset((key, Mode.UPDATE) for key in rows),
+        writes=rows,
+    )
+    return merge("DELETE", [own, _side_effects(table, "DELETE", catalog=catalog)])
+
+
+def _side_effects(table: TableFacts, verb: str, *, catalog: Catalog) -> Statement:
+    """Return the effects on other tables: referential actions, and the checks of foreign keys."""
+    found = catalog.consequences(table.name, verb)
+    if found.opaque:
+        return replace(UNKNOWN, reasons=found.opaque)
+    catalog.note_rekeyed(found.rekeyed)
+    changed = frozenset((name, None) for name in found.changed)
+    checked = frozenset((name, None) for name in found.checked)
+    parents = frozenset((name, None) for name in found.parents)
+    tables = [other for name in found.changed if (other := catalog.get(name)) is not None]
+    return Statement(
+        kind=verb,
+        reads=changed | checked,
+        locks=frozenset((key, Mode.UPDATE) for key in changed)
+        | frozenset((key, Mode.KEY_SHARE) for key in checked | parents).union(
+            *(_shared_sequence_locks(t, catalog) for t in tables)
+        ),
+        writes=changed,
+        deferred=frozenset().union(*map(_deferred_locks, tables)),
+    )
+
+
+def _parent_locks(
+    table: TableFacts,
+    foreign_keys: Iterable[ForeignKey],
+    *,
+    given: Iterable[tuple[str, Any]],
+    catalog: Catalog,
+    key: Key,
+) -> Locks:
+    """Return the locks on the rows to which given values of columns refer; any row where they do not say which."""
+    # A trigger may set another value than the statement says.
+    certain = () if EVERY_COLUMN in table.assigned else given
+    values = {name: node for name, node in certain if name not in table.assigned}
+    locks = set()
+    for each in foreign_keys:
+        node = values.get(each.columns[0]) if each.to_key and len(each.columns) == 1 else None
+        row = None if node is None or each.parent in catalog.rekeyed else key(node)
+        locks.add(((each.parent, row), Mode.KEY_SHARE))
+    return frozenset(locks)
+
+
+def _shared_sequence_locks(table: TableFacts, catalog: Catalog) -> frozenset[LockedKey]:
+    """Return locks that stand for sequences which number several tables."""
+    shared = table.sequences & catalog.shared_sequences
+    return frozenset(((f"sequence {sequence}", None), Mode.UNIQUE) for sequence in shared)
+
+
+def _deferred_locks(table: TableFacts) -> frozenset[LockedKey]:
+    """Return what deferred checks of unique keys may wait for at COMMIT."""
+    whole: FootprintKey = (table.name, None)
+    return frozenset({(whole, Mode.INSERT), (whole, Mode.UNIQUE), (whole, Mode.SHARE)} if table.deferred else ())

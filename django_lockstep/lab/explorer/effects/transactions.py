@@ -1,0 +1,398 @@
+"""The open transaction of a session, as far as the dependence of its next steps needs it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from django_lockstep.errors import sqlstate_of
+from django_lockstep.lab.explorer.effects.catalog import Catalog
+from django_lockstep.lab.explorer.effects.footprints import (
+    ADVISORY,
+    LOCAL,
+    OPAQUE,
+    Access,
+    Change,
+    Footprint,
+    FootprintKey,
+    LockedKey,
+    Mode,
+    collide,
+    dependent,
+)
+from django_lockstep.lab.explorer.effects.operations import Operation
+from django_lockstep.lab.explorer.effects.overlap import Commit, Overlap
+from django_lockstep.lab.explorer.effects.sql import parse_cached
+from django_lockstep.lab.explorer.effects.statements import UNKNOWN, Statement
+
+__all__ = ["Transaction"]
+
+_KEY_EXISTS = frozenset({"23505", "23P01"})
+"""SQLSTATEs of statements whose key exists already."""
+
+_OUTSIDE = frozenset({"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"})
+"""Kinds of statements that name no table and take no snapshot."""
+
+_ONE_SNAPSHOT = ("repeatable read", "serializable")
+"""Levels at which the whole transaction sees the snapshot of its first statement."""
+
+
+def _has_found_nothing(statement: Statement, operation: Operation) -> bool:
+    """Whether it is an UPDATE without a matching row, which has only read: no trigger for rows, no foreign key."""
+    is_update = statement.kind == "UPDATE" and bool(statement.row_locks)
+    # A matching row can only appear through a write, and every such write conflicts with this lock.
+    only_own = statement.reads <= {key for key, _ in statement.row_locks}
+    return is_update and only_own and operation.rows == 0 and operation.error is None and statement.locks_only_rows
+
+
+def _commits(statement: Statement, operation: Operation) -> bool:
+    """Whether the step ends its transaction with a COMMIT, if it succeeds."""
+    return statement.kind == "COMMIT" or (operation.autocommit and not operation.in_transaction)
+
+
+def _publishing(rows: frozenset[FootprintKey], overlap: Overlap) -> Footprint:
+    """Return what a COMMIT of these changes would publish if it did not wait or fail."""
+    return Footprint(publishes=rows, changes=overlap.next_changes(row for row in rows if row[1] is not None))
+
+
+def _found(statement: Statement) -> frozenset[FootprintKey]:
+    """Return what the server comes across when it looks for the statement's rows, and for those they refer to."""
+    rows = ((table, None if table in statement.scanned else key) for table, key in statement.reads)
+    return _parents(statement.locks).union(rows)
+
+
+def _parents(locks: frozenset[LockedKey]) -> frozenset[FootprintKey]:
+    # The server checks a foreign key with a SELECT ... FOR KEY SHARE of its own, which reads the parent too.
+    return frozenset(key for key, mode in locks if mode is Mode.KEY_SHARE)
+
+
+def _without_effect(statement: Statement) -> Statement:
+    """Return the statement as one that has locked and written no row."""
+    return replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
+
+
+def _after_wait(statement: Statement, operation: Operation) -> Statement:
+    """Return the statement, which has found no row after a wait, as one that has written none.
+
+    The row stays locked, even if it no longer matches (EvalPlanQual in the server's execMain.c). One that commits by
+    itself would have published its change before the others, and stays what it is.
+    """
+    return statement if _commits(statement, operation) else replace(statement, writes=frozenset())
+
+
+def _is_value(lock: LockedKey) -> bool:
+    key, mode = lock
+    return mode is Mode.UNIQUE or key[0] == ADVISORY
+
+
+class Transaction:
+    """What the session's transaction has locked and written; call `footprint` after each of its steps."""
+
+    def __init__(self, catalog: Catalog, overlap: Overlap) -> None:
+        self._catalog = catalog
+        self._overlap = overlap
+        self._session_changed = False
+        """Whether a statement has changed what names mean in this session."""
+        self._reset()
+
+    def _reset(self) -> None:
+        self._locks: frozenset[LockedKey] = frozenset()
+        self._deferred = LOCAL
+        self._writes: frozenset[FootprintKey] = frozenset()
+        self._entered: frozenset[FootprintKey] = frozenset()
+        """What it has written, as in `Access`."""
+        self._named: frozenset[FootprintKey] = frozenset()
+        """What it has read, before the server locks pages instead of rows."""
+        self._since = 0
+        """When its snapshot was taken, at the levels that have one."""
+        self._held: frozenset[FootprintKey] = frozenset()
+        """Rows that it has updated for certain."""
+        self._row_locks: dict[FootprintKey, Mode] = {}
+        """Rows that are locked until the transaction ends, with the strength."""
+        self._opaque = False
+        self._level: str | None = None
+        self._seen = False
+        self._read_only = False
+        self._nested = False
+        self._failed = False
+
+    def statement(self, operation: Operation) -> Statement:
+        """Return the step's statement; `UNKNOWN` after a change of the session."""
+        statement = parse_cached(operation, self._catalog)
+        # These name no table, so that they mean the same under any search_path and role.
+        return UNKNOWN if self._session_changed and statement.kind not in _OUTSIDE else statement
+
+    def begin(self, operation: Operation) -> None:
+        """Note what a step is about to read; a step that waits has read it, too."""
+        statement = self.statement(operation)
+        if self._is_first(statement):
+            self._since = self._overlap.now
+        self._named |= _found(statement)
+        self._catalog.note_read(statement.tables_read)
+        if self.at_one_snapshot(operation):
+            self._catalog.keeps_snapshots = True
+        if statement.kind == "UNKNOWN":
+            self._overlap.note_opaque()
+        # One that changes several rows, or locks them, may have changed some when it waits for another one.
+        if self._has_written or (statement.may_change and statement.only_row is None):
+            self._note_writer(operation)
+
+    def _is_first(self, statement: Statement) -> bool:
+        return not self._seen and statement.kind not in _OUTSIDE
+
+    def _note_writer(self, operation: Operation) -> None:
+        if self._is_serializable(operation):
+            self._overlap.note_writer(self, self._locked(self._named))
+
+    def at_one_snapshot(self, operation: Operation) -> bool:
+        """Whether the transaction, which the step may begin, sees what was committed before its first statement."""
+        # SET TRANSACTION and the first statement have fixed the level; what the session's default is now no longer
+        # matters.
+        return (self._level or operation.isolation) in _ONE_SNAPSHOT
+
+    def _is_serializable(self, operation: Operation) -> bool:
+        return (self._level or operation.isolation) == "serializable"
+
+    def waiting(self, operation: Operation) -> Footprint:
+        """Return the footprint of a step that has begun and now waits."""
+        statement = self._with_keys(operation)
+        touched = self._own(statement, operation) | Footprint(locks=statement.key_conflicts)
+        # Before the others it would not have waited, but have published at once: its order with readers matters, and
+        # the search asks for that order by the footprint that it sees here. The same is true of one that fails.
+        if _commits(statement, operation) and not touched.opaque:
+            touched = touched | _publishing(self._writes | statement.writes, self._overlap)
+        return touched
+
+    def meets(self, operation: Operation, touched: Footprint) -> bool:
+        """Whether the step that is next, or waits, names a key that these do, or may release one.
+
+        Those are unique keys and advisory locks, which are known by values that each run may make anew.
+        """
+        wanted, held = (frozenset(filter(_is_value, each)) for each in (self.waiting(operation).locks, self._locks))
+        return bool(wanted | held) and dependent(Footprint(locks=wanted, releases=held), touched)
+
+    @property
+    def holds_locks(self) -> bool:
+        """Whether the open transaction seems to hold a lock."""
+        return bool(self._locks)
+
+    def holds_against(self, wanted: frozenset[LockedKey]) -> bool:
+        """Whether the open transaction seems to hold a lock that conflicts with these."""
+        return bool(wanted) and collide(self._locks, wanted)
+
+    def footprint(self, operation: Operation, *, waited: bool = False) -> Footprint:
+        """Return the footprint of a step that ended, with what the end of its transaction published and released.
+
+        ``waited``: it did not end at once.
+        """
+        statement = self._with_keys(operation)
+        if _has_found_nothing(statement, operation):
+            # So is a write that compares a version and comes too late: it locks nothing and publishes nothing.
+            statement = _after_wait(statement, operation) if waited else _without_effect(statement)
+        touched, statement = (LOCAL, statement) if self._failed else self._done(statement, operation, waited=waited)
+        self._note(statement, operation)
+        ended = operation.ends_idle or statement.kind == "ROLLBACK TO" or operation.error is not None
+        if ended and not self._failed:
+            touched = touched | self._end(statement, operation)
+        # Without savepoints a failed statement has ended the transaction; the later ROLLBACK releases nothing.
+        self._failed = self._failed or (operation.error is not None and not self._nested)
+        if operation.ends_idle or self._failed:
+            self._overlap.note_end(self)
+        if operation.ends_idle:
+            self._reset()
+        return touched
+
+    def _done(self, statement: Statement, operation: Operation, *, waited: bool) -> tuple[Footprint, Statement]:
+        """Return what the step touched, and the statement without what it has not done."""
+        touched = self._own(statement, operation)
+        # The statement found the key of another transaction, which must have been committed before.
+        if operation.error is not None and sqlstate_of(operation.error) in _KEY_EXISTS:
+            touched = touched | Footprint(locks=statement.key_conflicts)
+            # A sequence has given a number that was there already: who gets which number matters.
+            if statement.keys is not None and not statement.keys.has_index(operation.constraint):
+                self._catalog.note_read({statement.keys.table})
+        if operation.refused and not waited:
+            # The end of its transaction releases only what was taken before.
+            return replace(touched, tried=touched.locks, locks=frozenset()), replace(statement, locks=frozenset())
+        late = self._late(statement, operation)
+        if late is None:
+            return touched, statement
+        return self._too_late(touched, operation, late=late), _without_effect(statement)
+
+    def _late(self, statement: Statement, operation: Operation) -> tuple[int, Change] | None:
+        """Return when the row of the step was changed which it did not get, if that is why, and the change.
+
+        At one snapshot it is refused in any case from then on, even if nobody else wants the row.
+        """
+        row, failed = statement.only_row, operation.error is not None and sqlstate_of(operation.error) == "40001"
+        alone = not (self._has_written or self._nested or _commits(statement, operation))
+        if row is None or not (failed and alone and self.at_one_snapshot(operation)):
+            return None
+        return self._overlap.first_change(row, since=self._since, serializable=self._is_serializable(operation))
+
+    def _too_late(self, touched: Footprint, operation: Operation, *, late: tuple[int, Change]) -> Footprint:
+        """Return the footprint of a step that came too late for a row."""
+        when, change = late
+        # It has written nothing and has ended, so that what matters is what it would have been before the change.
+        danger = self._is_in_danger(until=when)
+        access = replace(self._access(operation), read_set=frozenset(), dangerous=danger)
+        return replace(
+            touched,
+            reads=touched.reads - {change[0]},
+            locks=touched.locks - self.statement(operation).row_locks,
+            late_for=frozenset({change}),
+            accesses=frozenset({access} if touched.accesses else ()),
+        )
+
+    def _with_keys(self, operation: Operation) -> Statement:
+        """Return the step's statement, of an INSERT with the unique keys that it adds instead of any key."""
+        statement = self.statement(operation)
+        keys = statement.keys
+        found = None if keys is None or operation.many else keys.locks(operation.params)
+        if keys is None or found is None:
+            return statement
+        # Rows that others read are found in the order in which they were inserted, and have numbers in that order.
+        self._catalog.note_filled(keys.table)
+        if keys.table in self._catalog.ordered:
+            return statement
+        return replace(statement, locks=statement.locks - {keys.every_key} | found)
+
+    def _own(self, statement: Statement, operation: Operation) -> Footprint:
+        if statement.kind == "LOCAL":
+            return LOCAL
+        if statement.kind == "UNKNOWN" or (statement.kind == "COMMIT" and self._opaque):
+            return OPAQUE
+        deferred = self._deferred if statement.kind == "COMMIT" else LOCAL
+        serializable = self._is_serializable(operation)
+        return Footprint(
+            reads=statement.reads | deferred.reads,
+            locks=frozenset(filter(self._is_new, statement.locks | deferred.locks)),
+            snapshot=self._is_first(statement) and self.at_one_snapshot(operation),
+            accesses=frozenset({self._access(operation)}) if serializable else frozenset(),
+        )
+
+    def _access(self, operation: Operation) -> Access:
+        # As a whole, even if it found nothing or failed: elsewhere among the others it might not.
+        statement = self.statement(operation)
+        checked = _parents(self._deferred.locks) if statement.kind == "COMMIT" else frozenset()
+        written = self._with_entries(statement)
+        return Access(
+            read=self._locked(_found(statement) | checked),
+            written=written,
+            certain_writes=self._certain,
+            read_set=self._locked(self._named) if self._has_written or statement.may_change else frozenset(),
+            committed=self._entered | written if _commits(statement, operation) else frozenset(),
+            dangerous=self._is_dangerous(statement, operation),
+        )
+
+    def _locked(self, rows: frozenset[FootprintKey]) -> frozenset[FootprintKey]:
+        """Return the rows as the server locks them: a page, or more, in place of more than so many rows of it."""
+        counts = Counter(table for table, _ in self._named)
+        return frozenset((table, key if counts[table] <= self._catalog.most_row_locks else None) for table, key in rows)
+
+    def _with_entries(self, statement: Statement) -> frozenset[FootprintKey]:
+        """Return what the statement writes, of a table without a key if it may add an entry to an index."""
+        steady = self._catalog.is_steady
+        return frozenset(
+            (table, key if steady(table) and table not in statement.entered else None)
+            for table, key in statement.writes
+        )
+
+    @property
+    def _certain(self) -> frozenset[FootprintKey]:
+        """The rows that it holds, updated, until it ends; ROLLBACK TO SAVEPOINT may give them up."""
+        return frozenset() if self._nested else self._held
+
+    @property
+    def _has_written(self) -> bool:
+        return bool(self._locks or self._writes or self._opaque)
+
+    def _is_in_danger(self, *, until: int | None = None) -> bool:
+        return self._overlap.may_doom(self._locked(self._named), since=self._since, until=until)
+
+    def _is_dangerous(self, statement: Statement, operation: Operation) -> bool:
+        """Whether some SERIALIZABLE transaction may be refused for the step; see `Overlap`."""
+        # A read-only transaction may get a safe snapshot, which depends on what all others have done.
+        if self._read_only or operation.read_only:
+            return True
+        if not (self._has_written or statement.may_change):
+            return False  # without a write it is no pivot
+        # All at once, or undone so that it is no pivot any more: too rare to find out for whom it matters.
+        at_once = _commits(statement, operation) and statement.kind != "COMMIT"
+        undone = statement.kind in {"ROLLBACK", "ROLLBACK TO"} or operation.error is not None
+        if at_once or (undone and self._has_written) or self._is_in_danger():
+            return True
+        return statement.kind == "COMMIT" and self._overlap.has_pivot(self, self._entered, since=self._since)
+
+    def _is_new(self, lock: LockedKey) -> bool:
+        """Whether the transaction may not hold the lock yet: nobody can notice that it takes it once more."""
+        key, mode = lock
+        # What is not understood may have ended the transaction, and begun another one.
+        return self._opaque or mode in (Mode.INSERT, Mode.UNIQUE) or mode > self._row_locks.get(key, -1)
+
+    def _deferred_checks(self, statement: Statement) -> Footprint:
+        """Return what deferred constraints read and lock at COMMIT, which the statement lists as well."""
+        # Django declares foreign keys DEFERRABLE INITIALLY DEFERRED: the server checks them, and waits for the parents'
+        # rows, at COMMIT.
+        if not (statement.locks or statement.deferred):
+            return LOCAL
+        keys = {lock for lock in statement.locks if lock[1] is Mode.KEY_SHARE}
+        # Whether rows are left that refer to a removed one is also a matter of what is visible.
+        looked_for = {key for key, _ in keys} & statement.reads if statement.kind in {"UPDATE", "DELETE"} else set()
+        return Footprint(reads=frozenset(looked_for), locks=statement.deferred | keys)
+
+    def _note(self, statement: Statement, operation: Operation) -> None:
+        self._locks |= statement.locks
+        self._writes |= statement.writes
+        self._entered |= self._with_entries(statement)
+        if self._has_written:
+            self._note_writer(operation)
+        self._deferred = self._deferred | self._deferred_checks(statement)
+        self._session_changed = self._session_changed or statement.changes_session
+        # Only if every named row was changed is it certain that this transaction holds them.
+        if statement.kind == "UPDATE" and operation.rows == len(statement.writes):
+            self._held |= {key for key in statement.writes if key[1] is not None}
+        self._opaque = self._opaque or statement.kind == "UNKNOWN"
+        if operation.rows == len(statement.row_locks):
+            self._note_row_locks(statement)
+        # The level is fixed by the statement that begins the transaction.
+        self._level = self._level or (operation.isolation if operation.in_transaction is False else None)
+        if statement.isolation:
+            self._level = statement.isolation
+        self._read_only = self._read_only or statement.read_only
+        self._nested = self._nested or operation.template.upper().startswith("SAVEPOINT")
+        self._seen = self._seen or statement.kind not in _OUTSIDE
+
+    def _note_row_locks(self, statement: Statement) -> None:
+        if self._nested:
+            return  # ROLLBACK TO SAVEPOINT may release them
+        for key, mode in statement.row_locks:
+            if key[1] is not None:
+                self._row_locks[key] = max(mode, self._row_locks.get(key, mode))
+
+    def _end(self, statement: Statement, operation: Operation) -> Footprint:
+        if self._opaque:
+            return OPAQUE
+        committed = operation.error is None and statement.kind not in {"ROLLBACK", "ROLLBACK TO"}
+        if committed and self._writes:
+            published = self._commit(operation)
+        else:
+            # One that has failed would have published before the others; see `waiting`.
+            published = _publishing(self._writes, self._overlap) if _commits(statement, operation) else LOCAL
+        # ROLLBACK TO SAVEPOINT releases only what was locked since the savepoint, which is not told apart here. A
+        # dependence too many costs a schedule, one too few a verdict.
+        return published | Footprint(releases=self._locks)
+
+    def _commit(self, operation: Operation) -> Footprint:
+        """Note that the transaction's changes are committed, and return what that publishes."""
+        published = Footprint(publishes=self._writes, changes=self._overlap.next_changes(self._certain))
+        serializable = self._is_serializable(operation)
+        self._overlap.note_commit(
+            Commit(
+                read=self._locked(self._named),
+                written=self._entered,
+                changed=self._certain,
+                serializable=serializable,
+            )
+        )
+        return published

@@ -1,0 +1,1 @@
+"""What an exploration found, as text, SVG, HTML, JUnit XML and SARIF."""

@@ -1,0 +1,81 @@
+"""A run move by move, as pages step through it: what each one sent, what came of it, and which rows are locked then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from django_lockstep.lab.explorer.render.summaries import describe_result, describe_step
+from django_lockstep.lab.explorer.render.timelines import actor_title, actors_of, describe_wait
+from django_lockstep.lab.explorer.results import Run, Step, Swap
+
+__all__ = ["Move", "moves_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One letter of a schedule."""
+
+    number: int
+    """From 1."""
+    letter: str
+    lane: int
+    """The actor's number, from 0."""
+    actor: str
+    """The actor's name, after its letter if that differs."""
+    step: Step | None
+    """The statement that it sent; None if it is the end of a wait that was another actor's chance to go on, too."""
+    text: str
+    """The statement in a few words."""
+    result: str
+    """What came of the statement, at once or after a wait."""
+    wait: str
+    """For whom and what the statement waited; empty if it did not."""
+    woken: tuple[str, ...]
+    """Other actors whose statements ended in this move."""
+    held: Mapping[str, Sequence[str]]
+    """What each actor has locked after this move, see `Run.held`."""
+    seen: Mapping[str, str]
+    """The rows that each actor's open transaction sees after this move; by the empty name, those that are committed.
+
+    See `Run.seen`.
+    """
+    swaps: tuple[Swap, ...]
+    """Earlier moves of others before which it could come instead."""
+
+
+def moves_of(run: Run) -> Iterator[Move]:
+    """Yield the moves of a run; values are shown of runs that `replay` made, rows and locks where it was asked to."""
+    sent = {step.begun: step for step in run.steps}
+    letters = sorted(set(run.schedule))
+    names = {run.schedule[step.begun]: actor_title(step.actor, run) for step in run.steps}
+    for number, letter in enumerate(run.schedule):
+        step = sent.get(number)
+        held = {actor: _locks(run, actor, number) for actor in actors_of(run)}
+        yield Move(
+            number=number + 1,
+            letter=letter,
+            lane=letters.index(letter),
+            actor=names.get(letter, letter),
+            step=step,
+            text=describe_step(step, run) if step else "goes on first, which the server decides",
+            result=describe_result(step, run) if step else "",
+            wait=describe_wait(step) if step and step.waited_for else "",
+            woken=tuple(each.actor for each in run.steps if each.begun < number == each.ended),
+            held={actor: locks for actor, locks in held.items() if locks},
+            seen=_seen(run, number),
+            swaps=tuple(swap for swap in run.swaps if swap.later == number),
+        )
+
+
+def _locks(run: Run, actor: str, move: int) -> list[str]:
+    return [f"{lock.what} ({lock.strength})" for lock in run.held if (lock.move, lock.actor) == (move, actor)]
+
+
+def _seen(run: Run, move: int) -> dict[str, str]:
+    texts: dict[str, list[str]] = {}
+    for each in run.seen:
+        if each.move == move:
+            rows = "; ".join(", ".join(f"{name}={value}" for name, value in row.items()) for row in each.rows)
+            texts.setdefault(each.actor, []).append(f"{each.table}: {rows or 'no row'}")
+    return {actor_title(actor, run) if actor else "": "\n".join(lines) for actor, lines in texts.items()}

@@ -1,0 +1,160 @@
+"""Explorations as text, JSON and one self-contained HTML page."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.template import Context, Engine
+from django.utils import translation
+from django.utils.safestring import mark_safe
+
+from django_lockstep.lab.explorer.render.drawing import svg
+from django_lockstep.lab.explorer.render.drawing.elements import STYLE
+from django_lockstep.lab.explorer.render.explanations import explain
+from django_lockstep.lab.explorer.render.text_width import truncate
+from django_lockstep.lab.explorer.render.timelines import fitting_width, timeline
+from django_lockstep.lab.explorer.render.tree_rows import TreeRow, tree_rows
+from django_lockstep.lab.explorer.results import Exploration, Outcome, Run
+from django_lockstep.lab.wording import counted
+
+__all__ = [
+    "RaceReport",
+    "as_html",
+    "as_json",
+    "as_text",
+    "render_page",
+    "run_data",
+    "summary_lines",
+]
+
+_ROOM = Path(__file__).parents[2]
+_MOST_WAYS = 8
+"""Wrong outcomes that a text lists at most."""
+_COLUMNS = 160
+"""Width of the line on one of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaceReport:
+    """The report on one race: an exploration, single runs, or both."""
+
+    name: str
+    """The race's name."""
+    text: str = ""
+    """What is raced, in a sentence."""
+    exploration: Exploration | None = None
+    """What exploring it found; None if one schedule was replayed."""
+    runs: tuple[Run, ...] = ()
+    """Runs to draw."""
+    serial: tuple[Run, ...] = ()
+    """One run for each serial order of the actors; none where that was not asked for."""
+    as_expected: bool = True
+    """Whether the race ended as it is meant to."""
+
+    def rows(self) -> list[TreeRow]:
+        """Return the lines of the exploration's tree; none if it has not kept one."""
+        return list(tree_rows(self.exploration)) if self.exploration else []
+
+    def drawings(self) -> Iterator[dict[str, Any]]:
+        """Yield what templates show of each run."""
+        for number, run in enumerate(self.runs, start=1):
+            picture = svg(run, ident=f"{_slug(self.name)}-{number}", styled=False)
+            # svg() has escaped everything that came from outside.
+            yield {"run": run, "svg": mark_safe(picture), "text": timeline(run), "why": explain(run)}  # noqa: S308
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
+
+
+def run_data(run: Run) -> dict[str, Any]:
+    """Return the run as plain data, with its explanation."""
+    return {**run.to_dict(), "explanation": explain(run)}
+
+
+def as_json(reports: Sequence[RaceReport]) -> str:
+    """Return explorations by name; a single replayed run alone."""
+    if len(reports) == 1 and reports[0].exploration is None:
+        return json.dumps(run_data(reports[0].runs[0]), indent=2)
+    return json.dumps({report.name: _data(report.exploration) for report in reports}, indent=2)
+
+
+def _data(found: Exploration | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {**found.to_dict(), "failure": run_data(found.failure) if found.failure else None}
+
+
+def summary_lines(found: Exploration) -> list[str]:
+    """Return the result in one line and, if the race is broken, one line for each wrong outcome."""
+    wrong = [outcome for outcome in found.outcomes if not outcome.holds]
+    if found.verdict != "broken":
+        return [found.reason, *_compared(found)]
+    count, ways = sum(outcome.count for outcome in wrong), counted(len(wrong), "way")
+    more = [f"  and {len(wrong) - _MOST_WAYS} more"] if len(wrong) > _MOST_WAYS else []
+    return [
+        f"{count} of {counted(found.schedules, 'schedule')} end wrong, in {ways}:",
+        *map(_way, wrong[:_MOST_WAYS]),
+        *more,
+        *_compared(found),
+    ]
+
+
+def _compared(found: Exploration) -> list[str]:
+    return [f"not compared: {', '.join(found.not_compared)}"] if found.not_compared else []
+
+
+def _way(outcome: Outcome) -> str:
+    raised = [f"{name} raised {error}" for name, error in outcome.errors.items()]
+    said = "; ".join([outcome.reason, *raised, f"end: {outcome.end}"])
+    return f"  {outcome.count} x {truncate(f'Schedule {outcome.schedule}: {said}', _COLUMNS)}"
+
+
+def as_text(reports: Iterable[RaceReport], *, columns: int = 0) -> str:
+    """Return verdicts, and timelines of wrong runs, for a terminal of so many columns."""
+    return "\n".join(line for report in reports for line in _lines(report, columns))
+
+
+def _lines(report: RaceReport, columns: int) -> Iterator[str]:
+    found = report.exploration
+    if found is None:
+        yield from (timeline(run, width=fitting_width(columns, run)) for run in report.runs)
+        return
+    counts = f"{counted(found.schedules, 'schedule')}, {found.seconds:.2f} s, {found.deadlocks} with deadlocks"
+    yield f"{report.name}: {found.verdict} ({counts})"
+    yield from _compared(found) if found.verdict == "holds" else summary_lines(found)
+    if found.failure is not None:
+        yield timeline(found.failure, width=fitting_width(columns, found.failure))
+    yield from (f"depends on everything: {sentence}" for sentence in found.opaque)
+
+
+def as_html(reports: Sequence[RaceReport]) -> str:
+    """Return one self-contained page: verdicts, counts, outcomes, and timelines as drawings and as text."""
+    unexpected = [report.name for report in reports if not report.as_expected]
+    return render_page("lockstep_lab/report.html", {"reports": reports, "unexpected": unexpected})
+
+
+def render_page(template: str, context: Mapping[str, Any], *, scripts: Sequence[str] = ()) -> str:
+    """Return a page in English that needs no other file: the template is given the lab's style sheets as ``style``.
+
+    ``scripts`` are the lab's files that it is given as ``script``.
+    """
+    files = {"style": ("timeline.css", "lab.css"), "script": scripts}
+    # Only files of this package.
+    texts = {
+        name: mark_safe("\n".join(STYLE.with_name(each).read_text(encoding="utf-8") for each in names))  # noqa: S308
+        for name, names in files.items()
+    }
+    with translation.override("en"):
+        return _engine().get_template(template).render(Context({**context, **texts}))
+
+
+@functools.cache
+def _engine() -> Engine:
+    # Not the project's engine, so that reports need no template settings.
+    return Engine(dirs=[str(_ROOM / "templates")], libraries={"i18n": "django.templatetags.i18n"})

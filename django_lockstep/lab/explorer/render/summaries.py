@@ -1,0 +1,129 @@
+"""Statements in a few words, for timelines and explanations: verb, table, rows, and what is set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from django_lockstep.lab.explorer.effects.statement_text import StatementText, read_parts
+from django_lockstep.lab.explorer.results import Run, Step
+
+__all__ = [
+    "describe_parts",
+    "describe_result",
+    "describe_step",
+    "is_time",
+    "relevant_columns",
+    "summarize",
+]
+
+_MOST = 6
+"""Columns shown of a row."""
+_FEW = 2
+"""Columns shown of a row in which no actor changes anything."""
+_EXISTS = re.compile("SELECT (1|%s) AS ", re.IGNORECASE)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
+
+
+def summarize(step: Step) -> StatementText:
+    """Return what the step's statement says; of several parts the first one that writes."""
+    parts = read_parts(step.sql, step.arguments)
+    return next((part for part in parts if part.verb != "SELECT"), parts[0])
+
+
+def is_time(value: str | None) -> bool:
+    """Whether the value is a date with a time, which summaries leave out."""
+    return value is not None and bool(_TIME.match(value))
+
+
+def describe_step(step: Step, run: Run | None = None) -> str:
+    """Return the step's statement in a few words."""
+    return "; ".join(describe_parts(step, run))
+
+
+def describe_parts(step: Step, run: Run | None = None) -> list[str]:
+    """Return each part of the step's statement in a few words: verb, table, rows, lock or new values.
+
+    If a run is given, columns that an UPDATE writes back as they were read are left out.
+    """
+    unchanged = _unchanged(step, run) if run else frozenset()
+    return [_in_short(part, unchanged) for part in read_parts(step.sql, step.arguments)]
+
+
+def _unchanged(step: Step, run: Run) -> frozenset[str]:
+    """Return the columns that the step writes back as its actor last read them; none if these are all."""
+    summary = summarize(step)
+    if summary.verb != "UPDATE":
+        return frozenset()
+    earlier = [other for other in run.steps if other.actor == step.actor and other.ended < step.begun]
+    for source in reversed([other for other in earlier if summarize(other).table == summary.table]):
+        for row in source.values:
+            if summarize(source).verb == "SELECT" and all(
+                row[name] in summary.keys[name] for name in summary.keys.keys() & row
+            ):
+                given = {name for name in summary.sets if name in summary.plain or summary.sets[name] == "NULL"}
+                same = {name for name in given & row.keys() if _as_read(row[name]) == summary.sets[name]}
+                return frozenset(same if same < summary.sets.keys() else ())
+    return frozenset()
+
+
+def _as_read(value: str | None) -> str:
+    return "NULL" if value is None else value
+
+
+def _in_short(summary: StatementText, unchanged: frozenset[str]) -> str:
+    if not summary.table:
+        return f"{summary.verb} {summary.where}".strip()
+    rows = [f"{name}={'|'.join(sorted(values))}" for name, values in summary.keys.items()] or [summary.where]
+    tight = {
+        name: value if name in summary.plain else re.sub(" ([-+*/]) ", r"\1", value)
+        for name, value in summary.sets.items()
+    }
+    shown = {name: value for name, value in tight.items() if name not in unchanged}
+    sets = _listed({name: value for name, value in shown.items() if value not in {"NULL", "DEFAULT"}})
+    words = [summary.verb, summary.table, " ".join(rows), summary.locking]
+    return " ".join(filter(None, words)) + (f": {sets}" if sets else "")
+
+
+def describe_result(step: Step, run: Run | None = None) -> str:
+    """Return the step's result: the error, the values read, or the number of rows."""
+    if step.sqlstate is not None:
+        return f"error {step.sqlstate}"
+    verb = summarize(step).verb
+    if verb == "INSERT" and step.rows == 1:
+        return ""
+    if step.values and verb == "SELECT" and not _EXISTS.match(step.sql):
+        return "; ".join(filter(None, (_listed(relevant_columns(row, step, run)) for row in step.values))) or _rows(
+            step.rows
+        )
+    return "" if step.rows is None else _rows(step.rows)
+
+
+def _rows(number: int | None) -> str:
+    return "1 row" if number == 1 else f"{number} rows"
+
+
+def relevant_columns(row: Mapping[str, str | None], step: Step, run: Run | None) -> dict[str, str | None]:
+    """Return the columns of a row that matter in the run: those that an actor writes or searches by."""
+    columns = {name: value for name, value in row.items() if not is_time(value)}
+    fixed = {name for name, values in summarize(step).keys.items() if len(values) == 1}
+    relevant = {name: value for name, value in columns.items() if name in _written(step, run) - fixed}
+    return relevant or dict(list(columns.items())[:_FEW])
+
+
+def _written(step: Step, run: Run | None) -> set[str]:
+    """Return the columns that writes to the same table set or compare."""
+    if run is None:
+        return set()
+    writes = [other for other in run.steps if summarize(other).sets and summarize(other).table == summarize(step).table]
+    return {
+        name
+        for write in writes
+        for name in (*(summarize(write).sets.keys() - _unchanged(write, run)), *summarize(write).keys)
+    }
+
+
+def _listed(columns: Mapping[str, str | None]) -> str:
+    shown = [f"{name}={'NULL' if value is None else value or repr('')}" for name, value in columns.items()]
+    kept = [text for text, value in zip(shown, columns.values(), strict=True) if not is_time(value)]
+    return ", ".join(kept[:_MOST]) + ("…" if len(kept) > _MOST else "")

@@ -1,0 +1,183 @@
+"""A run as a timeline in plain text: a column for each actor, a line for each event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from django_lockstep.lab.explorer.render.explanations import Explanation, find_explanation
+from django_lockstep.lab.explorer.render.folding import Fold, find_folds, is_long
+from django_lockstep.lab.explorer.render.summaries import describe_parts, describe_result
+from django_lockstep.lab.explorer.render.text_width import clean, display_width, truncate, wrap
+from django_lockstep.lab.explorer.results import Run, Step
+
+__all__ = [
+    "actor_title",
+    "actors_of",
+    "describe_end",
+    "describe_wait",
+    "fitting_width",
+    "timeline",
+    "transaction_spans",
+]
+
+_WIDTH = 44
+_MARGIN = 6
+_MOST_LINES = 4
+"""Lines that one text may have in its column."""
+_LEGEND = "┌│└ transaction   ┆ waits   → result   ▲ where it breaks"
+
+
+def timeline(run: Run, *, width: int = _WIDTH) -> str:
+    """Return the run as text: what each actor sent, read and waited for, and which actor ended the wait.
+
+    ``width`` is each actor's column in characters; see `fitting_width`. Values and rows waited for show in runs that
+    `replay` made. In a run of more than 40 steps, those about nothing that matters to another actor are folded into one
+    line, and the lines of code stand beside the steps.
+    """
+    names = actors_of(run)
+    lines = [f"schedule {run.schedule}, {'right' if run.holds else 'WRONG'}"]
+    lines.append("step  " + "".join(_pad(actor_title(name, run), width) for name in names).rstrip())
+    lines.append("----  " + "".join(_pad("-" * (width - 2), width) for _ in names).rstrip())
+    lines += _moves(run, names, width)
+    sources = [] if is_long(run) else _lines_of_code(run)
+    return "\n".join([*lines, "", _LEGEND, *sources, *describe_end(run)])
+
+
+def _moves(run: Run, names: Sequence[str], width: int) -> Iterator[str]:
+    """Yield the lines of each move, or of each fold."""
+    why, folds = find_explanation(run), find_folds(run)
+    sources = {step.begun: step.source for step in run.steps} if is_long(run) else {}
+    hidden = {move for fold in folds.values() for move in fold.moves[1:]}
+    for move in (move for move in range(len(run.schedule)) if move not in hidden):
+        fold = folds.get(move)
+        moves = fold.moves if fold else range(move, move + 1)
+        cells = {name: list(_wrap_lines(_Cell(run, name, move, why, fold).lines(), width)) for name in names}
+        for line in range(max((len(cell) for cell in cells.values()), default=0)):
+            number, source = (f"{move + 1:4}", "" if fold else sources.get(move, "")) if line == 0 else ("    ", "")
+            yield f"{number}  {_line(run, cells, moves, line, width)}{source}".rstrip()
+
+
+def fitting_width(columns: int, run: Run) -> int:
+    """Return the width of an actor's column in a terminal of so many columns, never too small to read."""
+    beside = max((len(step.source) for step in run.steps), default=0) if is_long(run) else 0
+    return max(_WIDTH, (columns - _MARGIN - beside) // max(1, len(actors_of(run))))
+
+
+def describe_end(run: Run) -> list[str]:
+    """Return in lines how the run ended, and why."""
+    raised = [f"{name} raised {_error(run, name)}" for name in run.errors]
+    returned = [f"{name} returned {result}" for name, result in run.results.items()]
+    reasons = [run.reason, find_explanation(run).text]
+    return [clean(line) for line in (*raised, *returned, f"end: {run.end}", *filter(None, reasons))]
+
+
+def _error(run: Run, name: str) -> str:
+    """Return the error's SQLSTATE or class, with its message and line of code if they are known."""
+    code, raised = run.errors[name], run.raised.get(name)
+    if raised is None:
+        return code
+    return str(raised) if code == raised.type else f"{code}, {raised}"
+
+
+def _lines_of_code(run: Run) -> Iterator[str]:
+    """Yield for each actor the lines of code that sent its steps."""
+    for name in actors_of(run):
+        sent: dict[str, list[str]] = {}
+        for step in run.steps:
+            path, _, line = step.source.rpartition(":")
+            if step.actor == name and path:
+                sent.setdefault(path, []).append(f"{step.begun + 1} line {line}")
+        yield from (f"{name} in {path}: step {', '.join(steps)}" for path, steps in sent.items())
+
+
+def actor_title(name: str, run: Run) -> str:
+    """Return the actor's name, preceded by its letter in schedules if that differs."""
+    letter = next(run.schedule[step.begun] for step in run.steps if step.actor == name)
+    return name if name == letter else f"{letter}: {name}"
+
+
+def _wrap_lines(lines: Iterator[str], width: int) -> Iterator[str]:
+    """Yield the lines wrapped to the column's width, with hanging indents."""
+    for line in lines:
+        first, *more = wrap(line, width - 6, most=_MOST_LINES) or [""]
+        yield first
+        yield from (f"  {text}" for text in more)
+
+
+def actors_of(run: Run) -> list[str]:
+    """Return the names of the actors that sent something, in the order of their letters."""
+    letters = {step.actor: letter for step in run.steps for letter in run.schedule[step.begun : step.begun + 1]}
+    return sorted(letters, key=lambda name: letters[name])
+
+
+def transaction_spans(run: Run, actor: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last move of each of the actor's transactions."""
+    spans: dict[int, tuple[int, int]] = {}
+    for step in run.steps:
+        if step.actor == actor and step.transaction is not None:
+            begun, ended = spans.get(step.transaction, (step.begun, step.ended))
+            spans[step.transaction] = min(begun, step.begun), max(ended, step.ended)
+    yield from spans.values()
+
+
+def describe_wait(step: Step) -> str:
+    """Return which actors the step waits for, and for which lock."""
+    return f"waits for {', '.join(step.waited_for)}" + (f" on {step.waited_on}" if step.waited_on else "")
+
+
+class _Cell:
+    """What one actor did in one move."""
+
+    def __init__(self, run: Run, actor: str, move: int, why: Explanation, fold: Fold | None) -> None:
+        self._run, self._move, self._why, self._fold = run, move, why, fold
+        under_way = [step for step in run.steps if step.actor == actor and step.begun <= move <= step.ended]
+        self._step = under_way[-1] if under_way else None
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines: what was sent, the wait, the result."""
+        step, move = self._step, self._move
+        if step is None:
+            return
+        if self._fold and step is self._fold.steps[0]:
+            yield self._fold.text
+            return
+        if step.begun == move:
+            yield from describe_parts(step, self._run)
+        if step.begun == move and (step.waited_for or step.ended != move):
+            yield f"┆ {describe_wait(step)}"
+        elif step.begun < move == step.ended:
+            yield f"┆ woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "┆ goes on"
+        if step.begun < move < step.ended:
+            yield "┆"
+        yield from self._end(step) if step.ended == move else ()
+
+    def _end(self, step: Step) -> Iterator[str]:
+        result = describe_result(step, self._run)
+        if result:
+            yield f"→ {result}"
+        if step is self._why.step:
+            yield f"▲ {self._why.mark}"
+
+
+def _line(run: Run, cells: Mapping[str, list[str]], moves: range, line: int, width: int) -> str:
+    """Return one line of a move, with the edge of each actor's transaction."""
+    parts = []
+    for name, cell in cells.items():
+        text = cell[line] if line < len(cell) else ""
+        parts.append(_pad(f"{_edge(run, name, moves, line, len(cell))} {text}", width))
+    return "".join(parts)
+
+
+def _edge(run: Run, name: str, moves: range, line: int, lines: int) -> str:
+    for begun, ended in transaction_spans(run, name):
+        if begun <= moves[-1] and moves[0] <= ended:
+            first, last = begun in moves and line == 0, ended in moves and line >= lines - 1
+            if last and line >= lines:
+                return " "
+            return "┌" if first else "└" if last else "│"
+    return " "
+
+
+def _pad(text: str, width: int) -> str:
+    text = truncate(text, width - 2) if text.strip() else ""
+    return text + " " * (width - display_width(text))

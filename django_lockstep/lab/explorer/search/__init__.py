@@ -1,0 +1,1 @@
+"""Which order next: pure search strategies that know moves and their effects, and no database."""

@@ -1,0 +1,150 @@
+"""One run of the search: repeats the beginning of earlier runs, takes another branch there, and goes on to the end.
+
+Pure and picklable, before the run and after it, so that a run can take place in another process. Two things are
+specific to databases: a step that begins to wait is a move, and the move that wakes a waiter contains the rest of the
+waiter's step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from django_lockstep.lab.explorer.effects.footprints import Footprint, dependent
+from django_lockstep.lab.explorer.errors import Nondeterminism
+
+__all__ = ["Branch", "Move", "State", "admits", "related"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One step of one actor, until all actors stand, wait or are done."""
+
+    actor: int
+    footprint: Footprint
+    """What the step and the woken steps touched, and what they would have published had they not waited or failed."""
+    writes: bool = False
+    """Whether the statement that it sent writes or locks, or is not understood."""
+    woken: frozenset[int] = frozenset()
+    """Actors whose waiting steps ended with it, or that competed then."""
+    waits_for: frozenset[int] = frozenset()
+    """Actors that hold what the step now waits for."""
+    cycle: frozenset[int] = frozenset()
+    """Actors of the deadlock that it closed."""
+    meets: frozenset[int] = frozenset()
+    """Actors whose next step names, in this run, a key that it names, too; in other runs their keys may be others."""
+    admits: frozenset[int] = frozenset()
+    """Actors that may begin to write from this move on; see `django_lockstep.lab.explorer.search.symmetry`."""
+    admitted: bool = False
+    """Whether it is the first write of an actor that had to be admitted."""
+    contested: bool = False
+    """Whether the next move is that of the waiter which the server let go on first; `contests` says when."""
+
+    @property
+    def participants(self) -> frozenset[int]:
+        """All actors that made progress in it."""
+        return self.woken | {self.actor}
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """One state of a run, before its move."""
+
+    enabled: tuple[int, ...]
+    chosen: int
+    sleep: Mapping[int, Move] = field(default_factory=dict)
+    """Moves whose every continuation is explored from an equivalent state."""
+    move: Move | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Branch:
+    """Chooses the moves of one run, and keeps what they did: `begin`, then `choose` and `record` for each move."""
+
+    number: int
+    """By which the search recognizes it."""
+    states: list[State]
+    """The states that it reaches: before the run those of its beginning, the last of which is where it branches off."""
+    reduce: bool
+    """Whether it is abandoned where every continuation is explored elsewhere."""
+    symmetric: bool = False
+    """Whether actors with one function begin to write in their order only."""
+    unreached: bool = False
+    """Whether it was given up, because the server never chose as it would have to."""
+    _depth: int = 0
+
+    def begin(self) -> None:
+        """Start the run, or start it again; what it has reached before stays."""
+        # Stateless: open transactions cannot be saved and restored, so the way back to a branch is to run its beginning
+        # again.
+        self._depth = 0
+
+    def give_up(self) -> None:
+        """Note that the run cannot be made."""
+        self.unreached = True
+
+    def choose(self, enabled: Collection[int]) -> int | None:
+        """Return the actor that moves in this state, or None if every continuation is explored elsewhere.
+
+        In a new state the first of those that are given is preferred. Raises `Nondeterminism` if other actors are ready
+        in a state that was reached before.
+        """
+        ready = tuple(sorted(enabled))
+        # On the repeated beginning every move is fixed. If others are ready there, the code depends on something that
+        # is not put back between runs, and no later verdict would mean anything.
+        if self._depth < len(self.states):
+            state = self.states[self._depth]
+            if state.enabled != ready:
+                raise Nondeterminism(
+                    f"At step {self._depth + 1} actors {state.enabled} could move before, and now {ready}"
+                )
+            return state.chosen
+        return self._extend(enabled)
+
+    def record(self, move: Move) -> None:
+        """Record what the chosen actor's step did."""
+        self.states[self._depth].move = move
+        self._depth += 1
+
+    def _extend(self, enabled: Collection[int]) -> int | None:
+        previous = self.states[-1] if self.states else None
+        sleep = _asleep_after(previous) if previous and self.reduce else {}
+        awake = [actor for actor in enabled if actor not in sleep]
+        # Whatever could follow is explored in another order of independent steps: the run is redundant.
+        if not awake:
+            return None
+        # Without preemption as long as possible, so that wrong schedules are found in a simple form first.
+        chosen = previous.chosen if previous and previous.chosen in awake else awake[0]
+        self.states.append(State(enabled=tuple(sorted(enabled)), chosen=chosen, sleep=sleep))
+        return chosen
+
+
+def _asleep_after(state: State) -> dict[int, Move]:
+    """Return what stays asleep after the state's move: what commutes with it."""
+    move = state.move
+    if move is None:
+        raise RuntimeError("the state's move has not been recorded")
+    return {
+        actor: known
+        for actor, known in state.sleep.items()
+        # An actor that is now waited for may close a cycle, which it could not before.
+        if not (actor in move.participants | move.waits_for | move.meets or related(known, move))
+    }
+
+
+def related(one: Move, other: Move) -> bool:
+    """Whether the order of the two moves may matter."""
+    return (
+        bool(one.participants & other.participants)
+        # Which transaction the server ends, and whether there is a cycle at all, is decided by everyone in it.
+        or one.actor in other.cycle
+        or other.actor in one.cycle
+        or admits(one, other)
+        or admits(other, one)
+        or dependent(one.footprint, other.footprint)
+    )
+
+
+def admits(earlier: Move, later: Move) -> bool:
+    """Whether the later move could not be made before the earlier one."""
+    return later.admitted and later.actor in earlier.admits

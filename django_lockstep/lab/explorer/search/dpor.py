@@ -1,0 +1,359 @@
+"""The search over schedules: pure, knows neither threads nor databases.
+
+Depth first by replay. Dynamic partial-order reduction (C. Flanagan, P. Godefroid, "Dynamic partial-order reduction for
+model checking software", POPL 2005) with source sets and sleep sets (P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas,
+"Optimal dynamic partial order reduction", POPL 2014).
+
+Several branches may be run at the same time (Y. Yang, X. Chen, G. Gopalakrishnan, R. Kirby, "Distributed dynamic
+partial order reduction", STTT 2010). Their order is that in which they were taken: at one node only earlier branches
+sleep in later ones, never the other way round, so that no two of them leave a schedule to each other. One that is still
+being run counts as taken, and no other branch is taken at its node until its first move is known: without that move in
+its sleep set the later one would run some of the same schedules again, a tenth of all in small random programs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from django_lockstep.lab.explorer.effects.footprints import OPAQUE
+from django_lockstep.lab.explorer.search.branches import Branch, Move, State, admits, related
+
+__all__ = ["Search", "swapped_orders"]
+
+_NOBODY = -1
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Node:
+    """A state that runs have reached, before their moves; kept as long as something is left to explore from it."""
+
+    enabled: tuple[int, ...]
+    sleep: Mapping[int, Move]
+    """Moves whose every continuation is explored from an equivalent state."""
+    backtrack: set[int]
+    """Actors that are to move here, those of branches that have been taken included."""
+    parent: _Node | None
+    previous: int
+    """The actor whose move led here from the parent; `_NOBODY` at the first state."""
+    preempted: int
+    """Preemptions before this state."""
+    order: int = 0
+    """Which moves happen before the one that led here; see `_Races`."""
+    running: set[int] = field(default_factory=set)
+    """Actors of branches that are being run and begin here."""
+    done: dict[int, Move] = field(default_factory=dict)
+    """First moves of the other branches that were taken here, in their order."""
+    children: dict[int, _Node] = field(default_factory=dict)
+    """Where these lead."""
+
+    @property
+    def path(self) -> list[_Node]:
+        """The nodes from the first state to this one."""
+        path, node = [self], self.parent
+        while node is not None:
+            path.append(node)
+            node = node.parent
+        return path[::-1]
+
+    def cost(self, actor: int) -> int:
+        """Return the number of preemptions if this actor moves next."""
+        return self.preempted + (actor != self.previous and self.previous in self.enabled)
+
+
+class Search:
+    """Decides which actor moves next, in this run and in later ones.
+
+    One after the other: call `begin` before each run, `choose` and `record` for each move, `finish` after the run,
+    until `begin` returns False. Several at the same time: take branches with `take`, give each one that has run to
+    `add`, in any order, until none is running and `take` returns None.
+
+    ``reduce`` leaves out schedules that only swap independent steps, and ``symmetric`` also those that only exchange
+    actors with one function, for which the runs have to be made as `Branch.symmetric` says. ``preemptions`` bounds how
+    often an actor that could go on is interrupted; partial-order reduction is not complete under such a bound
+    (K. Coons, M. Musuvathi, K. McKinley, "Bounded partial-order reduction", OOPSLA 2013), so that the search then takes
+    every schedule within it.
+    """
+
+    exhaustive = True
+
+    def __init__(self, *, reduce: bool = True, symmetric: bool = False, preemptions: int | None = None) -> None:
+        self._reduce = reduce and preemptions is None
+        self.symmetric = symmetric
+        self._bound = preemptions
+        self._taken = 0
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Forget everything, because earlier moves touched more than their footprints say."""
+        self._root: _Node | None = None
+        self._begun = False
+        self._running: dict[int, _Node | None] = {}
+        """Where the branches that are being run begin, by their numbers."""
+        self._current: Branch | None = None
+        self._cut = 0
+
+    @property
+    def bounded(self) -> bool:
+        """Whether preemptions are limited."""
+        return self._bound is not None
+
+    @property
+    def left(self) -> int:
+        """Branches known and not yet run, those that the bound leaves out included; each may lead to more."""
+        known = sum(len(self._open(node)) for node in self._nodes()) if self._begun else 1
+        return self._cut + len(self._running) + known
+
+    # One after the other
+
+    def begin(self) -> bool:
+        """Start the next run, or the current one again if it was not finished; False if there is none."""
+        self._current = self._current or self.take()
+        if self._current is not None:
+            self._current.begin()
+        return self._current is not None
+
+    def choose(self, enabled: Collection[int]) -> int | None:
+        """Return the actor that moves in this state, or None if every continuation is explored elsewhere.
+
+        Raises `Nondeterminism` if other actors are ready in a state that was reached before.
+        """
+        return self._branch.choose(enabled)
+
+    def record(self, move: Move) -> None:
+        """Record what the chosen actor's step did."""
+        self._branch.record(move)
+
+    def give_up(self) -> None:
+        """Note that the current run cannot be made."""
+        self._branch.give_up()
+
+    def finish(self) -> None:
+        """End the run, and derive from it which branches have to be taken."""
+        self.add(self._branch)
+        self._current = None
+
+    @property
+    def states(self) -> Sequence[State]:
+        """The states that the current run has reached."""
+        return self._branch.states
+
+    @property
+    def _branch(self) -> Branch:
+        if self._current is None:
+            raise RuntimeError("no run has begun")
+        return self._current
+
+    # Several at the same time
+
+    def take(self) -> Branch | None:
+        """Return a branch to run; None if there is none now, while others run that may lead to more."""
+        if not self._begun:
+            self._begun = True
+            return self._run_from(None, [])
+        for node in self._nodes():
+            candidates = self._open(node)
+            if candidates and not (self._reduce and node.running):
+                actor = self._preferred(node, candidates)
+                node.running.add(actor)
+                return self._run_from(node, _beginning(node, actor))
+        return None
+
+    def add(self, branch: Branch) -> None:
+        """Add the states that a branch has reached, and derive from its races which others have to be taken.
+
+        A branch that was taken before `start_over` is ignored.
+        """
+        if branch.number not in self._running:
+            return
+        node = self._running.pop(branch.number)
+        nodes = node.path if node else []
+        if node is not None and branch.unreached:
+            self._leave_out(node, branch.states[len(nodes) - 1].chosen)
+            return
+        # Races between the moves before were looked for after earlier runs.
+        fresh = max(0, len(nodes) - 1)
+        known = _known_orders(nodes, branch.states)
+        if node is not None:
+            node.running.remove(branch.states[fresh].chosen)
+        for state in branch.states[len(nodes) :]:
+            parent, before = (nodes[-1], branch.states[len(nodes) - 1]) if nodes else (None, None)
+            nodes.append(self._add_node(state, parent=parent, before=before))
+        moves = [state.move for state in branch.states if state.move is not None]
+        for reached, move in zip(nodes, moves, strict=False):
+            reached.done.setdefault(move.actor, move)
+        # Under a bound on preemptions every branch within it is taken, and no race has to be looked for.
+        if self._reduce:
+            _Races(nodes, moves, known=known).add_backtracks(fresh)
+        self._drop_finished(nodes)
+
+    def _leave_out(self, node: _Node, actor: int) -> None:
+        """Note that a branch was taken of which nothing is known."""
+        node.running.remove(actor)
+        node.done[actor] = Move(actor=actor, footprint=OPAQUE)
+        self._drop_finished(node.path)
+
+    def _run_from(self, node: _Node | None, beginning: list[State]) -> Branch:
+        self._taken += 1
+        self._running[self._taken] = node
+        return Branch(number=self._taken, states=beginning, reduce=self._reduce, symmetric=self.symmetric)
+
+    def _add_node(self, state: State, *, parent: _Node | None, before: State | None) -> _Node:
+        previous = before.chosen if before else _NOBODY
+        contested = before is not None and before.move is not None and before.move.contested
+        node = _Node(
+            enabled=state.enabled,
+            sleep=state.sleep,
+            # One branch at first; the races of complete runs ask for others, where their order may matter. After a
+            # contest each waiter must be first once: it has no move here, so that no race would ask for it.
+            backtrack={state.chosen} if self._reduce and not contested else set(state.enabled),
+            parent=parent,
+            previous=previous,
+            preempted=parent.cost(previous) if parent else 0,
+        )
+        if parent is None:
+            self._root = node
+        else:
+            parent.children[previous] = node
+        self._cut += sum(not self._allowed(node, actor) for actor in node.backtrack)
+        return node
+
+    def _nodes(self) -> Iterator[_Node]:
+        """Yield every node, the earliest branches first, and each node behind those that it leads to."""
+        # Depth first, so that a few paths are remembered and not every state that was seen.
+        waiting = [(self._root, False)] if self._root else []
+        while waiting:
+            node, descended = waiting.pop()
+            if descended:
+                yield node
+            else:
+                waiting.append((node, True))
+                waiting += [(child, False) for child in reversed(node.children.values())]
+
+    def _drop_finished(self, path: list[_Node]) -> None:
+        for node in reversed(path):
+            if node.children or node.running or self._open(node):
+                return
+            if node.parent is None:
+                self._root = None
+            else:
+                del node.parent.children[node.previous]
+
+    def _open(self, node: _Node) -> list[int]:
+        taken = node.done.keys() | node.running | node.sleep.keys()
+        return [actor for actor in sorted(node.backtrack - taken) if self._allowed(node, actor)]
+
+    def _allowed(self, node: _Node, actor: int) -> bool:
+        return self._bound is None or node.cost(actor) <= self._bound
+
+    @staticmethod
+    def _preferred(node: _Node, candidates: list[int]) -> int:
+        # Fewest preemptions first: explanations of simple schedules are short.
+        return min(candidates, key=lambda actor: (node.cost(actor), actor))
+
+
+def _beginning(node: _Node, actor: int) -> list[State]:
+    """Return the states from the first one to the node, at which this actor moves."""
+    before = [State(enabled=one.enabled, chosen=after.previous) for one, after in itertools.pairwise(node.path)]
+    # Branches that were taken earlier sleep in this one, until a move that they depend on wakes them.
+    return [*before, State(enabled=node.enabled, chosen=actor, sleep={**node.sleep, **node.done})]
+
+
+def _known_orders(path: Sequence[_Node], states: Sequence[State]) -> list[int]:
+    """Return what earlier runs have shown of the happens-before relation between the moves on a path."""
+    repeated = itertools.takewhile(
+        lambda step: step[0].done.get(step[1].chosen) == step[1].move, zip(path, states, strict=False)
+    )
+    return [node.order for node, _ in zip(path[1:], repeated, strict=False)]
+
+
+class _Races:
+    """The happens-before relation of one run, and the races in it that could go the other way round.
+
+    For each move a number has a bit set for every move that happens before it. ``known`` are those of the first moves,
+    whose races are not looked for.
+    """
+
+    def __init__(self, nodes: Sequence[_Node], moves: Sequence[Move], *, known: Sequence[int] = ()) -> None:
+        self._nodes = nodes
+        self._moves = moves
+        self._before = list(known)
+        self._races: dict[int, list[int]] = {}
+        for index in range(len(known), len(moves)):
+            self._order(index)
+
+    def _order(self, index: int) -> None:
+        """Find which moves happen before this one, and which of them immediately."""
+        before = 0
+        self._races[index] = immediate = []
+        # From the latest backwards: what is ordered already through a move in between is not a race by itself. Its
+        # order can only change together with that move's.
+        for earlier in range(index - 1, -1, -1):
+            if not before >> earlier & 1 and related(self._moves[earlier], self._moves[index]):
+                immediate.append(earlier)
+                before |= self._before[earlier] | 1 << earlier
+        self._before.append(before)
+
+    def add_backtracks(self, fresh: int) -> None:
+        """Add branches so that each race of a move from ``fresh`` on is also run in its other order.
+
+        What happens before these moves is noted in the nodes to which they lead.
+        """
+        for node, order in zip(self._nodes[fresh + 1 :], self._before[fresh:], strict=False):
+            node.order = order
+        for later in range(fresh, len(self._moves)):
+            for earlier in self._races[later]:
+                if self._reversible(earlier, later):
+                    self._add_backtrack(earlier, later)
+
+    def _reversible(self, earlier: int, later: int) -> bool:
+        # Steps of one actor have the order of its code. An actor that the earlier move woke was waiting before that, so
+        # that it could not have gone first.
+        first, second = self._moves[earlier], self._moves[later]
+        return second.actor != first.actor and second.actor not in first.woken and not admits(first, second)
+
+    def _add_backtrack(self, earlier: int, later: int) -> None:
+        node = self._nodes[earlier]
+        initials = self._initials(earlier, later)
+        # One of the initials suffices (source sets); a sleeping one has been explored already.
+        if initials & (node.backtrack | node.sleep.keys()):
+            return
+        possible = sorted(initials & set(node.enabled))
+        actor = self._moves[later].actor
+        if actor in possible:
+            node.backtrack.add(actor)
+        elif possible:
+            node.backtrack.add(possible[0])
+        else:
+            # None of the initials can move here, so all actors are tried.
+            node.backtrack |= set(node.enabled)
+
+    def _initials(self, earlier: int, later: int) -> set[int]:
+        """Return the actors that may come first without the earlier move: Abdulla et al. 2014, definition 4.2."""
+        rest = self._without(earlier, later)
+        first: dict[int, int] = {}
+        for index in rest:
+            first.setdefault(self._moves[index].actor, index)
+        members = sum(1 << index for index in rest)
+        return {actor for actor, index in first.items() if not self._before[index] & members}
+
+    def _without(self, earlier: int, later: int) -> list[int]:
+        # What depends on the earlier move cannot happen without it.
+        return [i for i in range(earlier + 1, later) if not self._before[i] >> earlier & 1] + [later]
+
+    def swapped(self) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield each race, the earlier and the later move, with the actors of a run up to the later one without it."""
+        for later, races in self._races.items():
+            for earlier in races:
+                if self._reversible(earlier, later):
+                    rest = [*range(earlier), *self._without(earlier, later)]
+                    yield earlier, later, [self._moves[index].actor for index in rest]
+
+
+def swapped_orders(moves: Sequence[Move]) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield the pairs of moves whose order may matter, with the actors of the moves that make the later one first.
+
+    They are those of one run. What follows the later move is left open.
+    """
+    return _Races((), moves).swapped()

@@ -1,0 +1,153 @@
+"""Fairness: actors that must yield because they would be refused, or get the same answer, again.
+
+A lock that another transaction holds is refused until that ends. Code that gives up after some attempts is left alone.
+What has been refused without end must be a loop that tries until it gets the lock: after two refusals it does not ask
+again before an unlock, among three and more actors after one: there the next lock refuses it a second time. Two actors
+that hold what the other one needs may still refuse each other in turn, as long as each one gives up its lock in
+between; so one that has been refused a lock very often waits for a move that releases it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django_lockstep.lab.explorer.effects.footprints import LockedKey, collide
+from django_lockstep.lab.explorer.effects.operations import ASLEEP, Operation
+from django_lockstep.lab.explorer.errors import RestartSearch
+
+__all__ = ["FairScheduler"]
+
+_TIMES = 3
+"""How often a loop that polls sends the same query before it must yield."""
+_REFUSALS = 2
+"""How often a loop that tries again without end is refused before it must wait for an unlock, in a race of two."""
+_MOST_REFUSALS = 50
+"""How often an actor is refused one lock in all before it has to wait for its release."""
+_IS_POLLING = 25
+"""How often a query is repeated while no other actor moves, or refused while no lock is released, by what must be such
+a loop: other code repeats some too, and gives up before."""
+
+Question = tuple[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """The locks that an actor was refused, and how often since one of them was released."""
+
+    wanted: frozenset[LockedKey]
+    times: int = 0
+
+
+class FairScheduler:
+    """Keeps loops from having endless schedules: an actor that is refused twice, polls or sleeps yields to the others.
+
+    After M. Musuvathi, S. Qadeer, "Fair stateless model checking", PLDI 2008. ``polling`` holds the statements of
+    loops that poll or try again without end, over all runs.
+    """
+
+    def __init__(self, polling: set[str] | None = None, *, actors: int = 2) -> None:
+        self._polling = set() if polling is None else polling
+        self._most = _REFUSALS if actors == 2 else 1
+        self._refused: dict[tuple[int, Question], _Refusal] = {}
+        self._asked: dict[int, Counter[Question]] = {}
+        self._yielding: set[int] = set()
+        self._asleep: set[int] = set()
+        self._refusals: Counter[tuple[int, frozenset[LockedKey]]] = Counter()
+        self._parked: dict[int, frozenset[LockedKey]] = {}
+        """The locks that actors were refused too often."""
+
+    def enabled(self, ready: Mapping[int, Operation]) -> set[int]:
+        """Return which of the actors, each with its next step, may move; all of them if all would have to yield."""
+        able = ready.keys() - self._parked.keys() or set(ready)
+        resting = self._yielding | self._asleep | {i for i in able if self._would_be_refused(i, ready[i])}
+        return (able - resting) or set(able)
+
+    def note(
+        self,
+        actor: int,
+        operation: Operation,
+        *,
+        wanted: frozenset[LockedKey] = frozenset(),
+        released: frozenset[LockedKey] | None = frozenset(),
+    ) -> bool:
+        """Note what the actor did, and return whether it must yield until another one does what it waits for.
+
+        ``wanted`` are the locks that its statement takes, ``released`` those that its move has released, None where it
+        may be any. Raises `RestartSearch` when a loop is found to poll, or to try again without end.
+        """
+        in_vain = _is_in_vain(operation, released)
+        self._park(actor, wanted=wanted if operation.refused else frozenset(), released=released)
+        self._asleep &= {actor}
+        # Another actor has moved: one that yielded to it may now get another answer. Not if that one was only refused a
+        # lock itself: two that need the lock of a third one would wake each other for ever.
+        if not in_vain:
+            self._yielding &= {actor}
+            self._asked = {actor: self._asked.get(actor, Counter())}
+        for (other, question), refusal in [*self._refused.items()]:
+            if other != actor and (_may_release(released, refusal.wanted) if refusal.wanted else not in_vain):
+                del self._refused[other, question]
+        if operation.sql.startswith(ASLEEP):
+            self._asleep.add(actor)
+            return True
+        if operation.refused:
+            self._asked.pop(actor, None)
+            return self._is_refused_again(actor, operation, wanted)
+        again = self._polls(actor, operation)
+        if again:
+            self._yielding.add(actor)
+        return again
+
+    def _park(self, actor: int, *, wanted: frozenset[LockedKey], released: frozenset[LockedKey] | None) -> None:
+        for other, refused in [*self._parked.items()]:
+            if _may_release(released, refused):
+                del self._parked[other]
+                self._refusals[other, refused] = 0
+        if wanted:
+            self._refusals[actor, wanted] += 1
+            if self._refusals[actor, wanted] >= _MOST_REFUSALS:
+                self._parked[actor] = wanted
+
+    def _is_refused_again(self, actor: int, operation: Operation, wanted: frozenset[LockedKey]) -> bool:
+        # NOWAIT and lock_timeout: as long as nobody releases the lock, it is refused.
+        refusal = self._refused.setdefault((actor, _question(operation)), _Refusal(wanted))
+        refusal.times += 1
+        self._find_loop(operation.template, refusal.times)
+        return self._would_be_refused(actor, operation)
+
+    def _would_be_refused(self, actor: int, operation: Operation) -> bool:
+        refusal = self._refused.get((actor, _question(operation)))
+        return refusal is not None and refusal.times >= self._most and operation.template in self._polling
+
+    def _find_loop(self, template: str, times: int) -> None:
+        if times >= _IS_POLLING and template not in self._polling:
+            self._polling.add(template)
+            raise RestartSearch
+
+    def _polls(self, actor: int, operation: Operation) -> bool:
+        asked, statement = self._asked.setdefault(actor, Counter()), operation.statement
+        if statement is None or statement.kind in {"LOCAL", "COMMIT", "ROLLBACK", "ROLLBACK TO"}:
+            return False
+        if operation.error is not None or statement.kind == "UNKNOWN" or (statement.writes and operation.rows != 0):
+            asked.clear()
+            return False
+        # No other actor has moved, and this one has changed nothing: the answer is the same.
+        question = _question(operation)
+        asked[question] += 1
+        self._find_loop(operation.template, asked[question])
+        return asked[question] >= _TIMES and operation.template in self._polling
+
+
+def _question(operation: Operation) -> Question:
+    return operation.template, operation.arguments
+
+
+def _may_release(released: frozenset[LockedKey] | None, wanted: frozenset[LockedKey]) -> bool:
+    return released is None or collide(released, wanted)
+
+
+def _is_in_vain(operation: Operation, released: frozenset[LockedKey] | None) -> bool:
+    """Whether the move changed nothing for the others: refused a lock, or rolled back where no lock was held."""
+    rolled_back = operation.statement is not None and operation.statement.kind == "ROLLBACK"
+    return released == frozenset() and (operation.refused or rolled_back)

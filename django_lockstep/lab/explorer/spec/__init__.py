@@ -1,0 +1,1 @@
+"""A schedule as a spec for PostgreSQL's isolationtester."""

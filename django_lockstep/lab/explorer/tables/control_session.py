@@ -1,0 +1,189 @@
+"""The explorer's own two sessions on a database, and its catalog; kept for the next exploration.
+
+One asks which actors wait, and puts tables back; the other one, opened when it is needed, holds a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import Error as DriverError
+from psycopg import OperationalError
+from psycopg.pq import TransactionStatus
+
+from django_lockstep.lab.explorer.effects.catalog import Catalog
+from django_lockstep.lab.explorer.errors import NotExplorable
+from django_lockstep.lab.explorer.tables.idle_pool import IdlePool
+
+__all__ = ["BLOCKED", "ControlSession", "catalog_of", "control_session", "database_key"]
+
+BLOCKED = b"blocked"
+"""Name of the prepared statement that returns which of the given server processes wait, and for which others."""
+# The second function: a SERIALIZABLE READ ONLY DEFERRABLE transaction waits for a safe snapshot, which is not a lock.
+_BLOCKED = """
+SELECT pid, pg_blocking_pids(pid) || pg_safe_snapshot_blocking_pids(pid) FROM unnest($1::int[]) AS pid
+"""
+_VERSIONED = ("pg_attrdef", "pg_constraint", "pg_policy", "pg_proc", "pg_rewrite", "pg_trigger")
+# Objects from this OID on are not the server's own (FirstNormalObjectId in its sources).
+_VERSIONS = ", ".join(
+    f"(SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM {table} WHERE oid >= 16384)"
+    for table in _VERSIONED
+)
+_SCHEMA = f"""
+SELECT current_schemas(false)::text,
+       (SELECT sum(hashtextextended(concat_ws(' ', oid, relname, relkind, relnamespace, relhassubclass, relchecks), 0))
+        FROM pg_class WHERE oid >= 16384 AND relpersistence <> 't'),
+       (SELECT sum(hashtextextended(concat_ws(' ', attrelid, attnum, a.xmin), 0))
+        FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid
+        WHERE attrelid >= 16384 AND attnum > 0 AND relpersistence <> 't'),
+       (SELECT sum(hashtextextended(concat_ws(' ', oid, xmin), 0)) FROM pg_type WHERE oid >= 16384
+        AND typnamespace <> pg_my_temp_schema() AND NOT pg_is_other_temp_schema(typnamespace)), {_VERSIONS}
+"""
+"""A fingerprint that changes with every table, column, constraint, index, trigger, rule, policy, type and function.
+
+Not of temporary tables: the copies that other sessions have of tables come and go. Nor of whole rows of pg_class: they
+contain statistics, which change all the time.
+"""
+_WITHOUT_LIMITS = """
+SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
+    'idle_in_transaction_session_timeout', 'idle_session_timeout', 'statement_timeout', 'transaction_timeout')
+"""
+_INTERRUPTED = (TransactionStatus.ACTIVE, TransactionStatus.INERROR)
+_MOST_CATALOGS = 8
+
+
+class ControlSession:
+    """The two sessions; `release` keeps them for the next exploration, `close` ends them."""
+
+    def __init__(self, alias: str, key: Hashable) -> None:
+        self.key = key
+        # A copy: the thread's own connection may be inside a transaction, closed, or replaced by the code under test.
+        self._wrapper: BaseDatabaseWrapper = connections[alias].copy()
+        self._snapshot_holder: BaseDatabaseWrapper | None = None
+        self.driver: Any = _connect(self._wrapper)
+        try:
+            self.superuser, self.skips_triggers = self._rights()
+        except NotExplorable:
+            self._wrapper.close()
+            raise
+        self.pooled = "pool" in self._wrapper.settings_dict["OPTIONS"]
+        # Prepared by hand: it is executed without a cursor, at nearly every wait.
+        self.driver.pgconn.prepare(BLOCKED, _BLOCKED.encode())
+
+    def _rights(self) -> tuple[bool, bool]:
+        """Return whether the session may do everything, and whether it may put rows back without triggers.
+
+        Raises `NotExplorable` behind a pooler, where the session is not the one that the driver believes to have.
+        """
+        superuser, skips_triggers, pid = self.driver.execute(_asked_rights(self.driver.info)).fetchone()
+        if pid != self.driver.info.backend_pid:
+            raise NotExplorable(
+                f"Database {self._wrapper.alias!r} is reached through a connection pooler, so that the server cannot "
+                "be asked which session waits for which; the explorer needs the server's own address"
+            )
+        return superuser, skips_triggers
+
+    def query(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement."""
+        # The driver's own cursor: twice as fast as Django's, whose features are not needed here.
+        rows: list[tuple[Any, ...]] = self.driver.cursor().execute(sql.encode(), params or None).fetchall()
+        return rows
+
+    @property
+    def snapshot_holder(self) -> Any:
+        """The driver's connection that may hold a snapshot."""
+        if self._snapshot_holder is None:
+            holder = self._wrapper.copy()
+            _connect(holder)
+            self._snapshot_holder = holder  # not before: Ctrl-C may end the attempt
+        return self._snapshot_holder.connection
+
+    def end_interrupted(self) -> None:
+        """End the statements in which Ctrl-C has interrupted the driver, and their transactions."""
+        for wrapper in self._opened:
+            # Ctrl-C in the driver's own code ends its generator, and nothing takes the result any more. This waits for
+            # the result, and discards it.
+            if wrapper.connection.info.transaction_status in _INTERRUPTED:
+                wrapper.connection.pgconn.exec_(b"ROLLBACK")
+
+    @property
+    def _opened(self) -> list[BaseDatabaseWrapper]:
+        return [wrapper for wrapper in (self._wrapper, self._snapshot_holder) if wrapper is not None]
+
+    def is_alive(self) -> bool:
+        """Whether the server answers on both sessions."""
+        try:
+            for wrapper in self._opened:
+                wrapper.connection.execute("SELECT 1")
+        except DriverError:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Drop temporary tables, and keep the sessions for the next exploration; close them if the server is gone."""
+        try:
+            self.driver.execute("DISCARD TEMP")
+        except OperationalError:
+            self.close()
+        else:
+            _idle.put(self.key, self)
+
+    def close(self) -> None:
+        for wrapper in self._opened:
+            wrapper.close()
+
+
+def _connect(wrapper: BaseDatabaseWrapper) -> Any:
+    """Open one of the sessions, and return the driver's connection."""
+    wrapper.inc_thread_sharing()  # it may be closed by a timer
+    wrapper.ensure_connection()
+    # While other processes explore, both stand idle for as long as that takes, one of them inside a transaction.
+    wrapper.connection.execute(_WITHOUT_LIMITS)
+    return wrapper.connection
+
+
+_idle: IdlePool[ControlSession] = IdlePool(ControlSession.close, most=2)
+_catalogs: dict[Hashable, tuple[Any, Catalog]] = {}
+
+
+def database_key(alias: str) -> Hashable:
+    """Return a key for the alias's database and the way to connect to it."""
+    return alias, repr(connections[alias].get_connection_params())
+
+
+def control_session(alias: str) -> ControlSession:
+    """Return idle sessions on the alias's database: those of an earlier exploration, or new ones."""
+    key = database_key(alias)
+    while (left := _idle.take(key)) is not None:
+        if left.is_alive():
+            return left
+        left.close()
+    return ControlSession(alias, key)
+
+
+def catalog_of(session: ControlSession) -> Catalog:
+    """Return the database's catalog, which is read again only after a change of the schema."""
+    schema = session.driver.execute(_SCHEMA).fetchone()
+    known, catalog = _catalogs.get(session.key, (None, None))
+    if catalog is None or known != schema:
+        catalog = Catalog.load(session.driver.cursor())
+        _catalogs.pop(session.key, None)
+        _catalogs[session.key] = schema, catalog
+        if len(_catalogs) > _MOST_CATALOGS:
+            del _catalogs[next(iter(_catalogs))]
+    catalog.forget_learned()
+    return catalog
+
+
+def _asked_rights(info: Any) -> str:
+    """Return the query for a session's rights, and for its process.
+
+    PostgreSQL 15 can grant the second: ``GRANT SET ON PARAMETER session_replication_role TO role``.
+    """
+    superuser = "current_setting('is_superuser')::bool"
+    granted = "has_parameter_privilege('session_replication_role', 'SET')"
+    skips_triggers = granted if info.server_version >= 150000 else superuser
+    return f"SELECT {superuser}, {skips_triggers}, pg_backend_pid()"

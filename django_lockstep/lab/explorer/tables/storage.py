@@ -1,0 +1,159 @@
+"""Keeps the physical storage of tables the same from run to run.
+
+A scan without ORDER BY finds and locks rows in physical order, and an update that no longer fits into its page adds
+index entries, which SERIALIZABLE notices. So dead rows keep their places during a run, and are removed between runs
+before a page is full. And the planner's statistics are set to those of a table that was never vacuumed, whatever
+autovacuum writes: otherwise it scans a small table sequentially at one time and by an index at another, and
+SERIALIZABLE locks accordingly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from psycopg.pq import TransactionStatus
+
+from django_lockstep.lab.explorer.effects.layouts import quote_literal
+from django_lockstep.lab.explorer.tables.control_session import ControlSession
+
+__all__ = ["CROWDED", "FEW_ROWS", "Storage", "Usage"]
+
+_MOST_RUNS = 300
+_MOST_DEAD_ROWS = 20_000
+FEW_ROWS = 20
+"""Tables that begin a run with more rows than this fill more than a page anyway."""
+_PAGE = 8192 - 24
+"""Bytes of a page, less its header."""
+_RESERVE = 2048
+"""Bytes that a run finds free at least, as it may write more than those before it."""
+CROWDED = _PAGE - 512
+"""With more bytes than this the first page may have been full, and a row have moved to another one."""
+_USED = """
+SELECT {literal}, CASE WHEN max((ctid::text::point)[0]) > 0 THEN 8192
+            ELSE coalesce(max((ctid::text::point)[1]) * (avg(pg_column_size(t)) + 28), 0) END FROM {name} t
+"""
+"""The table, and how many bytes of the first page the rows fill, or its size; header and pointer of a tuple take 28
+bytes together."""
+_STATISTICS = "SELECT relpages, reltuples, relallvisible, oid FROM pg_class WHERE oid = ANY (%s::text[]::regclass[])"
+_SET_STATISTICS = """
+UPDATE pg_class SET relpages = given.pages, reltuples = given.tuples, relallvisible = given.visible
+FROM unnest(%s::int[], %s::real[], %s::int[], %s::oid[]) AS given (pages, tuples, visible, oid)
+WHERE pg_class.oid = given.oid
+"""
+
+
+class Storage:
+    """Controls VACUUM of the tables that runs write, by a snapshot that the explorer's second session holds."""
+
+    def __init__(self, session: ControlSession) -> None:
+        self._session = session
+        self._cursor = session.driver.cursor()
+        self._tables: dict[str, int] = {}
+        self._rewritten = 0
+        self._statistics: list[tuple[Any, ...]] = []
+        self._runs = 0
+        self._used = Usage()
+
+    def close(self) -> None:
+        """Release the snapshot, and restore the planner's statistics."""
+        if self._tables:
+            self._release_snapshot()
+        self._set_statistics(self._statistics)
+
+    def add(self, tables: Mapping[str, int], *, rewritten: int) -> None:
+        """Add tables (quoted names) of so many rows, of which ``rewritten`` are rewritten for every run."""
+        self._tables.update(tables)
+        self._rewritten += rewritten
+        self._used.forget()
+        known = self._cursor.execute(_STATISTICS, [list(tables)]).fetchall()
+        self._statistics += known
+        self._forget_statistics(known)
+        self._hold_snapshot()
+
+    def _forget_statistics(self, known: Sequence[tuple[Any, ...]]) -> None:
+        self._set_statistics([(0, -1, 0, oid) for *_, oid in known])
+
+    def _set_statistics(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        # Only a superuser may write the catalog; for others plans are as stable as autovacuum leaves them.
+        if self._session.superuser and rows:
+            self._cursor.execute(_SET_STATISTICS, [list(column) for column in zip(*rows, strict=True)])
+
+    def _hold_snapshot(self) -> None:
+        """Hold a snapshot, so that the server does not reuse the places of dead rows."""
+        driver = self._session.snapshot_holder
+        if driver.info.transaction_status == TransactionStatus.IDLE:
+            # BEGIN alone takes no snapshot, and READ COMMITTED would drop it after each statement.
+            driver.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+
+    def _release_snapshot(self) -> None:
+        self._session.snapshot_holder.execute("ROLLBACK")
+
+    def usage_query(self) -> str:
+        """Return the query for how full the tables are; empty if none is small enough, or none can be full by now."""
+        if self._runs < self._used.due:
+            return ""
+        asked = [
+            _USED.format(name=name, literal=quote_literal(name))
+            for name, rows in self._tables.items()
+            if rows <= FEW_ROWS
+        ]
+        return f"{' UNION ALL '.join(asked)}; " if asked else ""
+
+    @property
+    def rows_are_of_runs(self) -> bool:
+        """Whether the dead rows of `usage_query` are all of this exploration's runs."""
+        return self._used.is_known
+
+    def needs_vacuum(self, used: Collection[float]) -> bool:
+        """Count a run, and return whether to vacuum the tables after it; ``used`` are the bytes of `usage_query`."""
+        self._runs += 1
+        most = min(_MOST_RUNS, _MOST_DEAD_ROWS / (1 + self._rewritten))
+        full = bool(used) and self._used.note(max(used), runs=self._runs)
+        return full or self._runs >= most
+
+    def vacuum(self) -> None:
+        """Remove dead rows; the snapshot is released for it, because VACUUM keeps the rows that it sees."""
+        self._runs = 0
+        self._used.note_vacuum()
+        self._release_snapshot()
+        self._cursor.execute(f"VACUUM {', '.join(self._tables)}")
+        self._forget_statistics(self._statistics)
+        self._hold_snapshot()
+
+
+class Usage:
+    """How much of their first page the fullest table's rows fill, and how soon that has to be asked again."""
+
+    def __init__(self) -> None:
+        self.growth: float | None = None
+        """Bytes that a run has added at most, as far as is known."""
+        self._bytes: float | None = None
+        """How many there were after so many runs; None if earlier explorations may have left dead rows."""
+        self._runs = 0
+        self.due = 0
+        """After how many runs to ask again."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all that was added since it was known how many bytes there were is of runs."""
+        return self._bytes is not None
+
+    def forget(self) -> None:
+        """Note that tables were added, which may have dead rows."""
+        self._bytes, self.due = None, 0
+
+    def note_vacuum(self) -> None:
+        """Note that there are no dead rows, and that runs are counted from here."""
+        self._bytes, self._runs, self.due = 0.0, 0, 0
+
+    def note(self, used: float, *, runs: int) -> bool:
+        """Note the bytes after so many runs, and return whether the next run may not find enough room."""
+        if self._bytes is not None:
+            self.growth = max(self.growth or 0.0, (used - self._bytes) / (runs - self._runs))
+        self._bytes, self._runs = used, runs
+        growth = _RESERVE if self.growth is None else self.growth
+        # It is asked before each run, about what those before it have left.
+        reserve, room = max(2 * growth, _RESERVE), _PAGE - used
+        self.due = runs + max(0, int((room - reserve) // (2 * growth or _PAGE)))
+        return room < reserve

@@ -1,0 +1,127 @@
+"""Tests that commit: what a `TestCase` keeps in a transaction of its own, other sessions could not see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from django.db import connections
+from django.test import TestCase, TransactionTestCase
+
+from django_lockstep.lab.explorer import close_idle_sessions
+from django_lockstep.lab.explorer.tables.control_session import ControlSession, catalog_of, control_session
+from django_lockstep.lab.explorer.tables.databases import is_forbidden, is_test_database, require_disposable
+from django_lockstep.lab.explorer.tables.saved_tables import SavedTables
+
+__all__ = ["DatabaseCopy", "committed_tests", "copied_databases"]
+
+
+class DatabaseCopy:
+    """A copy of all tables and sequences of databases, in temporary tables until it is closed.
+
+    Raises `NotExplorable` for a database that was not made for tests.
+    """
+
+    def __init__(self, aliases: Iterable[str]) -> None:
+        self._sessions: list[ControlSession] = []
+        self._tables: list[SavedTables] = []
+        try:
+            for alias in aliases:
+                require_disposable(alias)
+                session = control_session(alias)
+                self._sessions.append(session)
+                self._tables.append(SavedTables(session, catalog_of(session), steady=False))
+                self._tables[-1].save_all()
+        # Also on an interrupt: open sessions would keep the test database from being dropped.
+        except BaseException:
+            self.close()
+            raise
+
+    def restore(self) -> None:
+        """Put everything back. Raises `ExplorerError` where another session holds a lock on a table."""
+        for tables in self._tables:
+            tables.put_back()
+
+    def close(self) -> None:
+        self._tables.clear()
+        while self._sessions:
+            self._sessions.pop().release()
+
+
+def copied_databases() -> list[str]:
+    """Return the databases of PostgreSQL that were made for the tests and that the running one may use; no mirrors."""
+    known = ((alias, connections[alias]) for alias in connections if _is_copied(alias))
+    return [alias for alias, each in known if is_test_database(each) and not is_forbidden(each)]
+
+
+def _is_copied(alias: str) -> bool:
+    connection = connections[alias]
+    return connection.vendor == "postgresql" and not connection.settings_dict["TEST"]["MIRROR"]
+
+
+class _OpenCopies:
+    """The copies for what is running: of a class and of a test, and of what was interrupted before it was torn down."""
+
+    def __init__(self) -> None:
+        self._copies: list[DatabaseCopy] = []
+
+    def enter(self, cls: type[TransactionTestCase]) -> DatabaseCopy:
+        """Copy the databases that the class uses."""
+        names: Iterable[str] = cls._databases_names(include_mirrors=False)  # type: ignore[attr-defined]
+        self._copies.append(DatabaseCopy(filter(_is_copied, names)))
+        return self._copies[-1]
+
+    def leave(self, copy: DatabaseCopy) -> None:
+        """Put back what was copied."""
+        try:
+            copy.restore()
+        finally:
+            copy.close()
+            self._copies = [other for other in self._copies if other is not copy]
+
+    def close(self) -> None:
+        """Close all sessions, for the test databases cannot be dropped before."""
+        while self._copies:
+            self._copies.pop().close()
+        close_idle_sessions()
+
+
+@contextmanager
+def committed_tests() -> Iterator[Callable[[], None]]:
+    """Have every test of Django's run without a transaction around it.
+
+    Copies of the databases stand where `TestCase` has a transaction, for a class and for a test, and where a
+    `TransactionTestCase` empties all tables: afterwards the rows are there that were there before. Within, setting up a
+    test raises `NotExplorable` on a database that was not made for tests.
+
+    Yields what closes the copies of a test that was interrupted, for which nothing is torn down.
+    """
+    copies = _OpenCopies()
+    original: Any = vars(TransactionTestCase)["_fixture_setup"]
+
+    def set_up(cls: Any) -> None:
+        copy = copies.enter(cls)
+
+        def tear_down(*test: object) -> None:
+            del cls._fixture_teardown
+            copies.leave(copy)
+
+        # On the class itself: projects replace Django's, too, by something quicker.
+        cls._fixture_teardown = staticmethod(tear_down)
+        try:
+            original.__func__(cls)
+        except BaseException:  # then nothing is torn down
+            tear_down()
+            raise
+
+    with (
+        mock.patch.object(TestCase, "_enter_atomics", classmethod(lambda cls: copies.enter(cls))),  # noqa: PLW0108  # a bound method gets no class
+        mock.patch.object(TestCase, "_rollback_atomics", classmethod(lambda cls, copy: copies.leave(copy))),
+        mock.patch.object(TransactionTestCase, "_fixture_setup", classmethod(set_up)),
+    ):
+        try:
+            yield copies.close
+        finally:
+            copies.close()

@@ -1,0 +1,156 @@
+"""Forks of a test: the request that it is sending is explored against itself, and then the test goes on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from typing import Any
+
+from django.core import mail
+from django.core.signals import got_request_exception
+from django.db import connections
+from django.dispatch import Signal
+from django.http.response import HttpResponseBase
+from django.test.signals import template_rendered
+from django.urls import Resolver404, resolve
+
+from django_lockstep.lab.explorer import Exploration, NotExplorable, Run, Scenario, explore, replay
+from django_lockstep.lab.finder.record.requests import buffer_body
+
+__all__ = ["IGNORED", "Fork", "RequestActor", "apart_from_the_test", "require_committed"]
+
+IGNORED = ("django_session.*", "django_admin_log.*", "auth_user.last_login")
+"""Tables and columns that every request may write, and whose rows nobody counts."""
+_NO_DEADLOCK = True
+"""A deadlock is a failed request, also where the data are right afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestActor:
+    """Sends a request once more, from the actor's thread, and returns its answer: the status, and what the view raised.
+
+    ``call`` passes an environ of WSGI to the handler, below the test's client: its cookies are those of the request.
+    """
+
+    environ: Mapping[str, Any] = field(compare=False)
+    body: bytes = field(compare=False)
+    call: Callable[[dict[str, Any]], HttpResponseBase] = field(compare=False)
+    origin: object = field(default_factory=object)
+    """What copies for other users have in common. They are equal, so that a search interrupts one of them alone: the
+    other one's schedules are the same with the users exchanged."""
+
+    @classmethod
+    def of(cls, environ: dict[str, Any], call: Callable[[dict[str, Any]], HttpResponseBase]) -> RequestActor:
+        """Return an actor for the request."""
+        return cls(environ, buffer_body(environ), call)
+
+    def copy_with(self, environ: Mapping[str, Any]) -> RequestActor:
+        """Return the same request of another user, who has this environ."""
+        return replace(self, environ=environ)
+
+    @property
+    def name(self) -> str:
+        """The method and the route, as recordings name requests; empty without a route."""
+        try:
+            return f"{self.environ['REQUEST_METHOD']} {resolve(self.environ['PATH_INFO']).route}"
+        except Resolver404:
+            return ""
+
+    def __call__(self, fixture: object) -> str:
+        raised: list[str] = []
+        thread = threading.current_thread()
+
+        def note(sender: object, **kwargs: Any) -> None:
+            # Signals of other actors arrive in their threads.
+            if threading.current_thread() is thread and (kind := sys.exc_info()[0]) is not None:
+                raised.append(kind.__name__)
+
+        got_request_exception.connect(note, weak=False)
+        try:
+            response = self.call({**self.environ, "wsgi.input": BytesIO(self.body)})
+        finally:
+            got_request_exception.disconnect(note)
+        return " ".join([str(response.status_code), *raised])
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Actors that start from where the test stands; they see the rows that it has committed."""
+
+    actors: Mapping[str, Callable[[Any], Any]]
+    locked_first: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """Schedules around writes of a table that all end right with a row locked first, by the table, the model's label
+    and the row's key; 0 if one ends wrong."""
+
+    def explore(
+        self,
+        *,
+        seconds: float,
+        tables: Collection[str] = (),
+        stop: bool | Callable[[Run], bool] = False,
+        before: Exploration | None = None,
+    ) -> Exploration:
+        """Explore directed schedules for so many seconds at most: around all writes, or around those of these tables.
+
+        ``stop`` is what `explore` calls ``stop_on_first``. After an exploration ``before`` of these requests or calls
+        caches are warm, and it is known which columns differ without any race.
+
+        Raises `NotExplorable` where the test has a transaction open, and as `explore` does.
+        """
+        require_committed()
+        with apart_from_the_test():
+            # All interleavings of two requests would take longer than any budget.
+            return explore(
+                self._scenario(),
+                directed=tables or True,
+                timeout=seconds,
+                stop_on_first=stop,
+                warm_up=before is None,
+                ignore=(*IGNORED, *before.not_compared) if before else IGNORED,
+                no_deadlock=_NO_DEADLOCK,
+            )
+
+    def replay(self, schedule: str) -> Run:
+        """Run one schedule again, with the values read. Raises as `replay` does."""
+        with apart_from_the_test():
+            return replay(self._scenario(), schedule, ignore=IGNORED, no_deadlock=_NO_DEADLOCK)
+
+    def _scenario(self) -> Scenario:
+        # Nothing to set up: what the test has committed is put back before each schedule.
+        return Scenario(set_up=lambda: None, actors=self.actors)
+
+
+def require_committed() -> None:
+    """Raise `NotExplorable` in a transaction of the test: others would wait for its locks, and not see its rows."""
+    if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
+        raise NotExplorable("the test has opened a transaction around the request or call")
+
+
+@contextmanager
+def apart_from_the_test() -> Iterator[None]:
+    """Keep what the actors do from the test: from its client's receivers, and its outbox."""
+    with ExitStack() as stack:
+        # The test's client notes templates and errors of whatever request is being handled.
+        for signal in (template_rendered, got_request_exception):
+            stack.enter_context(_without_receivers(signal))
+        if hasattr(mail, "outbox"):
+            stack.callback(setattr, mail, "outbox", mail.outbox)
+            # A copy: the project may look at what was sent before, and what the actors send goes with it.
+            mail.outbox = list(mail.outbox)
+        yield
+
+
+@contextmanager
+def _without_receivers(signal: Signal) -> Iterator[None]:
+    # Both, because the cache holds the receivers that are taken away.
+    receivers, signal.receivers = signal.receivers, []
+    signal.sender_receivers_cache.clear()
+    try:
+        yield
+    finally:
+        signal.receivers = receivers
+        signal.sender_receivers_cache.clear()

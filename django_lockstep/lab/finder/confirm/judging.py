@@ -1,0 +1,206 @@
+"""What explorations say about one candidate: only an end that differs in what it writes confirms it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django_lockstep.lab.explorer import Exploration, ExplorerError, Outcome, Run, Step, svg, timeline
+from django_lockstep.lab.explorer.render.reports import run_data
+from django_lockstep.lab.finder.confirm.forks import Fork
+from django_lockstep.lab.finder.confirm.pairings import Pairing
+from django_lockstep.lab.finder.confirm.remedies import try_lock
+from django_lockstep.lab.finder.derive.candidates import Candidate
+from django_lockstep.lab.finder.findings import CONSEQUENCES, Finding, Place, Verdict, consequence_of, tables_of
+from django_lockstep.lab.finder.record.redaction import hide_strings, redact
+from django_lockstep.lab.wording import counted, listed
+
+__all__ = ["Attempts", "is_known"]
+
+_SKIPS = re.compile(r"\bSKIP\s+LOCKED\b", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Attempts:
+    """All pairings in which a candidate was explored."""
+
+    candidate: Candidate
+    values: bool = False
+    """Whether findings may show long strings."""
+    most_statements: float = math.inf
+    """How many statements its schedules may send."""
+    statements: float = 0.0
+    """How many they have sent; of a try for several candidates its share."""
+    places: int = 0
+    """Places in tests at which it was tried."""
+    confirmed: tuple[Pairing, Outcome, Run] | None = None
+    """The pairing that shows it, and how."""
+    seconds: float = 0.0
+    """Time that the tries took; of a try for several candidates its share."""
+    explored: dict[str, str] = field(default_factory=dict)
+    """The paths that were explored, as `Witness` has them, and in which test."""
+    _schedules: dict[str, int] = field(default_factory=dict)
+    _obstacles: dict[str, str] = field(default_factory=dict)
+    _elsewhere: set[str] = field(default_factory=set)
+    _passed_over: bool = False
+    _remedy: str = ""
+
+    def note(
+        self,
+        pairing: Pairing,
+        found: Exploration,
+        fork: Fork,
+        *,
+        tables: Collection[str],
+        twice: Exploration | None = None,
+    ) -> None:
+        """Note an exploration of a fork, which must still be open: its runs may be repeated.
+
+        ``tables`` are those that the candidates of this place write. What ends wrong in none of them follows from what
+        was read, and is held against each of the candidates. ``twice`` is an exploration of the same by one user.
+        """
+        # A schedule that cannot be repeated proves nothing.
+        if found.verdict in {"nondeterministic", "stuck"}:
+            self.note_obstacle(pairing, found.reason.partition("\n")[0])
+            return
+        if twice is not None and found.schedules == 1 and found.left and is_known(found.outcomes[0], twice):
+            self.note_obstacle(pairing, _ONE_USER)
+            return
+        self._schedules[str(pairing)] = self._schedules.get(str(pairing), 0) + found.schedules
+        # The worst first: the report shows one.
+        for outcome in sorted((one for one in found.outcomes if not one.holds), key=_badness):
+            self._elsewhere |= tables_of(outcome.differences) - {self.candidate.table}
+            touched = self._touches(outcome.differences, tables)
+            if (run := self._run_of(outcome, found, fork, touched=touched)) is not None:
+                ends = (end.state for end in found.outcomes)
+                shown = (outcome, run) if self.values else redact(outcome, run, ends=ends)
+                self.confirmed = pairing, *shown
+                self._remedy = self._try_remedy(run, fork, found)
+                return
+
+    def is_shown_by(self, run: Run, *, tables: Collection[str]) -> bool:
+        """Whether a wrong run shows it in the data, so that no other need be looked for; ``tables`` as in `note`."""
+        return self._touches(run.differences, tables) and not _passes_over_rows(run)
+
+    def note_obstacle(self, pairing: Pairing, reason: str) -> None:
+        """Note why a pairing could not be explored."""
+        self._obstacles[str(pairing)] = reason if self.values else hide_strings(reason)
+
+    def is_open_to(self, pairing: Pairing) -> bool:
+        """Whether the pairing may still show it; with a request of another test it is tried once."""
+        tried_before = pairing.partner and str(pairing) in self._schedules
+        return self.confirmed is None and not self.is_exhausted and not tried_before
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether its schedules have sent as many statements as they may."""
+        return self.statements >= self.most_statements
+
+    @property
+    def schedules(self) -> int:
+        """How many were run."""
+        return sum(self._schedules.values())
+
+    def finding(self, place: Place) -> Finding:
+        """Return what is known so far."""
+        common: dict[str, Any] = {**asdict(place), "candidate": self.candidate.id}
+        common |= {"schedules": self.schedules, "seconds": round(self.seconds, 3)}
+        if self.confirmed is None:
+            verdict: Verdict = "not confirmed" if self.schedules else "not tried"
+            return Finding(verdict=verdict, reason=self._reason(), **common)
+        pairing, outcome, run = self.confirmed
+        return Finding(
+            verdict="confirmed",
+            reason=outcome.reason,
+            pairing=str(pairing),
+            after=pairing.after,
+            after_call=pairing.after_call,
+            two_users=pairing.two_users,
+            partner_test=pairing.partner_test,
+            partner_number=pairing.partner_number,
+            schedule=outcome.schedule,
+            differences=outcome.differences,
+            consequence=consequence_of(outcome.differences),
+            remedy=self._remedy,
+            run=run_data(run),
+            timeline=timeline(run),
+            drawing=svg(run, ident=f"race-{self.candidate.id}", styled=False),
+            **common,
+        )
+
+    def _try_remedy(self, run: Run, fork: Fork, found: Exploration) -> str:
+        if self.candidate.kind == "lock-order":
+            return ""  # another lock first only moves the cycle
+        try:
+            return try_lock(self.candidate, run, fork, found=found)
+        except ExplorerError:  # a remedy that cannot be tried is not one that helped
+            return ""
+
+    def _reason(self) -> str:
+        counts = [f"{counted(count, 'schedule')} ({pairing})" for pairing, count in self._schedules.items()]
+        right = [f"{listed(counts)} leave in {self.candidate.table} what serial orders do"] if counts else []
+        wrong = [f"but not in {listed(sorted(self._elsewhere))}"] if self._elsewhere else []
+        skipped = [_PASSED_OVER] if self._passed_over else []
+        left = [f"more were not tried: {self.statements:.0f} statements are its share"] if self.is_exhausted else []
+        return "; ".join(
+            [*right, *wrong, *skipped, *left, *(f"not {pairing}: {why}" for pairing, why in self._obstacles.items())]
+        )
+
+    def _touches(self, differences: Collection[str], tables: Collection[str]) -> bool:
+        if self.candidate.kind == "lock-order":
+            return consequence_of(differences) == "deadlocks"
+        wrong = tables_of(differences)
+        return self.candidate.table in wrong or bool(wrong and wrong.isdisjoint(tables))
+
+    def _run_of(self, outcome: Outcome, found: Exploration, fork: Fork, *, touched: bool) -> Run | None:
+        """Return a run that ends so, if that shows the candidate."""
+        # What the database has refused, such as the second row of a key, is in no table.
+        if not touched and consequence_of(outcome.differences) != "server errors":
+            return None
+        # Of the other outcomes, the exploration has kept only the schedules.
+        known = found.failure
+        run = known if known and known.schedule == outcome.schedule else fork.replay(outcome.schedule)
+        if _passes_over_rows(run):
+            self._passed_over = True
+            return None
+        refused = any(step.sqlstate and f'"{self.candidate.table}"' in step.sql for step in run.steps)
+        return run if touched or refused else None
+
+
+def is_known(one: Run | Outcome, other: Exploration) -> bool:
+    """Whether a serial end of two users' requests is one of the same user's two, so that they need not be raced.
+
+    They have then written the same rows: nothing in these depends on the user.
+    """
+    ends = [(end.state, end.results, end.errors) for end in other.outcomes if end.holds]
+    return one.holds and (one.state, one.results, one.errors) in ends
+
+
+_ONE_USER = "one after the other they leave the same rows as one user's two do"
+_PASSED_OVER = (
+    "ends with rows that SKIP LOCKED passed over, because another transaction had locked them, are no serial order's "
+    "and prove nothing"
+)
+
+
+def _passes_over_rows(run: Run) -> bool:
+    """Whether a statement with SKIP LOCKED met an open transaction of another actor.
+
+    It then leaves to later what a serial order would have done at once: that is what a queue asks for.
+    """
+    return any(_SKIPS.search(step.sql) and _meets_open_transaction(step, run) for step in run.steps)
+
+
+def _meets_open_transaction(step: Step, run: Run) -> bool:
+    others = [one for one in run.steps if one.actor != step.actor and one.transaction is not None]
+    before = {(one.actor, one.transaction) for one in others if one.begun < step.begun}
+    return any((one.actor, one.transaction) in before for one in others if one.ended > step.begun)
+
+
+def _badness(outcome: Outcome) -> tuple[int, int, str]:
+    consequence = consequence_of(outcome.differences)
+    worst = CONSEQUENCES.index(consequence) if consequence else len(CONSEQUENCES)
+    return worst, len(outcome.schedule), outcome.schedule

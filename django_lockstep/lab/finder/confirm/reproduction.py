@@ -1,0 +1,121 @@
+"""The text of a test file that reproduces a confirmed race in its project."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django_lockstep.lab.finder.derive.candidates import Candidate
+from django_lockstep.lab.finder.findings import Finding
+
+__all__ = ["TestPlace", "with_test_file", "write_test_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class TestPlace:
+    """Where a test is defined."""
+
+    __test__ = False  # pytest: this is none
+
+    module: str
+    function: str
+    owner: str = ""
+    """The class, if it is a method."""
+    fixtures: tuple[str, ...] = ()
+    """Functions of the module that are fixtures of the test."""
+    is_complete: bool = True
+    """Whether another file can run it: fixtures of a class stay in the class."""
+    is_parametrized: bool = False
+    """Whether marks of the function give it values; another test that runs it has no such marks."""
+
+    @classmethod
+    def of(cls, item: Any) -> TestPlace:
+        """Return the place of an item of pytest."""
+        module, owner = getattr(item, "module", None), getattr(item, "cls", None)
+        if module is None:  # such as a doctest
+            return cls("", item.name, is_complete=False)
+        known = {each for used in _fixtures(item) for each in used}
+        return cls(
+            module.__name__,
+            getattr(item, "originalname", None) or item.name,
+            owner.__qualname__ if owner is not None else "",
+            tuple(sorted(each.func.__name__ for each in known if vars(module).get(each.func.__name__) is not None)),
+            is_complete=not any(owner and hasattr(owner, each.func.__name__) for each in known),
+            is_parametrized=item.get_closest_marker("parametrize") is not None,
+        )
+
+    @classmethod
+    def of_case(cls, test: Any) -> TestPlace:
+        """Return the place of a test case of unittest."""
+        return cls(type(test).__module__, test._testMethodName, type(test).__qualname__)
+
+    @property
+    def package(self) -> str:
+        return self.module.rpartition(".")[0]
+
+    @property
+    def short(self) -> str:
+        """The module's name in a file that imports it from its package."""
+        return self.module.rpartition(".")[2]
+
+    def named(self, module: str) -> str:
+        """Return the test as arguments, for a file in which its module has this name."""
+        return f'{module}.{self.owner}, "{self.function}"' if self.owner else f"{module}.{self.function}"
+
+    def goes_with(self, other: TestPlace) -> bool:
+        """Whether one file can run the other test before this one: their fixtures must not have the same names."""
+        shared = self.module != other.module and set(self.fixtures) & set(other.fixtures)
+        return other.is_complete and not other.is_parametrized and not shared
+
+
+def _fixtures(item: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield those of the module's and of the test's class, as pytest has them by name."""
+    import pytest  # projects on Django's runner may be without
+
+    module = item.getparent(pytest.Module).nodeid
+    for known in item._fixtureinfo.name2fixturedefs.values():
+        yield tuple(each for each in known if each.baseid.startswith(module))
+
+
+def with_test_file(candidate: Candidate, finding: Finding, places: Mapping[str, TestPlace]) -> Finding:
+    """Return the finding; a confirmed one with a test file."""
+    if finding.verdict != "confirmed":
+        return finding
+    partner = places[finding.partner_test] if finding.partner_test else None
+    return replace(finding, test_file=write_test_file(candidate, finding, places[finding.test], partner))
+
+
+def write_test_file(candidate: Candidate, finding: Finding, place: TestPlace, partner: TestPlace | None = None) -> str:
+    """Return the file; it is to stand beside the test that it forks, whose fixtures it uses. Empty if it cannot run."""
+    if not place.is_complete or (partner and not place.goes_with(partner)):
+        return ""
+    other = "partner_tests" if partner and place.short == partner.short and place.module != partner.module else ""
+    options = [
+        f'call="{finding.call}"' if finding.call else "",
+        f"number={finding.number}" if finding.number else "",
+        f"after={finding.after}" if finding.after is not None else "",
+        f'after_call="{finding.after_call}"' if finding.after_call not in ("", finding.call) else "",
+        "two_users=True" if finding.two_users else "",
+        f"partner=({partner.named(other or partner.short)}, {finding.partner_number})" if partner else "",
+    ]
+    imported = [*_imports(place), *(_imports(partner, other) if partner else ())]
+    newline = "\n"  # an f-string may not contain it before Python 3.12
+    return (
+        f'"""{candidate.kind} in {candidate.unit}: fails as long as the race is there."""\n\n'
+        f"from django_lockstep.lab.finder.confirm.witnesses import raced\n{newline.join(dict.fromkeys(imported))}\n\n"
+        f"{_name(candidate)} = raced({', '.join([place.named(place.short), *filter(None, options)])})\n"
+    )
+
+
+def _imports(place: TestPlace, other: str = "") -> Iterator[str]:
+    renamed = f" as {other}" if other else ""
+    yield f"from {place.package} import {place.short}{renamed}" if place.package else f"import {place.short}{renamed}"
+    if place.fixtures:
+        yield f"from {place.module} import {', '.join(place.fixtures)}  # noqa: F401  # fixtures"
+
+
+def _name(candidate: Candidate) -> str:
+    words = re.findall(r"[a-z0-9]+", candidate.unit.rpartition(".")[2].lower() or candidate.unit)
+    return f"test_{'_'.join(words)}_does_not_race"

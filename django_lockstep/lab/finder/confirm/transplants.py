@@ -1,0 +1,176 @@
+"""Requests of one test sent in another one: with the keys of the rows there, and by a user who is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS
+from django.urls import resolve
+
+from django_lockstep.lab.finder.confirm.forks import RequestActor
+from django_lockstep.lab.finder.confirm.trials import Trial
+from django_lockstep.lab.finder.confirm.users import KnownUser
+from django_lockstep.lab.finder.errors import CannotClone
+
+__all__ = ["Captured"]
+
+_OF_REQUEST = re.compile(r"REQUEST_METHOD|PATH_INFO|QUERY_STRING|CONTENT_TYPE|HTTP_.*")
+_OF_USER = re.compile(r"HTTP_(HOST|COOKIE|(?!X_CSRF).*(AUTH|TOKEN|API_KEY).*)")
+_KEY_NAME = re.compile(r"(^|.*_)(pk|ids?|key)")
+_PART = re.compile(rb'(;\s*name="([^"]*)"\r\n(?:Content-Type: [^\r]*\r\n)?\r\n)(.*?)(?=\r\n--)', re.DOTALL)
+"""A field of a form in parts, which is not a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A request that a test has sent."""
+
+    test: str
+    number: int
+    request: RequestActor
+    trial: Trial
+    user: KnownUser | None
+
+    @classmethod
+    def of(cls, request: RequestActor, *, test: str = "", number: int = 0) -> Captured:
+        """Send it alone. What it writes stays there, and its errors are raised."""
+        user = KnownUser.of(request.environ, using=DEFAULT_DB_ALIAS)
+        return cls(test, number, request, Trial.of(request), user)
+
+    def moved_to(self, place: RequestActor, trial: Trial) -> RequestActor:
+        """Return the request as it would be sent beside another one, of which a trial is known.
+
+        Each row that it met becomes the row of the same table that the other one met. Its user is the other one's,
+        unless theirs may do something else: then a copy of theirs is made. Raises `CannotClone` if a row in its path
+        has no counterpart.
+        """
+        environ = {name: value for name, value in place.environ.items() if not _OF_REQUEST.fullmatch(name)}
+        environ |= {name: value for name, value in self.request.environ.items() if _is_of_request_alone(name)}
+        environ |= self._by_user_of(place)
+        keys = _Keys.between(self.trial, trial)
+        environ["PATH_INFO"] = _path(environ["PATH_INFO"], keys)
+        environ["QUERY_STRING"] = _form(environ.get("QUERY_STRING", ""), keys)
+        body = _body(self.request.body, str(environ.get("CONTENT_TYPE", "")), keys)
+        moved = RequestActor({**environ, "CONTENT_LENGTH": str(len(body))}, body, place.call)
+        if moved.name != self.request.name:
+            raise CannotClone(f"its path would become one of {moved.name or 'nothing'}")
+        return moved
+
+    def _by_user_of(self, place: RequestActor) -> dict[str, Any]:
+        there = KnownUser.of(place.environ, using=DEFAULT_DB_ALIAS)
+        if self.user is None or (there is not None and self.user.may_the_same_as(there)):
+            headers = {name: value for name, value in place.environ.items() if _OF_USER.fullmatch(name)}
+        else:
+            headers = self.user.log_in_copy(using=DEFAULT_DB_ALIAS)
+        # The token in a form is compared with the cookie that came with it.
+        csrf = re.compile(rf"(?<![^; ]){re.escape(settings.CSRF_COOKIE_NAME)}=[^;]*")
+        own = csrf.search(self.request.environ.get("HTTP_COOKIE", ""))
+        cookies = [csrf.sub("", headers.get("HTTP_COOKIE", "")), own[0] if own else ""]
+        return {**headers, "HTTP_COOKIE": "; ".join(filter(None, cookies))}
+
+
+def _is_of_request_alone(name: str) -> bool:
+    return bool(_OF_REQUEST.fullmatch(name)) and not _OF_USER.fullmatch(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """What rows are called in one test, and in another one."""
+
+    counterparts: Mapping[str, list[tuple[str, str | None]]]
+    """By value: the tables whose rows it finds, and what finds the row there; None where there is no such row."""
+    names: Mapping[str, frozenset[str]]
+    """What fields that refer to a table may be called."""
+
+    @classmethod
+    def between(cls, source: Trial, target: Trial) -> _Keys:
+        """Pair the rows of each table by their places among those that each side met, the changed tables first."""
+        found: dict[str, list[tuple[str, str | None]]] = {}
+        tables = list(dict.fromkeys([*sorted(row[0] for row in source.changed), *(row[0] for row in source.met)]))
+        for table in tables:
+            there = target.rows(table)
+            for number, row in enumerate(source.rows(table)):
+                other = there[number] if number < len(there) else {}
+                for column, value in row.items():
+                    found.setdefault(value, []).append((table, other.get(column)))
+        return cls(found, {table: _names(table, source) for table in tables})
+
+    def argument(self, name: str, value: str) -> str:
+        """Return what stands for an argument of a path. Raises `CannotClone` for a row without counterpart."""
+        table, other = self._best(name, value)
+        if other is None:
+            raise CannotClone(f"its row of {table} has no counterpart here")
+        return other
+
+    def field(self, name: str, value: str) -> str:
+        """Return what stands for a field's value; a number may be an amount, unless the name says that it is a key."""
+        table, other = self._best(name, value)
+        is_key = self._is_named(table, name) or _KEY_NAME.fullmatch(name) or not value.isdigit()
+        return other if is_key and other is not None else value
+
+    def _best(self, name: str, value: str) -> tuple[str, str | None]:
+        """Return the table that the name speaks of, or else the first one, with what finds the row there."""
+        found = self.counterparts.get(value, [("", value)])
+        return max(found, key=lambda pair: self._is_named(pair[0], name))
+
+    def _is_named(self, table: str, name: str) -> bool:
+        return any(each in name.lower() for each in self.names.get(table, ()))
+
+
+def _names(table: str, trial: Trial) -> frozenset[str]:
+    tables = trial.history.tables.values()
+    referring = {key.column.removesuffix("_id") for each in tables for key in each.foreign_keys if key.table == table}
+    model = trial.history.table(table).model.rpartition(".")[2].lower()
+    return frozenset(filter(None, {model, *referring}))
+
+
+def _path(path: str, keys: _Keys) -> str:
+    match = resolve(path)
+    names = {str(value): str(name) for name, value in [*enumerate(match.args), *match.kwargs.items()]}
+    before, moved = "", []
+    for part in path.split("/"):
+        # The name with what stands before it: orders/<int:pk>/
+        moved.append(keys.argument(f"{before} {names[part]}", part) if part in names else part)
+        before = part
+    return "/".join(moved)
+
+
+def _form(text: str, keys: _Keys) -> str:
+    return urlencode([(name, keys.field(name, value)) for name, value in parse_qsl(text, keep_blank_values=True)])
+
+
+def _body(body: bytes, content_type: str, keys: _Keys) -> bytes:
+    if "json" in content_type:
+        with suppress(ValueError):
+            return json.dumps(_json(json.loads(body), "", keys)).encode()
+    elif content_type.startswith("application/x-www-form-urlencoded"):
+        return _form(body.decode(errors="replace"), keys).encode()
+    elif content_type.startswith("multipart/form-data"):
+        return _PART.sub(lambda found: found[1] + _field(found[2], found[3], keys), body)
+    return body
+
+
+def _field(name: bytes, value: bytes, keys: _Keys) -> bytes:
+    text = keys.field(name.decode(errors="replace"), value.decode(errors="surrogateescape"))
+    return text.encode(errors="surrogateescape")
+
+
+def _json(value: Any, name: str, keys: _Keys) -> Any:
+    if isinstance(value, dict):
+        return {each: _json(inner, each, keys) for each, inner in value.items()}
+    if isinstance(value, list):
+        return [_json(inner, name, keys) for inner in value]
+    if isinstance(value, str):
+        return keys.field(name, value)
+    # Keys that the database gives are not negative.
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        text = keys.field(name, str(value))
+        return int(text) if text.isdigit() else text
+    return value

@@ -1,0 +1,209 @@
+"""Tests that keep a race from coming back: a test of the project, forked where the race was found."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import unittest
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from django_lockstep.lab.explorer import Exploration, timeline
+from django_lockstep.lab.finder.confirm.committed import committed_tests
+from django_lockstep.lab.finder.confirm.forks import Fork, RequestActor
+from django_lockstep.lab.finder.confirm.pairings import (
+    Earlier,
+    put_back,
+    with_another_user,
+    with_earlier,
+    with_itself,
+    with_partner,
+)
+from django_lockstep.lab.finder.confirm.points import Point, Points
+from django_lockstep.lab.finder.confirm.transplants import Captured
+from django_lockstep.lab.finder.record.calls import intercept_calls
+from django_lockstep.lab.finder.record.requests import intercept
+
+__all__ = ["raced"]
+
+_SECONDS = 60.0
+_Numbered = tuple[str, int]
+"""A function, or nothing for a request, and which call or request of a test it is."""
+
+
+def raced(
+    test: Any,
+    method: str = "",
+    *,
+    call: str = "",
+    number: int = 0,
+    after: int | None = None,
+    after_call: str = "",
+    two_users: bool = False,
+    partner: tuple[Any, ...] = (),
+) -> Callable[..., None]:
+    """Return a test of pytest that runs another test, and races one of its requests at the place where it is sent.
+
+    ``test`` is a function, or a class with the ``method``. ``number`` says which request, from 0; or which call of the
+    function that ``call`` names, such as ``shop.services.withdraw``. It is raced with itself, with the one numbered
+    ``after`` before it (of the function ``after_call``, if that is another one), with the same by a copy of its user,
+    or with a request of another test: ``partner`` is that test, its method if it has one, and the request's number.
+    The test fails with a timeline if a schedule ends as no serial order does, and if the other tests do not come to
+    the requests. It commits, so it must not be in a transaction: it asks for pytest-django's ``transactional_db``.
+    """
+    earlier = None if after is None else (after_call or call, after)
+    place = _Place((call, number), earlier=earlier, two_users=two_users)
+    main, *others = [_Test(test, method), *([_Test(*partner[:-1])] if partner else [])]
+
+    def test_it(**fixtures: Any) -> None:
+        def run(each: _Test, watching: AbstractContextManager[None]) -> None:
+            with each.set_up() as function, watching:
+                function(**{name: fixtures[name] for name in each.fixtures()})
+
+        with committed_tests():
+            for other in others:
+                with put_back():
+                    run(other, place.watching_partner(partner[-1]))
+            run(main, place.watching())
+        place.require_no_race()
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    names = sorted(
+        {"transactional_db", "_race_sessions", *main.fixtures()}.union(*(each.fixtures() for each in others))
+    )
+    test_it.__signature__ = inspect.Signature([inspect.Parameter(name, keyword) for name in names])  # type: ignore[attr-defined]
+    test_it.pytestmark = main.marks()  # type: ignore[attr-defined]
+    return test_it
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """A test of the project: a function, or a class with the name of a method."""
+
+    owner: Any
+    method: str = ""
+
+    @property
+    def _is_unittest(self) -> bool:
+        return isinstance(self.owner, type) and issubclass(self.owner, unittest.TestCase)
+
+    def fixtures(self) -> list[str]:
+        """Return the names of the fixtures that it asks for."""
+        if self._is_unittest:
+            return []
+        body = getattr(self.owner, self.method) if self.method else self.owner
+        # A method's first parameter is its object.
+        return list(inspect.signature(body).parameters)[bool(self.method) :]
+
+    @contextmanager
+    def set_up(self) -> Iterator[Callable[..., Any]]:
+        """Set up its class; what its methods set up belongs to the test."""
+        owner: Any = self.owner
+        if self._is_unittest:
+            owner.setUpClass()
+            try:
+                # It raises what the test raises; run() would keep that in a result that nobody reads.
+                yield owner(self.method).debug
+            finally:
+                owner.tearDownClass()
+                owner.doClassCleanups()
+        elif not self.method:
+            yield owner
+        else:
+            instance = owner()
+            for name in ("setup_class", "setup_method"):
+                _call_hook(instance, name, self.method)
+            try:
+                yield getattr(instance, self.method)
+            finally:
+                for name in ("teardown_method", "teardown_class"):
+                    _call_hook(instance, name, self.method)
+
+    def marks(self) -> list[pytest.Mark | pytest.MarkDecorator]:
+        """Return the marks of function, class and module; the databases that it uses, but committed."""
+        body = getattr(self.owner, self.method, None) if self.method else None
+        owners = [body, self.owner, sys.modules[self.owner.__module__]]
+        found = [mark for owner in owners for mark in _listed(getattr(owner, "pytestmark", ()))]
+        named = (mark.kwargs.get("databases") for mark in found if mark.name == "django_db")
+        databases = self.owner.databases if self._is_unittest else next(filter(None, named), None)
+        others = (mark for mark in found if mark.name != "django_db")
+        return [*others, pytest.mark.django_db(transaction=True, databases=databases)]
+
+
+def _call_hook(instance: Any, name: str, method: str) -> None:
+    """Call what pytest calls of a class; methods may ask for what is tested."""
+    hook = getattr(instance, name, None)
+    if hook is not None:
+        hook(*[getattr(instance, method)][: len(inspect.signature(hook).parameters)])
+
+
+def _listed(marks: Any) -> list[Any]:
+    return [getattr(mark, "mark", mark) for mark in (marks if isinstance(marks, list | tuple) else [marks])]
+
+
+class _Place:
+    """A request or a call of a test, and what racing it showed."""
+
+    def __init__(self, place: _Numbered, *, earlier: _Numbered | None, two_users: bool) -> None:
+        self._place = place
+        self._after = earlier
+        self._two_users = two_users
+        self._earlier: Earlier | None = None
+        self._needs_partner = False
+        self._partner: Captured | None = None
+        self._found: Exploration | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Race it when the test comes to it."""
+        points = Points(self._reach)
+        names = {name for name, _ in (self._place, self._after or self._place) if name}
+        try:
+            with intercept(points.on_request), intercept_calls(names, points.on_call):
+                yield
+        finally:
+            # Also if the test did not come to what it was to be raced with.
+            if self._earlier is not None:
+                self._earlier.before.close()
+
+    @contextmanager
+    def watching_partner(self, number: int) -> Iterator[None]:
+        """Keep the request of this number when its test comes to it."""
+        self._needs_partner = True
+
+        def reach(point: Point) -> None:
+            if point.number == number and isinstance(point.actor, RequestActor):
+                with put_back():
+                    self._partner = Captured.of(point.actor)
+
+        with intercept(Points(reach).on_request):
+            yield
+
+    def _reach(self, point: Point) -> None:
+        if (point.call, point.number) == self._after:
+            self._earlier = Earlier.note(point)
+        if (point.call, point.number) == self._place and bool(self._partner) == self._needs_partner:
+            with self._paired(point) as fork:
+                self._found = fork.explore(seconds=_SECONDS)
+
+    def _paired(self, point: Point) -> AbstractContextManager[Fork]:
+        if self._earlier is not None:
+            return with_earlier(self._earlier, point.actor)
+        if isinstance(point.actor, RequestActor) and self._partner is not None:
+            return with_partner(self._partner, point.actor)
+        if isinstance(point.actor, RequestActor) and self._two_users:
+            return with_another_user(point.actor)
+        return with_itself(point.actor)
+
+    def require_no_race(self) -> None:
+        """Fail the test unless all schedules ended right."""
+        found, (call, number) = self._found, self._place
+        if found is None:
+            pytest.fail(f"The test did not come to {call or 'its request'} number {number}", pytrace=False)
+        if found.verdict != "nothing found":
+            shown = f"\n\n{timeline(found.failure)}" if found.failure else ""
+            pytest.fail(f"It races ({found.verdict}): {found.reason}{shown}", pytrace=False)

@@ -1,0 +1,1 @@
+"""What may race, by what the recording shows."""

@@ -1,0 +1,80 @@
+"""Candidates for races: writes that may go wrong when they are done at the same time."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from django_lockstep.lab.finder.record.recording import RecordedStatement, Site
+
+__all__ = ["KINDS", "Access", "Candidate", "Witness", "candidate_id"]
+
+KINDS = {
+    "read-modify-write": "A value is written that was computed from one read before without a lock.",
+    "check-then-act": "A row's state is set, or a number raised in place, after it was read without a lock.",
+    "check-then-insert": "A row is inserted after a look that found none, or counted, and nothing keeps two apart.",
+    "write-skew": "Two transactions read what the other one changes.",
+    "lock-order": "Rows are locked in different orders, so that two transactions may wait for each other.",
+    "late-lock": "A row is locked only after it was read, and then written.",
+    "effect-before-commit": "Something leaves the process before its transaction is committed.",
+}
+"""What each kind means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """A statement of a candidate."""
+
+    site: Site | None
+    sql: str
+
+    @classmethod
+    def of(cls, statement: RecordedStatement) -> Access:
+        return cls(site=statement.site, sql=statement.sql)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """A unit in a test that did it; see `Unit` on its number."""
+
+    test: str
+    number: int
+    path: str = ""
+    """A digest of the statements that it sent, and of what the test had done before: alike where another try shows
+    nothing new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A write that may race with the same write, or with another one, done at the same time."""
+
+    id: str
+    """Of kind, table and write site: the same in every run, also after lines above the site were edited."""
+    kind: str
+    """One of `KINDS`."""
+    table: str
+    columns: tuple[str, ...] = ()
+    """Those that are written, where only some are."""
+    unit: str
+    """The name of the unit that writes."""
+    unit_kind: str
+    read: Access | None = None
+    write: Access
+    witnesses: tuple[Witness, ...]
+    """Units of that name that did it, the shortest first."""
+    partner: str = ""
+    """The name of another unit that writes what this one reads."""
+    partner_kind: str = ""
+    partner_witnesses: tuple[Witness, ...] = ()
+    also: tuple[str, ...] = ()
+    """Names of further units that reach the same write."""
+    rank: int
+    """The lower, the worse the consequence."""
+    sentence: str
+
+
+def candidate_id(kind: str, table: str, write: Access, *, nth: int) -> str:
+    """Return 12 hexadecimal digits for what candidates are grouped by: the ``nth`` such write of its function."""
+    # Without the line, which moves when something above it is edited.
+    place = f"{write.site.path} {write.site.function}" if write.site else write.sql
+    return hashlib.blake2b(f"{kind} {table} {nth} {place}".encode(), digest_size=6).hexdigest()

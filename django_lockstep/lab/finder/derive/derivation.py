@@ -1,0 +1,162 @@
+"""Derives the candidates from a recording: grouped by kind, table and write site, the worst first. No database."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from django_lockstep.lab.finder.derive.candidates import Access, Candidate, Witness, candidate_id
+from django_lockstep.lab.finder.derive.history import History, Hit, UnitStep
+from django_lockstep.lab.finder.derive.insert_races import insert_races
+from django_lockstep.lab.finder.derive.pair_races import lock_orders, mails_before_commit, write_skews
+from django_lockstep.lab.finder.derive.row_races import row_races
+from django_lockstep.lab.finder.record.recording import Recording, Table, Unit
+from django_lockstep.lab.wording import listed
+
+__all__ = ["find_candidates"]
+
+_MOST_WITNESSES = 5
+_Place = tuple[str, str, int]
+"""Path, function and line of a write, or its SQL where it has no site."""
+_Key = tuple[str, str, _Place]
+
+
+def find_candidates(recording: Recording) -> list[Candidate]:
+    """Return the candidates, those with the worst consequences first, and of these the shortest units."""
+    histories = [History(unit, recording.tables) for unit in recording.units]
+    writers, paths = _writers(histories), _paths(recording.units)
+    groups: dict[_Key, list[Hit]] = defaultdict(list)
+    for hit in _hits(histories):
+        groups[hit.kind, hit.table, _place(hit.write)].append(hit)
+    candidates = [
+        _candidate(key, hits, nth=nth, tables=recording.tables, writers=writers, paths=paths)
+        for nth, key, hits in _numbered(groups)
+    ]
+    return sorted(candidates, key=lambda each: (each.rank, each.table, each.unit, each.id))
+
+
+def _hits(histories: Sequence[History]) -> Iterator[Hit]:
+    for history in histories:
+        yield from chain(row_races(history), insert_races(history), mails_before_commit(history))
+    yield from write_skews(histories)
+    yield from lock_orders(histories)
+
+
+def _place(write: UnitStep) -> _Place:
+    site = write.statement.site
+    return (site.path, site.function, site.line) if site else ("", write.statement.sql, 0)
+
+
+def _numbered(groups: Mapping[_Key, list[Hit]]) -> Iterator[tuple[int, _Key, list[Hit]]]:
+    """Yield the groups, each with its number among those of its function."""
+    counts: dict[tuple[str, ...], int] = defaultdict(int)
+    # By line, so that the same write has the same number, and thereby the same id, in every run.
+    for key in sorted(groups):
+        kind, table, (path, function, _) = key
+        yield counts[kind, table, path, function], key, groups[key]
+        counts[kind, table, path, function] += 1
+
+
+def _paths(units: Sequence[Unit]) -> Mapping[int, str]:
+    """Return each unit's path, as `Witness` has it, by the identity of the unit."""
+    paths: dict[int, str] = {}
+    before: dict[str, set[str]] = defaultdict(set)
+    for unit in units:
+        # Whether nothing, one row or several came back is what code decides by.
+        sent = [(each.sql, min(each.rows or 0, 2)) for each in unit.statements]
+        # Those before it are what it can be paired with.
+        digest = hashlib.blake2b(repr((sent, sorted(before[unit.test]))).encode(), digest_size=8)
+        paths[id(unit)] = digest.hexdigest()
+        before[unit.test].add(unit.name)
+    return paths
+
+
+def _candidate(
+    key: _Key,
+    hits: list[Hit],
+    *,
+    nth: int,
+    tables: Mapping[str, Table],
+    writers: Mapping[_Key, list[Unit]],
+    paths: Mapping[int, str],
+) -> Candidate:
+    kind, table, _ = key
+    # The worst consequence; a request, for that is what users send, before a call that only tests may make; the
+    # shortest, for it is the quickest to confirm.
+    first = min(hits, key=lambda hit: (hit.rank, hit.unit.kind == "call", len(hit.unit.statements), hit.unit.name))
+    same = [hit for hit in hits if hit.unit.name == first.unit.name and hit.rank == first.rank]
+    columns = tuple(sorted(frozenset().union(*(hit.columns for hit in same))))
+    partners = _partners(first, same, columns, writers)
+    write = Access.of(first.write.statement)
+    return Candidate(
+        id=candidate_id(kind, table, write, nth=nth),
+        kind=kind,
+        table=table,
+        columns=columns,
+        unit=first.unit.name,
+        unit_kind=first.unit.kind,
+        read=Access.of(first.read.statement) if first.read else None,
+        write=write,
+        witnesses=_witnesses((hit.unit for hit in same), paths),
+        partner=partners[0].name if partners else "",
+        partner_kind=partners[0].kind if partners else "",
+        partner_witnesses=_witnesses(partners, paths),
+        also=tuple(sorted({hit.unit.name for hit in hits} - {first.unit.name})),
+        rank=first.rank,
+        sentence=_sentence(first, columns, tables, partners[0].name if partners else ""),
+    )
+
+
+def _witnesses(units: Iterable[Unit], paths: Mapping[int, str]) -> tuple[Witness, ...]:
+    shortest = sorted(units, key=lambda unit: (len(unit.statements), unit.test, unit.number))
+    each = dict.fromkeys(Witness(test=unit.test, number=unit.number, path=paths[id(unit)]) for unit in shortest)
+    # First one of each path; the others are for tests that fail.
+    first: dict[str, Witness] = {}
+    for witness in each:
+        first.setdefault(witness.path, witness)
+    return tuple(dict.fromkeys([*first.values(), *each]))[:_MOST_WITNESSES]
+
+
+def _writers(histories: Sequence[History]) -> Mapping[_Key, list[Unit]]:
+    """Return the units that write, by verb, table and column; of an INSERT or DELETE without columns."""
+    writers: dict[_Key, list[Unit]] = defaultdict(list)
+    for history in histories:
+        for write in history.writes("UPDATE", "INSERT", "DELETE"):
+            columns = write.template.assignments if write.template.verb == "UPDATE" else [""]
+            for column in columns:
+                writers[write.template.verb, write.template.table, (column, "", 0)].append(history.unit)
+    return writers
+
+
+def _partners(hit: Hit, hits: list[Hit], columns: Sequence[str], writers: Mapping[_Key, list[Unit]]) -> list[Unit]:
+    """Return the units of another name that write what this one reads, or else delete it, all of one name."""
+    known = [unit for each in hits for unit in each.partners]
+
+    def others(verb: str, *names: str) -> list[Unit]:
+        found = known or [unit for name in names for unit in writers.get((verb, hit.table, (name, "", 0)), ())]
+        return [unit for unit in found if unit.name != hit.unit.name]
+
+    is_insert = hit.kind == "check-then-insert"
+    # A DELETE only where nobody updates: after it most writes find no row, and all is well.
+    found = others("INSERT", "") if is_insert else others("UPDATE", *columns) or others("DELETE", "")
+    if not found:
+        return known
+    shortest = min(found, key=lambda unit: (len(unit.statements), unit.name))
+    return [unit for unit in found if unit.name == shortest.name]
+
+
+def _sentence(hit: Hit, columns: Sequence[str], tables: Mapping[str, Table], partner: str) -> str:
+    known = tables.get(hit.table)
+    owner = (known.model if known else "") or hit.table
+    name = listed(f"{owner}.{column}" for column in columns) if columns and hit.kind != "write-skew" else owner
+    be = "are" if len(columns) > 1 else "is"
+    return hit.sentence.format(
+        name=name, be=be, read=_at(hit.read), write=_at(hit.write), partner=partner or "another unit"
+    )
+
+
+def _at(step: UnitStep | None) -> str:
+    site = step.statement.site if step else None
+    return f" at {site}" if site else ""

@@ -1,0 +1,221 @@
+"""One unit's statements as the kinds of candidates look at them: rows read, locked, made, and what guards a read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from django_lockstep.lab.explorer.effects.statement_text import StatementText, Value, read_statement
+from django_lockstep.lab.finder.record.recording import RecordedStatement, RowRead, Table, Unit
+
+__all__ = ["History", "Hit", "Row", "UnitStep"]
+
+Row = tuple[str, str]
+"""A table, and the fingerprint of a key."""
+_SNAPSHOT = frozenset({"repeatable read", "serializable"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitStep:
+    """A statement of a unit: its place there, and what its text says."""
+
+    place: int
+    statement: RecordedStatement
+    template: StatementText
+
+    def values(self, value: Value) -> tuple[str, ...]:
+        """Return the fingerprints that the value stands for; empty where that is not known."""
+        if value.literal:
+            return (value.literal,)
+        params = self.statement.params
+        given = [params[number] for number in value.params if number < len(params)]
+        return tuple(each for text in given for each in _elements(text))
+
+    def value_for(self, key: str, value: Value) -> Value:
+        """Return the value that the row of this key gets."""
+        params = self.statement.params
+        chosen = (result for of_key, result in value.cases if params[of_key] == key)
+        return Value(params=(found,)) if (found := next(chosen, None)) is not None else value
+
+    def type_of(self, value: Value) -> str:
+        """Return the Python type of a value that is one parameter."""
+        types = self.statement.types
+        return types[value.params[0]] if value.params and value.params[0] < len(types) else ""
+
+    def equals(self, table: str) -> dict[str, frozenset[str]]:
+        """Return what the conditions compare the table's columns with."""
+        found = [each for each in self.template.equalities if each.table == table]
+        return {each.column: frozenset(self.values(each.value)) for each in found}
+
+
+def _elements(text: str) -> list[str]:
+    return text[1:-1].split("|") if text.startswith("[") else [text]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lock:
+    place: int
+    transaction: int | None
+    rows: frozenset[Row] = frozenset()
+    table: str = ""
+    """The whole table, where it is locked."""
+    advisory: bool = False
+    of_session: bool = False
+
+    def covers(self, rows: Iterable[Row]) -> bool:
+        """Whether it is on one of the rows, or on a table of theirs; any advisory lock is taken to be meant so."""
+        return self.advisory or any(row in self.rows or row[0] == self.table for row in rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Hit:
+    """A candidate as one unit shows it."""
+
+    kind: str
+    table: str
+    columns: frozenset[str] = frozenset()
+    unit: Unit
+    read: UnitStep | None
+    write: UnitStep
+    rank: int
+    sentence: str
+    """With ``{name}`` for the names of the table or the columns, ``{be}`` for is or are, ``{read}`` and ``{write}``
+    for the sites, ``{partner}`` for the other unit."""
+    partners: tuple[Unit, ...] = ()
+
+
+class History:
+    """A unit with its statements parsed."""
+
+    def __init__(self, unit: Unit, tables: Mapping[str, Table]) -> None:
+        self.unit = unit
+        self.tables = tables
+        self._changed: dict[int, frozenset[Row]] = {}
+        self.steps = [
+            UnitStep(place, statement, read_statement(statement.sql)) for place, statement in enumerate(unit.statements)
+        ]
+
+    def table(self, name: str) -> Table:
+        return self.tables.get(name) or Table(name=name)
+
+    def writes(self, *verbs: str) -> Iterator[UnitStep]:
+        """Yield the statements of these verbs that changed something other than a session."""
+        return (
+            step
+            for step in self.steps
+            if step.template.verb in verbs and step.statement.rows != 0 and not self._is_session(step.template.table)
+        )
+
+    def _is_session(self, table: str) -> bool:
+        # By its columns: projects have session models of their own.
+        return self.table(table).types.keys() >= {"session_key", "session_data"}
+
+    def key_of(self, step: UnitStep, row: RowRead) -> str:
+        """Return the row's key, also where only the condition names it."""
+        if row.key:
+            return row.key
+        named = self.named_keys(step, row.table)
+        # Of several keys that were asked for, it is not known which one this row has.
+        return next(iter(named)) if len(named) == 1 else ""
+
+    def named_keys(self, step: UnitStep, table: str) -> frozenset[str]:
+        """Return the keys of the table's rows that the condition names; none where a key has several columns."""
+        key = self.table(table).key
+        return step.equals(table).get(key[0], frozenset()) if len(key) == 1 else frozenset()
+
+    def changed_rows(self, step: UnitStep) -> frozenset[Row]:
+        """Return the rows that an UPDATE or DELETE names, by their keys or by values that were read before."""
+        if step.place not in self._changed:
+            self._changed[step.place] = self._find_changed(step)
+        return self._changed[step.place]
+
+    def _find_changed(self, step: UnitStep) -> frozenset[Row]:
+        table = step.template.table
+        if keys := self.named_keys(step, table):
+            return frozenset((table, key) for key in keys)
+        # Without a key in the condition: the rows read before that have the values asked for.
+        equals = step.equals(table)
+        return frozenset(
+            (table, key)
+            for earlier in self.steps[: step.place]
+            for row in earlier.statement.read
+            if row.table == table and _matches(row, equals) and (key := self.key_of(earlier, row))
+        )
+
+    @cached_property
+    def made(self) -> frozenset[Row]:
+        """The rows that the unit inserted: nobody else can know them yet."""
+        return frozenset(
+            (row.table, row.key)
+            for step in self.writes("INSERT")
+            for row in step.statement.read
+            # An upsert may return a row that was there.
+            if not step.template.upsert
+        )
+
+    @cached_property
+    def locks(self) -> list[_Lock]:
+        """The locks that its statements took, in their order."""
+        return [lock for step in self.steps for lock in self._locks_of(step)]
+
+    def _locks_of(self, step: UnitStep) -> Iterator[_Lock]:
+        template, transaction = step.template, step.statement.transaction
+        if template.advisory:
+            yield _Lock(step.place, transaction, advisory=True, of_session=template.of_session)
+        if template.verb == "LOCK":
+            yield from (_Lock(step.place, transaction, table=table) for table in template.locked)
+        elif rows := self.locked_rows(step):
+            yield _Lock(step.place, transaction, rows)
+
+    def locked_rows(self, step: UnitStep) -> frozenset[Row]:
+        """Return the rows that the statement locked, as far as they are known."""
+        template = step.template
+        if template.verb in {"UPDATE", "DELETE"} and step.statement.rows != 0:
+            return self.changed_rows(step)
+        # ON CONFLICT DO UPDATE locks the row that is there.
+        if template.verb == "INSERT" and template.upsert:
+            return frozenset((row.table, row.key) for row in step.statement.read if row.key)
+        # A locking SELECT need not return the key that its condition names.
+        returned = {(row.table, self.key_of(step, row)) for row in step.statement.read if row.table in template.locked}
+        named = {(table, key) for table in template.locked for key in self.named_keys(step, table)}
+        return frozenset(row for row in returned | named if row[1])
+
+    def references(self, step: UnitStep, table: str) -> frozenset[Row]:
+        """Return the rows of other tables that the conditions, or the inserted values, refer to."""
+        given = step.equals(table)
+        if step.template.verb == "INSERT":
+            given = {name: frozenset(step.values(value)) for name, value in step.template.assignments.items()}
+        keys = self.table(table).foreign_keys
+        return frozenset((each.table, value) for each in keys for value in given.get(each.column, ()))
+
+    def row_references(self, row: RowRead) -> frozenset[Row]:
+        """Return the rows that a row refers to."""
+        keys = self.table(row.table).foreign_keys
+        return frozenset((each.table, row.values[each.column]) for each in keys if each.column in row.values)
+
+    def is_guarded(self, read: UnitStep, write: UnitStep, rows: Iterable[Row]) -> bool:
+        """Whether a lock on one of the rows is held from before the read until the write is committed."""
+        # The read may itself be the statement that locks.
+        wanted = tuple(rows)
+        return any(
+            lock.covers(wanted)
+            for lock in self.locks
+            if lock.place <= read.place and (lock.of_session or _same_transaction(lock.transaction, write))
+        )
+
+    @staticmethod
+    def has_snapshot(read: UnitStep, write: UnitStep, *levels: str) -> bool:
+        """Whether both are in one transaction of such a level, or any that refuses to write over a newer version."""
+        same = _same_transaction(read.statement.transaction, write)
+        return same and write.statement.isolation in (levels or _SNAPSHOT)
+
+
+def _same_transaction(transaction: int | None, write: UnitStep) -> bool:
+    return transaction is not None and transaction == write.statement.transaction
+
+
+def _matches(row: RowRead, equals: Mapping[str, frozenset[str]]) -> bool:
+    """Whether the row's values are those that the conditions ask for, and at least one of them is known."""
+    known = [row.values[column] in values for column, values in equals.items() if column in row.values]
+    return bool(known) and all(known)

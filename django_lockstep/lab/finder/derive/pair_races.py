@@ -1,0 +1,202 @@
+"""Candidates that take two transactions which do different things: write skew, and locks in opposite orders."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
+from django_lockstep.lab.finder.record.recording import Unit
+
+__all__ = ["lock_orders", "mails_before_commit", "write_skews"]
+
+RANK_SKEW, RANK_SKEW_ACROSS, RANK_ORDER, RANK_EFFECT = 40, 55, 50, 60
+_SKEW = (
+    "Rows of {name} are read{read} without a lock, and one of them is changed{write}: two transactions can each change "
+    "another row, and together break what both have checked."
+)
+_SKEW_ACROSS = (
+    "Rows are read{read} without a lock, then {name} is changed{write}, while {partner} reads that and changes what "
+    "was read here."
+)
+_ORDER = "Rows of {name} are locked{read} and then{write} in an order that another transaction may reverse: a deadlock."
+_EFFECT = "E-mail leaves{write} inside of the transaction that changes {name}: it stays sent if that is rolled back."
+
+
+@dataclass(frozen=True, slots=True)
+class _Skew:
+    """A look at many rows, and a write after it."""
+
+    history: History
+    read: UnitStep
+    seen: frozenset[tuple[str, str]]
+    write: UnitStep
+
+    def changes(self, seen: frozenset[tuple[str, str]]) -> bool:
+        """Whether the write changes what the look of another one depends on."""
+        template = self.write.template
+        tables = {table for table, _ in seen}
+        if template.verb != "UPDATE":
+            return template.table in tables
+        return any((template.table, column) in seen for column in template.assignments)
+
+
+def write_skews(histories: Sequence[History]) -> Iterator[Hit]:
+    """Yield what a unit can do to itself, and then to others."""
+    skews = [skew for history in histories for skew in _skews(history)]
+    for skew in skews:
+        # A unit that inserts what it has looked for is of another kind, check-then-insert.
+        if skew.write.template.verb != "INSERT" and skew.changes(skew.seen):
+            yield _skew_hit(skew, RANK_SKEW, _SKEW, ())
+    # One of each unit: in a large suite hundreds of tests have the same request sent.
+    by_table: dict[str, dict[str, _Skew]] = defaultdict(dict)
+    for skew in skews:
+        by_table[skew.write.template.table].setdefault(skew.history.unit.name, skew)
+    for skew in skews:
+        if partners := tuple(_partners(skew, by_table)):
+            yield _skew_hit(skew, RANK_SKEW_ACROSS, _SKEW_ACROSS, partners)
+
+
+def _partners(skew: _Skew, by_table: dict[str, dict[str, _Skew]]) -> Iterator[Unit]:
+    table = skew.write.template.table
+    for other in {table for table, _ in skew.seen} - {table}:
+        for name, partner in by_table.get(other, {}).items():
+            if name != skew.history.unit.name and skew.changes(partner.seen) and partner.changes(skew.seen):
+                yield partner.history.unit
+
+
+def _skews(history: History) -> Iterator[_Skew]:
+    for write in history.writes("UPDATE", "DELETE", "INSERT"):
+        # What the unit has made itself, no other transaction has read.
+        if write.template.verb != "INSERT" and history.changed_rows(write) & history.made:
+            continue
+        for read in history.steps[: write.place]:
+            if _sees_many(read) and read.statement.alias == write.statement.alias:
+                seen = _unguarded(history, read, write)
+                if seen:
+                    yield _Skew(history, read, seen, write)
+
+
+def _sees_many(read: UnitStep) -> bool:
+    # A single row that is read and then written is of the kinds of `row_races`.
+    template, rows = read.template, read.statement.rows or 0
+    return template.is_select and (template.looks in {"aggregate", "exists"} or rows > 1)
+
+
+def _unguarded(history: History, read: UnitStep, write: UnitStep) -> frozenset[tuple[str, str]]:
+    """Return the tables and columns that the look depends on, and that nothing keeps as they are."""
+    if history.has_snapshot(read, write, "serializable"):
+        return frozenset()
+    seen = read.template.tested | read.template.summed
+    tables = {table for table, _ in seen if not _is_unique(history, table, seen, write)}
+    rows: dict[str, set[Row]] = {
+        table: {(table, ""), *history.references(read, table), *_rows(history, read, table)} for table in tables
+    }
+    kept = {table for table in tables if history.is_guarded(read, write, rows[table])}
+    # Keys do not change: what was found by them alone will be found again.
+    keys = {(table, column) for table in tables for column in history.table(table).key}
+    return frozenset(each for each in seen - keys if each[0] in tables - kept)
+
+
+def _is_unique(history: History, table: str, seen: frozenset[tuple[str, str]], write: UnitStep) -> bool:
+    """Whether a unique index refuses what the look was to prevent."""
+    columns = {column for name, column in seen if name == table}
+    written = set(write.template.assignments) if write.template.table == table else set()
+    indexes = history.table(table).unique
+    return any(written & set(index.columns) and columns >= {*index.columns, *index.predicate} for index in indexes)
+
+
+def _rows(history: History, read: UnitStep, table: str) -> set[Row]:
+    return {(table, history.key_of(read, row)) for row in read.statement.read if row.table == table}
+
+
+def _skew_hit(skew: _Skew, rank: int, sentence: str, partners: tuple[Unit, ...]) -> Hit:
+    template = skew.write.template
+    return Hit(
+        kind="write-skew",
+        table=template.table,
+        columns=frozenset(template.assignments) & {column for _, column in skew.seen},
+        unit=skew.history.unit,
+        read=skew.read,
+        write=skew.write,
+        rank=rank,
+        sentence=sentence,
+        partners=partners,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two locks that one transaction took one after the other."""
+
+    unit: Unit
+    first: UnitStep
+    second: UnitStep
+    tables: tuple[str, str]
+    ascending: bool | None
+    """Whether the keys ascend, in one table; None in two tables, or if that is not known."""
+
+
+def lock_orders(histories: Sequence[History]) -> Iterator[Hit]:
+    """Yield pairs of locks that some unit takes the other way round, or may as far as the tests show."""
+    pairs = [pair for history in histories for pair in _lock_pairs(history)]
+    known: dict[tuple[str, str], list[_Pair]] = defaultdict(list)
+    for pair in pairs:
+        known[pair.tables].append(pair)
+    for pair in pairs:
+        first, second = pair.tables
+        reverse = [other for other in known[second, first] if first != second or other.ascending is not pair.ascending]
+        # Both ways by what the caller gives, as long as only one way was seen once or twice.
+        is_single = first == second and pair.first.statement.site != pair.second.statement.site
+        if reverse or (is_single and len(known[first, second]) <= 1):
+            partners = tuple(other.unit for other in reverse)
+            yield Hit(
+                kind="lock-order",
+                table=second,
+                unit=pair.unit,
+                read=pair.first,
+                write=pair.second,
+                rank=RANK_ORDER,
+                sentence=_ORDER,
+                partners=partners,
+            )
+
+
+def _lock_pairs(history: History) -> Iterator[_Pair]:
+    order = {key: place for place, key in enumerate(history.unit.key_order)}
+    taken: list[tuple[UnitStep, Row]] = []
+    held: set[tuple[int | None, Row]] = set()
+    for step in history.steps:
+        rows = sorted(history.locked_rows(step) - history.made)
+        transaction = step.statement.transaction
+        # With autocommit a lock ends with its statement; one that is held already waits for nobody.
+        new = [row for row in rows if transaction is not None and (transaction, row) not in held]
+        held |= {(transaction, row) for row in new}
+        # In which order one statement locks several rows is its own affair.
+        if len(rows) == len(new) == 1:
+            taken.append((step, new[0]))
+    for (first, one), (second, other) in combinations(taken, 2):
+        if first.statement.transaction == second.statement.transaction:
+            ascending = order[one[1]] < order[other[1]] if one[1] in order and other[1] in order else None
+            yield _Pair(history.unit, first, second, (one[0], other[0]), ascending if one[0] == other[0] else None)
+
+
+def mails_before_commit(history: History) -> Iterator[Hit]:
+    """Yield e-mail that was sent inside of a transaction that also writes."""
+    for step in history.steps:
+        if step.template.verb != "SEND" or step.statement.transaction is None:
+            continue
+        inside = (each for each in history.writes("INSERT", "UPDATE", "DELETE"))
+        written = next((each for each in inside if each.statement.transaction == step.statement.transaction), None)
+        if written is not None:
+            yield Hit(
+                kind="effect-before-commit",
+                table=written.template.table,
+                unit=history.unit,
+                read=None,
+                write=step,
+                rank=RANK_EFFECT,
+                sentence=_EFFECT,
+            )

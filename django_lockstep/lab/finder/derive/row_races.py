@@ -1,0 +1,164 @@
+"""Candidates in which a row is written that was read before: C1 to C3 of a lost update.
+
+A read that holds its row locked, a write that is conditional on what it changes, and a snapshot that refuses to
+overwrite what is newer are none. Sessions and times of the change neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django_lockstep.lab.explorer.effects.statement_text import Value
+from django_lockstep.lab.finder.derive.history import History, Hit, Row, UnitStep
+from django_lockstep.lab.finder.record.recording import RowRead
+
+__all__ = ["row_races"]
+
+_NUMBERS = frozenset({"smallint", "integer", "bigint", "numeric", "real", "double precision"})
+_DATES = frozenset({"date", "timestamp with time zone", "timestamp without time zone"})
+RANK_NUMBER, RANK_IN_PLACE, RANK_DATE, RANK_STATE, RANK_LATE, RANK_REREAD, RANK_EDIT = 10, 15, 25, 30, 35, 70, 90
+
+_COMPUTED = (
+    "{name} {be} read{read} without a lock, and written{write} with another value: what another transaction commits in "
+    "between is lost."
+)
+_IN_PLACE = (
+    "{name} {be} read{read} without a lock, and changed in place{write} with no condition on it: two transactions can "
+    "pass the same check."
+)
+_STATE = "{name} {be} read{read} without a lock, and set{write}: two transactions can both see the old value and go on."
+_EDIT = "{name} {be} written{write} from the input, over what was read{read}: the last writer wins."
+_LATE = "{name} {be} read{read} before its row is locked, and written{write}: what was read may no longer be true."
+
+
+def row_races(history: History) -> Iterator[Hit]:
+    """Yield the candidates of one unit."""
+    for write in history.writes("UPDATE"):
+        if _is_conditional(history, write):
+            continue
+        # No other transaction can change a row that this one has made.
+        rows = history.changed_rows(write) - history.made
+        yield from _of_write(list(_hits(history, write, rows)))
+
+
+def _hits(history: History, write: UnitStep, rows: frozenset[Row]) -> Iterator[Hit]:
+    """Yield a candidate for each column that one of the rows shows it for."""
+    for column, value in write.template.assignments.items():
+        hits = (_hit(history, write, row, column, write.value_for(row[1], value)) for row in sorted(rows))
+        if (hit := next(filter(None, hits), None)) is not None:
+            yield hit
+
+
+def _of_write(hits: list[Hit]) -> list[Hit]:
+    """Return those of the kind with the worst consequence: a write that overwrites a sum may also raise a counter."""
+    worst = min(hits, key=lambda hit: hit.rank).kind if hits else ""
+    return [hit for hit in hits if hit.kind == worst]
+
+
+def _is_conditional(history: History, write: UnitStep) -> bool:
+    """Whether a column that it sets is also tested: a version, a state, an amount that has to suffice."""
+    table = write.template.table
+    tested = {column for name, column in write.template.tested if name == table}
+    return bool(tested & set(write.template.assignments) - set(history.table(table).key))
+
+
+def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value) -> Hit | None:
+    # Keys do not change, and of the times of a change the last one is right.
+    if column in history.table(row[0]).key or write.type_of(value) == "now":
+        return None
+    found = _last_read(history, write, row, column)
+    if found is None:
+        return None
+    read, before = found
+    if history.has_snapshot(read, write) or _was_written(history, read, write, row, column):
+        return None
+    in_place = column in value.columns
+    after = write.values(value)
+    # save() writes all columns back: those with the value that was read are not what it is about.
+    if not in_place and (len(after) != 1 or after[0] == before.values[column]):
+        return None
+    if history.is_guarded(read, write, {row, *history.row_references(before)}):
+        return _reread(history, write, row, column, read)
+    kind, rank, sentence = _consequence(history, write, row, column, after, in_place=in_place)
+    if _is_locked_between(history, read, write, row):
+        kind, rank, sentence = "late-lock", max(rank, RANK_LATE), _LATE
+    return _make(history, kind, rank, sentence, column=column, read=read, write=write)
+
+
+def _make(
+    history: History, kind: str, rank: int, sentence: str, *, column: str, read: UnitStep, write: UnitStep
+) -> Hit:
+    return Hit(
+        kind=kind,
+        table=write.template.table,
+        columns=frozenset({column}),
+        unit=history.unit,
+        read=read,
+        write=write,
+        rank=rank,
+        sentence=sentence,
+    )
+
+
+def _last_read(history: History, write: UnitStep, row: Row, column: str) -> tuple[UnitStep, RowRead] | None:
+    return next(_reads(history, write.place, write.statement.alias, row, column), None)
+
+
+def _reads(history: History, end: int, alias: str, row: Row, column: str) -> Iterator[tuple[UnitStep, RowRead]]:
+    """Yield the statements before a place that returned the row's column, the last first."""
+    for step in reversed(history.steps[:end]):
+        if step.statement.alias != alias:
+            continue
+        for each in step.statement.read:
+            if each.table == row[0] and column in each.values and history.key_of(step, each) == row[1]:
+                yield step, each
+                break
+
+
+def _was_written(history: History, read: UnitStep, write: UnitStep, row: Row, column: str) -> bool:
+    """Whether the unit itself wrote it in between: that write is the candidate."""
+    between = history.steps[read.place + 1 : write.place]
+    return any(
+        column in step.template.assignments and row in history.changed_rows(step)
+        for step in between
+        if step.template.verb == "UPDATE"
+    )
+
+
+def _is_locked_between(history: History, read: UnitStep, write: UnitStep, row: Row) -> bool:
+    between = history.steps[read.place + 1 : write.place]
+    same = write.statement.transaction
+    # An earlier write locks too, but was not meant to.
+    selects = (step for step in between if step.template.is_select)
+    return same is not None and any(
+        step.statement.transaction == same and row in history.locked_rows(step) for step in selects
+    )
+
+
+def _reread(history: History, write: UnitStep, row: Row, column: str, locked: UnitStep) -> Hit | None:
+    """Return a late lock: the row was read again under it, but something may still rest on the first read."""
+    if row not in history.locked_rows(locked):
+        return None
+    earlier = next(_reads(history, locked.place, write.statement.alias, row, column), None)
+    if earlier is None or history.is_guarded(earlier[0], write, {row, *history.row_references(earlier[1])}):
+        return None
+    return _make(history, "late-lock", RANK_REREAD, _LATE, column=column, read=earlier[0], write=write)
+
+
+def _consequence(
+    history: History, write: UnitStep, row: Row, column: str, after: tuple[str, ...], *, in_place: bool
+) -> tuple[str, int, str]:
+    """Return kind, rank and sentence by what is lost."""
+    if in_place:
+        return "check-then-act", RANK_IN_PLACE, _IN_PLACE
+    table = history.table(row[0])
+    # What a user has typed was not computed from what was read.
+    if after[0] in history.unit.inputs:
+        return "read-modify-write", RANK_EDIT, _EDIT
+    if table.types.get(column, "").partition("(")[0] in _DATES:
+        return "read-modify-write", RANK_DATE, _COMPUTED
+    # Numbers that are keys add up to nothing.
+    is_reference = column in {each.column for each in table.foreign_keys}
+    if table.types.get(column, "") in _NUMBERS and not is_reference and after[0] != "NULL":
+        return "read-modify-write", RANK_NUMBER, _COMPUTED
+    return "check-then-act", RANK_STATE, _STATE

@@ -1,0 +1,1 @@
+"""Records what the project's tests do: requests, calls, transactions, and the rows that these read and write."""

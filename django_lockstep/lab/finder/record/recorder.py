@@ -1,0 +1,240 @@
+"""Records what tests have the project do, without changing what they see.
+
+Connections get an execute wrapper; handlers of requests, `atomic` and the e-mail backend of tests are wrapped while a
+recorder is installed. Only a test's body is recorded, not its fixtures, and only on a database that was made for tests.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any
+from unittest import mock
+from weakref import WeakSet
+
+from django.core.mail.backends import locmem
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+from django_lockstep.lab.explorer.tables.databases import is_test_database
+from django_lockstep.lab.finder.record.files import RecordingWriter
+from django_lockstep.lab.finder.record.fingerprints import Fingerprints
+from django_lockstep.lab.finder.record.inputs import call_inputs, request_inputs
+from django_lockstep.lab.finder.record.reader import StatementReader, is_of_interest
+from django_lockstep.lab.finder.record.recording import SENT_MAIL, RecordedStatement, Site
+from django_lockstep.lab.finder.record.redaction import mask_message
+from django_lockstep.lab.finder.record.requests import (
+    CallNext,
+    RequestNumbers,
+    buffer_body,
+    current_request,
+    intercept,
+    intercept_async,
+)
+from django_lockstep.lab.finder.record.stack import CodeMap
+from django_lockstep.lab.finder.record.transactions import Transactions
+from django_lockstep.lab.finder.record.units import Calls, Draft
+
+__all__ = ["Recorder"]
+
+_request: ContextVar[Draft | None] = ContextVar("_request", default=None)
+"""The request that this thread or task handles."""
+
+
+class Recorder:
+    """Writes the units of a test run."""
+
+    def __init__(self, writer: RecordingWriter, *, code: CodeMap, fingerprints: Fingerprints) -> None:
+        self._writer = writer
+        self._code = code
+        self._fingerprints = fingerprints
+        self._transactions = Transactions()
+        self._numbers = RequestNumbers()
+        self._calls = Calls(begin=self._begin_call, end=self._write)
+        self._reader = StatementReader(fingerprints, writer.write_tables)
+        self._connections: WeakSet[BaseDatabaseWrapper] = WeakSet()
+        self._test = ""
+        self._tests = 0
+        self.notes: dict[str, None] = {}
+        """Sentences on what could not be recorded."""
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Record between `begin_test` and `end_test`; close the recording at the end."""
+        with ExitStack() as stack:
+            # First, so that the file is closed last: the others may still write when they end.
+            stack.callback(self._close)
+            stack.enter_context(intercept(self._on_request))
+            stack.enter_context(intercept_async(self._on_async_request))
+            stack.enter_context(self._transactions.counted())
+            stack.enter_context(self._noting_mail())
+            stack.enter_context(self._calls.letting_go())
+            connection_created.connect(self._connected)
+            stack.callback(connection_created.disconnect, self._connected)
+            stack.callback(self._detach)
+            for connection in connections.all(initialized_only=True):
+                self._attach(connection)
+            yield
+
+    def begin_test(self, test: str) -> None:
+        """Record what the process does from now on as this test's; its fixtures have to be there."""
+        self._numbers.restart()
+        self._test = test
+
+    def end_test(self) -> None:
+        """Write what is left of the test."""
+        self._calls.finish_all()
+        self._test = ""
+        self._tests += 1
+
+    # Connections
+
+    def _connected(self, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+        self._attach(connection)
+
+    def _attach(self, connection: BaseDatabaseWrapper) -> None:
+        if self._executed not in connection.execute_wrappers:
+            # First, so that blocks that take away the last one, their own, find that.
+            connection.execute_wrappers.insert(0, self._executed)
+            self._connections.add(connection)
+
+    def _detach(self) -> None:
+        for connection in self._connections:
+            if self._executed in connection.execute_wrappers:
+                connection.execute_wrappers.remove(self._executed)
+
+    def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+        # Before it is noted: only what has succeeded is recorded, with the rows that came back.
+        result = execute(sql, params, many, context)
+        if self._test:
+            self._safely(self._note, sql, params, many, context)
+        return result
+
+    def _safely(self, note: Callable[..., None], *arguments: Any) -> None:
+        """Note something; the test goes on whatever comes of it."""
+        try:
+            note(*arguments)
+        except Exception as error:  # noqa: BLE001  # a fault of the recorder must not fail a test of the project
+            why = f"{type(error).__name__}: {mask_message(str(error))}"
+            self.notes[f"Some statements could not be recorded: {why}"] = None
+
+    # Statements
+
+    def _note(self, sql: Any, params: Any, many: bool, context: Any) -> None:
+        connection: BaseDatabaseWrapper = context["connection"]
+        text = sql if isinstance(sql, str) else sql.as_string(connection.connection)
+        # Also of statements that are not recorded: SET TRANSACTION is one.
+        self._transactions.note_statement(connection, text)
+        if not is_of_interest(text) or not self._is_recordable(connection):
+            return
+        # Past this method, `_safely` and `_executed`.
+        draft, site = self._locate(sys._getframe(3))
+        if draft is None or draft.is_full:
+            return
+        statement = self._reader.read(
+            text,
+            params,
+            context,
+            keys=draft.keys,
+            many=many,
+            transaction=draft.transaction(connection.alias, self._transactions.current(connection)),
+            isolation=self._transactions.isolation(connection),
+            site=site,
+        )
+        draft.statements.append(statement)
+
+    def _is_recordable(self, connection: Any) -> bool:
+        if not hasattr(connection.connection, "pgconn"):
+            self.notes[
+                f"Database {connection.alias!r} was not recorded: that needs PostgreSQL with psycopg 3, and it is "
+                f"{connection.display_name} with {connection.Database.__name__}"
+            ] = None
+            return False
+        if not is_test_database(connection):
+            self.notes[
+                f"Database {connection.alias!r} ({connection.settings_dict['NAME']}) was not recorded: Django has not "
+                "made it for these tests"
+            ] = None
+            return False
+        return True
+
+    @contextmanager
+    def _noting_mail(self) -> Iterator[None]:
+        send: Any = locmem.EmailBackend.send_messages
+
+        def noted(backend: Any, messages: Any) -> Any:
+            if self._test:
+                self._safely(self._note_mail)
+            return send(backend, messages)
+
+        with mock.patch.object(locmem.EmailBackend, "send_messages", noted):
+            yield
+
+    def _note_mail(self) -> None:
+        draft, site = self._locate(sys._getframe(3))
+        if draft is None:
+            return
+        opened = ((each.alias, self._transactions.current(each)) for each in connections.all(initialized_only=True))
+        inside = next((draft.transaction(alias, number) for alias, number in opened if number is not None), None)
+        draft.statements.append(RecordedStatement(sql=SENT_MAIL, transaction=inside, site=site))
+
+    def _locate(self, frame: FrameType) -> tuple[Draft | None, Site | None]:
+        """Return the unit that goes on, and the line of the project's code that the frame was called from."""
+        draft = _request.get()
+        # Inside of a request, the frames above the site need not be looked at.
+        found = self._code.walk(frame, whole=draft is None)
+        if draft is None and found.call is not None:
+            draft = self._calls.draft(found.call)
+        return draft, found.site
+
+    # Units
+
+    def _on_request(self, handler: Any, environ: dict[str, Any], call_next: CallNext) -> Any:
+        if not self._test:
+            return call_next(environ)
+        draft = Draft(test=self._test, kind="request", number=self._numbers.take())
+        body = buffer_body(environ)
+        token = _request.set(draft)
+        try:
+            return call_next(environ)
+        finally:
+            _request.reset(token)
+            self._safely(self._end_request, draft, body)
+
+    async def _on_async_request(self, body: bytes, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        if not self._test:
+            return await call_next()
+        # Without a number of its own: only those are counted that can be forked.
+        draft = Draft(test=self._test, kind="asynchronous request", number=0)
+        token = _request.set(draft)
+        try:
+            return await call_next()
+        finally:
+            _request.reset(token)
+            self._safely(self._end_request, draft, body)
+
+    def _end_request(self, draft: Draft, body: bytes) -> None:
+        request = current_request()
+        if request is None or request.resolver_match is None or not draft.statements:
+            return
+        draft.name = f"{request.method} {request.resolver_match.route}"
+        for value in request_inputs(request, body):
+            draft.inputs |= set(self._fingerprints.of_input(value))
+        self._write(draft)
+
+    def _begin_call(self, frame: Any, number: int) -> Draft:
+        name = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}"
+        inputs = {known for value in call_inputs(frame) for known in self._fingerprints.of_input(value)}
+        return Draft(test=self._test, kind="call", number=number, name=name, inputs=inputs)
+
+    def _write(self, draft: Draft) -> None:
+        unit = draft.finish()
+        if unit is not None:
+            self._writer.write_unit(unit)
+
+    def _close(self) -> None:
+        self._writer.close(tests=self._tests, notes=self.notes)

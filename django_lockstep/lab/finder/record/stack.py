@@ -1,0 +1,127 @@
+"""Which lines and functions of the project are on the stack: where a statement was sent, in which call.
+
+Frames belong to the project, to an app that is installed beside it, to tests, or to none of these. The project's come
+first; an app's count where none of the project's is there, as in the tests of an app that is installed.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from types import FrameType
+
+from django.apps import apps
+
+from django_lockstep.lab.finder.record.recording import Site
+
+__all__ = ["CodeMap", "Found"]
+
+_LAB = Path(__file__).parents[2]
+_LIBRARY = _LAB.parent
+_INSTALLED = tuple({f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib")})
+_TEST_FOLDER = re.compile(r"tests?|testing|test_.*|.*_tests?", re.IGNORECASE)
+_TEST_MODULE = re.compile(
+    r"tests?|test_.*|.*_tests?|conftest|(.*_)?(factory|factories|fixtures)|testing", re.IGNORECASE
+)
+
+
+class _Kind(Enum):
+    PROJECT = "project"
+    APP = "app"
+    TEST = "test"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `CodeMap.walk` found."""
+
+    site: Site | None
+    call: FrameType | None
+    """The outermost call of a function of the project below the innermost test code."""
+
+
+class CodeMap:
+    """Knows whose code a file holds."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._kinds: dict[str, _Kind] = {}
+        self._sites: dict[tuple[str, int, str], Site] = {}
+
+    def add_test_file(self, path: Path) -> None:
+        """Note a file that holds tests, whatever it is called."""
+        self._kinds[str(path)] = _Kind.TEST
+
+    def walk(self, frame: FrameType | None, *, whole: bool) -> Found:
+        """Look for the site, and unless it suffices for the call, from the innermost frame to the test's code."""
+        sites: dict[_Kind, FrameType] = {}
+        calls: dict[_Kind, FrameType] = {}
+        while frame is not None:
+            kind = self._kind(frame.f_code.co_filename)
+            # What is further out runs the test.
+            if kind is _Kind.TEST:
+                break
+            if kind is not _Kind.OTHER:
+                sites.setdefault(kind, frame)
+                # A lambda or a comprehension cannot be called by its name.
+                if not frame.f_code.co_name.startswith("<"):
+                    calls[kind] = frame
+                if kind is _Kind.PROJECT and not whole:
+                    break
+            frame = frame.f_back
+        site = sites.get(_Kind.PROJECT) or sites.get(_Kind.APP)
+        return Found(self._site(site) if site else None, calls.get(_Kind.PROJECT) or calls.get(_Kind.APP))
+
+    def _site(self, frame: FrameType) -> Site:
+        code = frame.f_code
+        key = (code.co_filename, frame.f_lineno, code.co_qualname)
+        known = self._sites.get(key)
+        if known is None:
+            path = self._relative(code.co_filename)
+            known = self._sites[key] = Site(path=path, line=frame.f_lineno, function=code.co_qualname)
+        return known
+
+    def _relative(self, filename: str) -> str:
+        # The root comes last: a virtual environment may be inside of it.
+        for folder in (*_INSTALLED, f"{self._root}/"):
+            if filename.startswith(folder):
+                return filename.removeprefix(folder)
+        return filename
+
+    def _kind(self, filename: str) -> _Kind:
+        kind = self._kinds.get(filename)
+        if kind is None:
+            kind = self._kinds[filename] = self._classify(filename)
+        return kind
+
+    def _classify(self, filename: str) -> _Kind:
+        path = Path(filename)
+        is_installed = filename.startswith(_INSTALLED)
+        if not path.is_absolute() or path.is_relative_to(_LAB):
+            return _Kind.OTHER
+        if path.is_relative_to(_LIBRARY):  # in its own checkout it is tested
+            return _Kind.APP if _LIBRARY.is_relative_to(self._root) and not is_installed else _Kind.OTHER
+        # The innermost: an app's folder may be inside of another one's.
+        app = max((folder for folder in self._apps if path.is_relative_to(folder)), default=None, key=_depth)
+        in_root = path.is_relative_to(self._root) and not is_installed
+        if app is None and not in_root:
+            return _Kind.OTHER
+        inside = path.relative_to(app if app and (not in_root or app.is_relative_to(self._root)) else self._root)
+        if _TEST_MODULE.fullmatch(path.stem) or any(map(_TEST_FOLDER.fullmatch, inside.parts[:-1])):
+            return _Kind.TEST
+        return _Kind.PROJECT if in_root else _Kind.APP
+
+    @cached_property
+    def _apps(self) -> list[Path]:
+        """The folders of the installed apps that are neither Django's nor this library's."""
+        configs = [config for config in apps.get_app_configs() if config.name.partition(".")[0] != "django"]
+        return [folder for folder in (Path(config.path) for config in configs) if not folder.is_relative_to(_LIBRARY)]
+
+
+def _depth(folder: Path) -> int:
+    return len(folder.parts)

@@ -1,0 +1,208 @@
+"""What reports say: each candidate with what became of it, the worst first; as data, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from django_lockstep.lab.finder.confirm.remedies import REMEDIES
+from django_lockstep.lab.finder.derive.candidates import Access, Candidate
+from django_lockstep.lab.finder.findings import VERDICTS, Finding, Findings
+from django_lockstep.lab.finder.report.suppressions import Suppression
+from django_lockstep.lab.wording import counted
+
+__all__ = [
+    "STATUSES",
+    "Entry",
+    "Report",
+    "as_json",
+    "as_text",
+    "entries_of",
+    "full_text",
+    "in_a_line",
+    "list_candidates",
+    "report_on",
+    "summary_of",
+]
+
+_CONFIRMED, *_OTHERS = VERDICTS
+STATUSES = (_CONFIRMED, "suppressed", *_OTHERS)
+"""The verdicts; a race that is confirmed and accepted counts as suppressed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One candidate."""
+
+    candidate: Candidate
+    finding: Finding
+    suppressed: str = ""
+    """Why it is accepted, if it is confirmed."""
+
+    @property
+    def status(self) -> str:
+        """The verdict, or that it is suppressed: one of `STATUSES`."""
+        return "suppressed" if self.suppressed else self.finding.verdict
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The tests that show it."""
+        places = (*self.candidate.witnesses, *self.candidate.partner_witnesses)
+        return tuple(dict.fromkeys(place.test for place in places))
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """What fits its kind, the first choice first."""
+        return REMEDIES[self.candidate.kind]
+
+    @property
+    def difference(self) -> str:
+        """What differs from every serial end."""
+        return "; ".join(self.finding.differences)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that is known about a recording."""
+
+    root: Path
+    """The project's folder."""
+    summary: str
+    """How many candidates there are, from how much."""
+    notes: tuple[str, ...]
+    """What could not be recorded."""
+    tried: bool
+    """Whether something was tried; otherwise the candidates are only listed."""
+    entries: tuple[Entry, ...]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many have each status; suppressed ones only if there are some."""
+        counts = {status: sum(entry.status == status for entry in self.entries) for status in STATUSES}
+        return {status: count for status, count in counts.items() if count or status != "suppressed"}
+
+    @property
+    def exit_status(self) -> int:
+        """1 if a race is confirmed that the project does not accept, otherwise 0."""
+        return int(any(entry.status == "confirmed" for entry in self.entries))
+
+
+def report_on(found: Findings, suppressed: Sequence[Suppression], *, root: Path, tried: bool = True) -> Report:
+    """Return the report on all candidates; without ``tried``, as if none of them had been tried."""
+    known = found.pairs() if tried else []
+    decided = {candidate.id for candidate, _ in known}
+    rest = [(each, _not_tried(each)) for name, each in found.candidates.items() if name not in decided]
+    return Report(
+        root=root,
+        summary=found.summary,
+        notes=found.notes,
+        tried=bool(known),
+        entries=entries_of([*known, *rest], suppressed),
+    )
+
+
+def entries_of(pairs: Iterable[tuple[Candidate, Finding]], suppressed: Sequence[Suppression]) -> tuple[Entry, ...]:
+    """Return what reports say about these candidates, in this order, those that are accepted after the confirmed."""
+    entries = (
+        Entry(candidate=candidate, finding=finding, suppressed=_reason(candidate, finding, suppressed))
+        for candidate, finding in pairs
+    )
+    return tuple(sorted(entries, key=lambda entry: STATUSES.index(entry.status)))
+
+
+def _not_tried(candidate: Candidate) -> Finding:
+    return Finding(candidate=candidate.id, verdict="not tried", reason="nothing was tried yet")
+
+
+def _reason(candidate: Candidate, finding: Finding, suppressed: Sequence[Suppression]) -> str:
+    covering = (one.reason for one in suppressed if finding.verdict == "confirmed" and one.covers(candidate))
+    return next(covering, "")
+
+
+def as_json(report: Report) -> str:
+    """Return the candidates with all that is known about each, beside counts and notes."""
+    data = {"summary": report.summary, "notes": report.notes, "counts": report.counts()}
+    return json.dumps({**data, "candidates": [dict(_facts(entry)) for entry in report.entries]}, indent=2)
+
+
+def _facts(entry: Entry) -> Iterator[tuple[str, Any]]:
+    candidate, finding = entry.candidate, entry.finding
+    names = ("id", "kind", "table", "columns", "unit", "unit_kind", "partner", "also", "sentence")
+    yield from ((name, getattr(candidate, name)) for name in names)
+    yield "read", candidate.read and _access(candidate.read)
+    yield "write", _access(candidate.write)
+    yield "tests", entry.tests
+    yield "suppressed", entry.suppressed
+    names = ("verdict", "reason", "consequence", "pairing", "test", "number", "schedules", "schedule", "seconds")
+    yield from ((name, getattr(finding, name)) for name in names)
+    yield "difference", entry.difference
+    yield "remedy_tried", finding.remedy
+    yield "remedies", entry.remedies
+    yield "test_file", finding.test_file
+    yield "run", finding.run
+
+
+def _access(access: Access) -> Mapping[str, Any]:
+    return {**(asdict(access.site) if access.site else {"path": "", "line": 0, "function": ""}), "sql": access.sql}
+
+
+# As text
+
+
+def full_text(report: Report) -> str:
+    """Return counts and notes, and what became of the candidates; if none was tried, only these."""
+    return f"{summary_of(report)}\n{as_text(report) if report.tried else list_candidates(report)}"
+
+
+def summary_of(report: Report) -> str:
+    """Return how many candidates there are, with what could not be recorded."""
+    return "\n".join([*report.notes, report.summary])
+
+
+def list_candidates(report: Report) -> str:
+    """Return the candidates, the worst first, as nothing has been tried yet."""
+    return "\n".join(line for number, entry in enumerate(report.entries, 1) for line in _lines(number, entry.candidate))
+
+
+def _lines(number: int, candidate: Candidate) -> Iterator[str]:
+    yield ""
+    yield f"{number}. {candidate.kind} {candidate.id} in {candidate.unit}"
+    yield f"   {candidate.sentence}"
+    if candidate.partner:
+        yield f"   together with: {candidate.partner}"
+    yield f"   shown by: {candidate.witnesses[0].test}"
+
+
+def as_text(report: Report) -> str:
+    """Return the confirmed races with how they end and what helps; of the other candidates a line each."""
+    verdicts = [entry.finding.verdict for entry in report.entries]
+    counts = [f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS]
+    lines = [f"{counted(len(verdicts), 'candidate')}: {', '.join(counts)}"]
+    for entry in report.entries:
+        confirmed = entry.finding.verdict == "confirmed"
+        lines += _paragraph(entry) if confirmed else [in_a_line(entry.candidate, entry.finding)]
+    return "\n".join(lines)
+
+
+def in_a_line(candidate: Candidate, finding: Finding) -> str:
+    """Return verdict, kind, unit and why in a line."""
+    ends = "; ".join(finding.differences) if finding.verdict == "confirmed" else finding.reason
+    return f"{finding.verdict}: {candidate.kind} {candidate.id} in {candidate.unit}: {ends}"
+
+
+def _paragraph(entry: Entry) -> Iterator[str]:
+    candidate, finding = entry.candidate, entry.finding
+    yield ""
+    yield f"CONFIRMED: {candidate.kind} {candidate.id} in {candidate.unit} ({finding.consequence})"
+    if entry.suppressed:
+        yield f"  suppressed: {entry.suppressed}"
+    yield f"  {candidate.sentence}"
+    yield f"  it ends like no serial order: {entry.difference}"
+    yield f"  schedule {finding.schedule} of {finding.pairing}, in {finding.test}"
+    yield textwrap.indent(finding.timeline, "  | ")
+    if finding.remedy:
+        yield f"  tried: {finding.remedy}"
+    yield from (f"  fits: {remedy}" for remedy in entry.remedies)

@@ -1,0 +1,70 @@
+"""Whether another process would run the same code, on the same Django, Python and PostgreSQL."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import platform
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import django
+from django.apps import apps
+from django.db import connections
+
+from django_lockstep.lab.scenario import Scenario
+from django_lockstep.lab.workers.errors import ClusterUnavailable
+
+__all__ = ["describe_code", "modules_of", "require_same"]
+
+_LIBRARY = Path(__file__).parents[2]
+
+
+def describe_code(alias: str | None, modules: Collection[str]) -> Mapping[str, str]:
+    """Return versions and digests of the code, by what they are of: the apps, the library, and these modules.
+
+    The version of PostgreSQL is that of the alias's server, and left out without one.
+    """
+    versions = {"Django": django.get_version(), "Python": platform.python_version()}
+    if alias is not None:
+        with connections[alias]._nodb_cursor() as cursor:
+            cursor.execute("SHOW server_version_num")
+            (versions["PostgreSQL"],) = cursor.fetchone()
+    folders = {f"the code of the app {each.label}": Path(each.path) for each in apps.get_app_configs()}
+    folders["the code of django_lockstep"] = _LIBRARY
+    codes = {name: _digest(sorted(folder.rglob("*.py"))) for name, folder in folders.items()}
+    return {**versions, **codes, **{f"the module {name}": _digest(_files(name)) for name in modules}}
+
+
+def require_same(expected: Mapping[str, str], here: Mapping[str, str]) -> None:
+    """Raise `ClusterUnavailable` with the first difference between the other process and this one."""
+    for name in dict.fromkeys([*expected, *here]):
+        there, mine = (each.get(name, "missing") for each in (expected, here))
+        if there != mine:
+            raise ClusterUnavailable(f"{name} is {mine!r} here, and {there!r} where the work was started")
+
+
+def modules_of(scenario: Scenario) -> list[str]:
+    """Return the names of the modules that define the scenario's functions."""
+    functions = [scenario.set_up, scenario.invariant, scenario.observe, *scenario.actors.values()]
+    return sorted({function.__module__ for function in map(_innermost, functions) if hasattr(function, "__module__")})
+
+
+def _innermost(function: object) -> object:
+    return _innermost(function.func) if isinstance(function, functools.partial) else function
+
+
+def _files(module: str) -> list[Path]:
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # it has no place of its own, such as `__main__`
+        return []
+    return [Path(found.origin)] if found and found.has_location and found.origin else []
+
+
+def _digest(files: Collection[Path]) -> str:
+    total = hashlib.sha256()
+    for file in files:
+        total.update(file.name.encode() + file.read_bytes())
+    return total.hexdigest()[:12]
