@@ -20,7 +20,7 @@ from accounts.models import Account
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer.render.reports import RaceReport
 from django_lockstep.lab.pages.exploring import start_races
-from django_lockstep.lab.pages.runs import RunRefused
+from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import Store, open_store
 from django_lockstep.lab.pages.views import live_context, may_use_lab, stepped_drawings
 

@@ -13,6 +13,7 @@ from accounts.models import Account
 from bank.front import code_of
 from bank.policy import POLICY
 from django_lockstep.lab.pages import runs
+from django_lockstep.lab.pages.process import RunRefused
 from tests.support.sessions import PATIENCE, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -80,7 +81,7 @@ def test_staff_may_where_races_run_in_pages(client: Client, settings: Any) -> No
 
 @pytest.mark.usefixtures("public")
 def test_a_second_page_is_told_that_one_is_running(client: Client) -> None:
-    with patch("bank.front.start_races", side_effect=runs.RunRefused.busy()):
+    with patch("bank.front.start_races", side_effect=RunRefused.busy()):
         answer = client.post("/")
     assert (answer.status_code, "Another page is running a race" in answer.content.decode()) == (409, True)
 

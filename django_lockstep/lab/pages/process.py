@@ -8,20 +8,56 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_lockstep.errors import LockstepError
-from django_lockstep.lab.pages.runs import RunRefused, exclusive_run, redirect_databases
 from django_lockstep.lab.pages.store import LiveRun, Progress, Store
 
-__all__ = ["LiveProcess", "LiveRequest", "main"]
+__all__ = ["LiveProcess", "LiveRequest", "RunRefused", "exclusive_run", "main"]
 
 _PERIOD = 0.25
 """Seconds between two reports of how far it is."""
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('lockstep.lab.pages', 0))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('lockstep.lab.pages', 0))"
+
+
+class RunRefused(Exception):
+    """The page does not run the race; the message says why, ``status`` is the response's."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @classmethod
+    def busy(cls) -> RunRefused:
+        """Return the refusal while a page runs races."""
+        return cls("Another page is running a race. Try again when it has finished.", status=409)
+
+
+@contextmanager
+def exclusive_run(connection: Any) -> Iterator[None]:
+    """Keep other pages from running a race at the same time, because one keeps a processor busy.
+
+    An exclusive advisory lock of the connection's session, taken without waiting. Raises `RunRefused` if it is taken,
+    and on databases other than PostgreSQL.
+    """
+    if connection.vendor != "postgresql":
+        raise RunRefused(f"Races need PostgreSQL; this database is {connection.vendor}.", status=409)
+    with connection.cursor() as cursor:
+        # Tried, not awaited: a request that waits would keep a thread of the server busy for as long as the race runs.
+        cursor.execute(_LOCK)
+        (taken,) = cursor.fetchone()
+        if not taken:
+            raise RunRefused.busy()
+        try:
+            yield
+        finally:
+            cursor.execute(_UNLOCK)
 
 
 class LiveRequest(Protocol):
@@ -43,7 +79,9 @@ def main() -> None:
     """Read from standard input what to do, and do it."""
     os.dup2(2, 1)  # what a race prints
     token, store, request, names = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by the process that started it
-    redirect_databases(names)
+    # Those of the process that started this one.
+    for alias, name in names.items():
+        connections[alias].settings_dict["NAME"] = name
     LiveProcess(token, store, request).main()
 
 

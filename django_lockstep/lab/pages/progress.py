@@ -21,7 +21,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from django_lockstep.lab.pages.exploring import start_races
-from django_lockstep.lab.pages.runs import RunRefused
+from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import Store, open_store
 from django_lockstep.lab.pages.streams import taken_place
 from django_lockstep.lab.pages.views import for_lab_users, races_context

@@ -12,59 +12,18 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 from django.db import connection, connections
 
 from django_lockstep.lab import conf
+from django_lockstep.lab.pages.process import LiveRequest, RunRefused, exclusive_run
 from django_lockstep.lab.pages.store import LiveRun, Store
 
-if TYPE_CHECKING:
-    from django_lockstep.lab.pages.process import LiveRequest
-
-__all__ = ["RunRefused", "exclusive_run", "redirect_databases", "start_run"]
+__all__ = ["start_run"]
 
 _START = 45.0
 """Seconds until a run that says nothing has died: the first one migrates the scratch database."""
-_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('lockstep.lab.pages', 0))"
-_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('lockstep.lab.pages', 0))"
 _MAIN = "import django; django.setup(); from django_lockstep.lab.pages.process import main; main()"
-
-
-class RunRefused(Exception):
-    """The page does not run the race; the message says why, ``status`` is the response's."""
-
-    def __init__(self, message: str, *, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-    @classmethod
-    def busy(cls) -> RunRefused:
-        """Return the refusal while a page runs races."""
-        return cls("Another page is running a race. Try again when it has finished.", status=409)
-
-
-@contextmanager
-def exclusive_run(connection: Any) -> Iterator[None]:
-    """Keep other pages from running a race at the same time, because one keeps a processor busy.
-
-    An exclusive advisory lock of the connection's session, taken without waiting. Raises `RunRefused` if it is taken,
-    and on databases other than PostgreSQL.
-    """
-    if connection.vendor != "postgresql":
-        raise RunRefused(f"Races need PostgreSQL; this database is {connection.vendor}.", status=409)
-    with connection.cursor() as cursor:
-        # Tried, not awaited: a request that waits would keep a thread of the server busy for as long as the race runs.
-        cursor.execute(_LOCK)
-        (taken,) = cursor.fetchone()
-        if not taken:
-            raise RunRefused.busy()
-        try:
-            yield
-        finally:
-            cursor.execute(_UNLOCK)
 
 
 def start_run(store: Store, request: LiveRequest) -> None:
@@ -99,9 +58,3 @@ def _start_python(code: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - code of the lab
         command, stdin=subprocess.PIPE, env=environment, start_new_session=True
     )
-
-
-def redirect_databases(names: Mapping[str, str]) -> None:
-    """Use the databases of the process that started this one."""
-    for alias, name in names.items():
-        connections[alias].settings_dict["NAME"] = name

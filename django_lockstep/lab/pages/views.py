@@ -33,7 +33,7 @@ from django_lockstep.lab.explorer.results import Run
 from django_lockstep.lab.explorer.search.schedules import parse_schedule
 from django_lockstep.lab.pages.downloads import FORMS, attachment, file_name
 from django_lockstep.lab.pages.exploring import start_races
-from django_lockstep.lab.pages.runs import RunRefused
+from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.store import ShownRace, Store, open_store
 from django_lockstep.lab.pages.streams import has_place
 from django_lockstep.lab.races import Race, named_races, registered_races, replay_test

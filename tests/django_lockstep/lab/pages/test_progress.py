@@ -15,7 +15,7 @@ from django.test import AsyncClient, Client
 from django.urls import reverse
 
 from django_lockstep.lab.explorer import Scenario
-from django_lockstep.lab.pages import progress, runs, streams
+from django_lockstep.lab.pages import process, progress, runs, streams
 from django_lockstep.lab.pages.exploring import RaceProgress
 from django_lockstep.lab.pages.store import LiveRun, Store, open_store
 from tests.django_lockstep.lab.explorer import stories
@@ -95,9 +95,9 @@ def end(url: str = RACES) -> str:
 
 def is_free() -> bool:
     """Whether nobody holds the lock of those who run races in pages."""
-    free: bool = query(runs._LOCK)
+    free: bool = query(process._LOCK)
     if free:
-        query(runs._UNLOCK)
+        query(process._UNLOCK)
     return free
 
 
@@ -217,14 +217,14 @@ def test_nothing_starts_where_the_setting_is_off(settings: Any) -> None:
 
 
 def test_a_process_that_may_not_run_says_so(other: Session) -> None:
-    other.run(query, runs._LOCK)
+    other.run(query, process._LOCK)
     with patch.object(runs, "exclusive_run", lambda connection: nullcontext()):
         start("LOCKED")
     assert "Another page is running a race" in end()
 
 
 def test_it_does_not_hide_the_run_that_goes_on(other: Session, store: Store) -> None:
-    other.run(query, runs._LOCK)
+    other.run(query, process._LOCK)
     with patch.object(runs, "exclusive_run", lambda connection: nullcontext()):
         start("LOCKED")
     theirs = LiveRun(token="theirs", state="running", progress=RaceProgress(names=("a race",)))

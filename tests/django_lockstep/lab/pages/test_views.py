@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from django_lockstep.lab import conf
 from django_lockstep.lab.explorer import Scenario
-from django_lockstep.lab.pages import exploring, runs
+from django_lockstep.lab.pages import exploring, process, runs
 from django_lockstep.lab.pytest_plugin import RaceFixture
 from tests.django_lockstep.lab.explorer import stories
 from tests.support.sessions import PATIENCE, Session, query, until
@@ -376,7 +376,7 @@ def test_one_page_at_a_time(staff: Client, other: Session) -> None:
 
 
 def take_the_lock() -> None:
-    assert query(runs._LOCK) is True
+    assert query(process._LOCK) is True
 
 
 def test_a_post_needs_its_token() -> None:
