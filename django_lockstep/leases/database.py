@@ -1,4 +1,4 @@
-"""The store on a Django database: the lease operations of `statements`, and items on PostgreSQL."""
+"""The store on a Django database: the lease operations of `statements`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, Operation
 
 from django_lockstep.leases.guards import guard
 from django_lockstep.leases.statements import acquire, attempt, is_lost, lease_model, on_own_connection
-from django_lockstep.stores.postgresql import PostgresItems
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 
 __all__ = ["DatabaseStore"]
 
 
-class DatabaseStore(PostgresItems):
-    """Leases on any of Django's databases, items on PostgreSQL. ``name`` is the database's alias.
+class DatabaseStore:
+    """Leases on any of Django's databases. ``name`` is the database's alias.
 
     The verbs of leases run in autocommit, never in the calling thread's open transaction, except `guard`.
     """
+
+    def __init__(self, using: str) -> None:
+        self.name = using
 
     @classmethod
     def from_options(cls, name: str, options: Mapping[str, Any]) -> Self:

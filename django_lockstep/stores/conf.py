@@ -9,7 +9,7 @@ from typing import Any, cast
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from django_lockstep.stores.protocol import Store
+from django_lockstep.stores.protocol import LeaseStore
 
 __all__ = ["configured_stores", "get_store"]
 
@@ -26,7 +26,7 @@ def configured_stores() -> dict[str, Mapping[str, Any]]:
     return {**_BUILT_IN, **getattr(settings, "LOCKSTEP_STORES", {})}
 
 
-def get_store(name: str) -> Store:
+def get_store(name: str) -> LeaseStore:
     """Return the store of this name; the same object as long as its options are the same.
 
     Raises ``ImproperlyConfigured`` for an unknown name and for wrong options.
@@ -43,11 +43,11 @@ def get_store(name: str) -> Store:
     return made[1]
 
 
-_made: dict[str, tuple[Mapping[str, Any], Store]] = {}
+_made: dict[str, tuple[Mapping[str, Any], LeaseStore]] = {}
 """The stores that were needed, by name, each with the options that it was made of."""
 
 
-def _make(name: str, options: dict[str, Any]) -> Store:
+def _make(name: str, options: dict[str, Any]) -> LeaseStore:
     backend = options.pop("BACKEND", "dynamodb")
     if backend not in _BACKENDS:
         raise ImproperlyConfigured(
@@ -56,6 +56,6 @@ def _make(name: str, options: dict[str, Any]) -> Store:
     module, _, cls = _BACKENDS[backend].rpartition(".")
     factory = getattr(import_module(module), cls)
     try:
-        return cast("Store", factory.from_options(name, options))
+        return cast("LeaseStore", factory.from_options(name, options))
     except (TypeError, ValueError) as error:
         raise ImproperlyConfigured(f"LOCKSTEP_STORES[{name!r}]: {error}") from error
