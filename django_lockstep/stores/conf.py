@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, cast
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
 
 from django_lockstep.stores.protocol import LeaseStore
 
@@ -15,8 +15,8 @@ __all__ = ["configured_stores", "get_store"]
 
 _BACKENDS = {
     # By name, because the database's store stands on leases, which stand on this package.
-    "dynamodb": "django_lockstep.stores.dynamodb.store.DynamoStore",
-    "postgresql": "django_lockstep.leases.database.DatabaseStore",
+    "dynamodb": "django_lockstep.stores.dynamodb.store.store_from_options",
+    "postgresql": "django_lockstep.leases.stores.store_from_options",
 }
 _BUILT_IN: dict[str, Mapping[str, Any]] = {"postgresql": {"BACKEND": "postgresql"}}
 
@@ -53,9 +53,7 @@ def _make(name: str, options: dict[str, Any]) -> LeaseStore:
         raise ImproperlyConfigured(
             f"LOCKSTEP_STORES[{name!r}]['BACKEND'] must be one of {', '.join(sorted(_BACKENDS))}, not {backend!r}"
         )
-    module, _, cls = _BACKENDS[backend].rpartition(".")
-    factory = getattr(import_module(module), cls)
     try:
-        return cast("LeaseStore", factory.from_options(name, options))
+        return cast("LeaseStore", import_string(_BACKENDS[backend])(name, options))
     except (TypeError, ValueError) as error:
         raise ImproperlyConfigured(f"LOCKSTEP_STORES[{name!r}]: {error}") from error

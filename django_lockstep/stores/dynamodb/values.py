@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from decimal import Decimal, DecimalException
 from typing import Any
 
-__all__ = ["LARGEST", "Encoded", "decode", "encode", "encode_attributes", "valid_name"]
+from django.core.exceptions import ImproperlyConfigured
+
+__all__ = ["LARGEST", "NEEDS_BOTO3", "Encoded", "decode", "encode", "encode_attributes", "valid_name"]
+
+NEEDS_BOTO3 = "A DynamoDB store needs boto3: install django-lockstep[dynamodb]"
 
 Encoded = dict[str, Any]
 """A typed value: one pair of a type's letter and the value."""
@@ -24,7 +28,10 @@ _DEEPEST = 31
 @functools.cache
 def _serializer() -> Any:
     # Imported when the first value is encoded: boto3 is an extra.
-    from boto3.dynamodb.types import DYNAMODB_CONTEXT, TypeSerializer
+    try:
+        from boto3.dynamodb.types import DYNAMODB_CONTEXT, TypeSerializer
+    except ImportError as error:
+        raise ImproperlyConfigured(NEEDS_BOTO3) from error
 
     class Serializer(TypeSerializer):  # type: ignore[misc]
         def _serialize_n(self, value: int | Decimal) -> str:

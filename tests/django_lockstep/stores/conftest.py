@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from django_lockstep.leases import statements, testing
-from django_lockstep.leases.models import Lease
-from django_lockstep.leases.portable import PortableStatements
+from django_lockstep.leases import stores, testing
+from django_lockstep.leases.portable import PortableLeases
 from django_lockstep.stores import LeaseStore, get_store
 
 
@@ -21,7 +20,7 @@ def options(
         request.getfixturevalue("dynamodb")
         return dict(settings.LOCKSTEP_STORES["tested"])
     if request.param == "portable":
-        monkeypatch.setattr(statements, "_statements", lambda connection: PortableStatements(connection.alias, Lease))
+        monkeypatch.setattr(stores, "PostgresLeases", PortableLeases)
     settings.LOCKSTEP_STORES = {"tested": {"BACKEND": "postgresql"}}
     return {"BACKEND": "postgresql"}
 

@@ -13,7 +13,7 @@ from django.db import OperationalError, transaction
 from pytest_django import Settings
 
 from django_lockstep.leases import LeaseHandle, lease
-from django_lockstep.leases.asking import ask
+from django_lockstep.leases.handles import acquire_from
 from django_lockstep.leases.testing import expire
 from django_lockstep.stores import (
     Grant,
@@ -377,7 +377,7 @@ def test_leases_and_items_of_one_key_are_apart(dynamodb: DynamoStore) -> None:
 
 
 def test_data_that_is_too_large_is_an_error_before_any_call(dynamodb: DynamoStore, faults: Callable[..., None]) -> None:
-    handle = ask(dynamodb, claim("k", 60), wait=0)
+    handle = acquire_from(dynamodb, claim("k", 60), wait=0)
     assert isinstance(handle, LeaseHandle)
     faults(failing("none must be sent"))
     with pytest.raises(ValueError, match="data must not be larger than 401408 bytes"):

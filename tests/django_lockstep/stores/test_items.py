@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_lockstep.leases import LeaseHandle, LeaseLost
-from django_lockstep.leases.asking import ask
+from django_lockstep.leases.handles import acquire_from
 from django_lockstep.leases.testing import expire
 from django_lockstep.stores import Delete, DynamoStore, Put, TokenReused, Update, claim
 from tests.support.sessions import Session
@@ -38,7 +38,7 @@ def attributes_of(store: DynamoStore, key: str = "i") -> dict[str, Any] | None:
 
 
 def hold(store: DynamoStore) -> LeaseHandle:
-    handle = ask(store, claim("k", 60), wait=0)
+    handle = acquire_from(store, claim("k", 60), wait=0)
     assert isinstance(handle, LeaseHandle)
     return handle
 
