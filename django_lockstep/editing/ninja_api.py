@@ -21,9 +21,9 @@ from ninja.errors import AuthenticationError, HttpError
 from ninja.openapi.schema import OpenAPISchema
 from ninja.parser import Parser
 
+from django_lockstep.editing.strict_json import parse_json
 from django_lockstep.http.ninja import answer_with_problems
 from django_lockstep.http.problems import MEDIA_TYPE, Problem
-from django_lockstep.http.strict_json import parse_json
 
 __all__ = ["ProblemAPI", "ProblemOut", "StrictParser"]
 
