@@ -21,7 +21,7 @@ from ninja import Router, Schema, Status
 from ninja.security import HttpBearer
 
 from django_lockstep.contrib.logins import FailedLogins, SessionUser
-from django_lockstep.editing import credentials
+from django_lockstep.editing import tokens
 from django_lockstep.editing.errors import EditingError
 from django_lockstep.editing.expected_status import StatusTransition
 from django_lockstep.editing.ninja_api import ProblemAPI, ProblemOut
@@ -59,7 +59,7 @@ class SignedToken(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> Any:
         """Return the token's user, who becomes ``request.user``."""
-        user = credentials.authenticate(request, token)
+        user = tokens.authenticate(request, token)
         if user is not None:
             return user
         # After a failed token only, so that valid clients are not throttled.
