@@ -14,8 +14,8 @@ from django_lockstep.leases.jobs import Interrupted, Job, forward_signals, mask_
 from django_lockstep.leases.stores import store_on
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.errors import StoreError
-from django_lockstep.stores.owners import new_owner
 from django_lockstep.stores.protocol import LeaseStore
+from django_lockstep.stores.terms import new_owner
 
 _HELD = 75
 """EX_TEMPFAIL of sysexits.h: try again later."""
