@@ -144,7 +144,7 @@ class AbstractBaseAccount(VersionedModel):
         return entry
 
     def accept_written(self, *, using: str, **written: object) -> None:
-        """Copy into the instance what a guarded UPDATE wrote into its row; a rollback undoes it."""
+        """Copy into the instance what a guarded UPDATE wrote into its row; after a rollback it has to be read again."""
         apply_written(self, written, using=using)
 
     def is_outdated(self, *, using: str) -> bool:

@@ -11,7 +11,7 @@ from django.template import TemplateDoesNotExist, TemplateSyntaxError
 from django.template.loader import get_template
 
 from accounts.operations import AppendOnly
-from django_lockstep.locking.checks import missing_trigger
+from django_lockstep.locking.checks import is_missing_trigger
 
 __all__ = ["account_checks", "check_append_only", "check_conflict_page"]
 
@@ -55,7 +55,7 @@ def account_checks(model: type[models.Model]) -> list[CheckMessage]:
 
 def check_append_only(model: type[models.Model], alias: str) -> list[CheckMessage]:
     """Warn where SQL can change the entries of a table, because it has no append-only trigger."""
-    return missing_trigger(model, alias, suffix=AppendOnly.suffix, message=_changeable)
+    return [_changeable(model, alias)] if is_missing_trigger(model, alias, suffix=AppendOnly.suffix) else []
 
 
 def _changeable(model: type[models.Model], alias: str) -> CheckMessage:

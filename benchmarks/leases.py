@@ -67,9 +67,9 @@ def raw() -> LeaseCycle:
     from psycopg.sql import Identifier
 
     from django_lockstep.leases import postgresql as sql
+    from django_lockstep.leases.database import SLICE
     from django_lockstep.leases.models import Lease
     from django_lockstep.leases.operations import quoted_names
-    from django_lockstep.leases.statements import SLICE
     from django_lockstep.stores.waiting import pauses
 
     session = _connect()

@@ -59,7 +59,7 @@ def check_lease_functions(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
 
     A warning only, because an imported module may never be called.
     """
-    if f"{LEASES}.statements" not in sys.modules or apps.is_installed(LEASES):
+    if f"{LEASES}.stores" not in sys.modules or apps.is_installed(LEASES):
         return []
     return [
         checks.Warning(

@@ -41,7 +41,11 @@ def blocks() -> Iterator[Any]:
         found = [dedent(text) for _, text in _BLOCK.findall(page.read_text("utf-8"))]
         for number, text in enumerate(text for text in found if not _IS_FILE.match(text)):
             name = f"{page.relative_to(ROOT).with_suffix('')}-{number}"
-            yield pytest.param(page, text, id=name)
+            yield pytest.param(page, text, id=name, marks=[pytest.mark.slow] if _is_about_dynamodb(page) else [])
+
+
+def _is_about_dynamodb(page: Path) -> bool:
+    return page.stem.startswith("dynamodb")
 
 
 def rows() -> dict[str, Any]:
@@ -98,11 +102,17 @@ def applied(change: QueuedChange, **options: Any) -> Any:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("page", "text"), list(blocks()))
-def test_it_runs(page: Path, text: str, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+def test_it_runs(
+    page: Path, text: str, monkeypatch: pytest.MonkeyPatch, settings: Settings, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.setattr("django.contrib.admin.sites.site", admin.AdminSite())
     monkeypatch.setattr(QueuedChange, "wait", applied)
-    # The contract is the same, and no other server is needed; tests/django_lockstep/stores is about DynamoDB itself.
-    settings.LOCKSTEP_STORES = {"dynamodb": {"BACKEND": "postgresql"}}
+    if _is_about_dynamodb(page):
+        request.getfixturevalue("dynamodb")
+        settings.LOCKSTEP_STORES = {"dynamodb": settings.LOCKSTEP_STORES["tested"]}
+    else:
+        # The contract of leases is the same, and no other server is needed.
+        settings.LOCKSTEP_STORES = {"dynamodb": {"BACKEND": "postgresql"}}
     if text.startswith('"OPTIONS"'):  # an entry of a dictionary
         text = f"DATABASES = {{{text}}}"
     with isolate_apps("tests.testapps.shop"):

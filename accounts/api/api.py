@@ -19,8 +19,8 @@ from accounts.api.tokens import TokenUser
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import AbstractAccount
 from django_lockstep.contrib.logins import SessionUser
+from django_lockstep.editing.ninja_api import ProblemAPI, ProblemOut
 from django_lockstep.http import Problem
-from django_lockstep.http.ninja_api import ProblemAPI, ProblemOut
 
 __all__ = ["account_api"]
 

@@ -1,4 +1,4 @@
-"""Leases and items on both stores: nothing is lost or doubled under contention, and what acquire and release cost."""
+"""Leases and items on DynamoDB: nothing is lost or doubled under contention, and what acquire and release cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SERVER_SECONDS = 60.0
 """Seconds that the server takes to start at most, once it is installed."""
 _PAIRS_SECONDS = 5
 """Seconds that a measurement of pairs lasts at most: what a long run is for is the contention."""
-POSTGRESQL, DYNAMODB = "contention on PostgreSQL", "contention on DynamoDB"
+CONTENTION = "contention on DynamoDB"
 _SUMMARY = f"""\
 In `contention`, each process holds one lease, counts up an item under its guard, releases it, and counts up another \
 item by its version alone, again and again. The first process is late at first and then every {LATE_EVERY:.0f} \
@@ -56,7 +56,7 @@ def _stores() -> Iterator[dict[str, StoreOptions]]:
 
 
 def _kind(name: str) -> str:
-    """Return which store the contender or the contention of this name is for."""
+    """Return which store the contender of this name is for."""
     return "PostgreSQL" if name.endswith("PostgreSQL") else "DynamoDB"
 
 
@@ -87,19 +87,22 @@ class Stores:
 
     def names(self) -> tuple[str, ...]:
         """Return what can be selected."""
-        return (POSTGRESQL, DYNAMODB, *CONTENDERS)
+        return (CONTENTION, *CONTENDERS)
 
     def seconds(self, options: Options) -> float:
         """Return how long all rounds take at most."""
         pairs = options.rounds * sum(_PAIRS_SECONDS + START * n for n in worker_counts(options))
-        contention = 2 * (options.seconds + 2 * TTL + START * max(options.workers))
+        contention = options.seconds + 2 * TTL + START * max(options.workers)
         return _SERVER_SECONDS + len(CONTENDERS) * pairs + contention
 
     def run(self, options: Options, *, say: Say) -> Section:
-        """Let the processes contend in each store, then measure the contenders."""
+        """Let the processes contend on DynamoDB, then measure the contenders."""
         chosen = select_names(self.names(), options.only)
         with _stores() as stores:
-            counts = self._contentions(chosen, options, stores, say=say)
+            counts = {}
+            if CONTENTION in chosen:
+                counts["DynamoDB"] = contend(stores["DynamoDB"], workers=max(options.workers), seconds=options.seconds)
+                say(f"stores: {CONTENTION}: {'sound' if counts['DynamoDB'].is_sound else 'BROKEN'}")
             rates = self._rates(chosen, options, stores, say=say)
         workers = max(options.workers)
         tables = [_counts_table(counts, workers)] if counts else []
@@ -115,17 +118,6 @@ class Stores:
             },
             sound=all(each.is_sound for each in counts.values()),
         )
-
-    def _contentions(
-        self, chosen: Sequence[str], options: Options, stores: Mapping[str, StoreOptions], *, say: Say
-    ) -> dict[str, Counts]:
-        counts = {}
-        for name in (POSTGRESQL, DYNAMODB):
-            if name in chosen:
-                kind = _kind(name)
-                counts[kind] = contend(stores[kind], workers=max(options.workers), seconds=options.seconds)
-                say(f"stores: {name}: {'sound' if counts[kind].is_sound else 'BROKEN'}")
-        return counts
 
     def _rates(
         self, chosen: Sequence[str], options: Options, stores: Mapping[str, StoreOptions], *, say: Say

@@ -1,4 +1,4 @@
-"""Processes contend for a lease and for items of one store; what they reported must be what the items say."""
+"""Processes contend for a lease and for items on DynamoDB; what they reported must be what the items say."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.conf import settings
 from benchmarks.leases import WAIT
 from benchmarks.together import run_together
 from django_lockstep.leases import LeaseLost, LeaseNotAcquired, lease
-from django_lockstep.stores import Store, Update, get_store
+from django_lockstep.stores import DynamoStore, Update
 
 __all__ = ["LATE_EVERY", "STORE", "TTL", "Counts", "StoreOptions", "contend", "use"]
 
@@ -73,7 +73,7 @@ class _Tally:
 
 def contend(options: StoreOptions, *, workers: int, seconds: float) -> Counts:
     """Let the processes contend in a store that has no items."""
-    store = use(options)
+    store = _use_items(options)
     for key in (_GUARDED, _FREE):
         if store.put_if_absent(key, {"n": 0}) is None:
             raise ValueError(f"the store has an item {key!r} already")
@@ -95,14 +95,18 @@ def _counted(store: Any, key: str) -> int:
     return int(store.read(key).attributes["n"])
 
 
-def use(options: StoreOptions) -> Store:
-    """Return the store of these options, under the name of `STORE`."""
+def use(options: StoreOptions) -> None:
+    """Give the store of these options the name `STORE`."""
     settings.LOCKSTEP_STORES = {**getattr(settings, "LOCKSTEP_STORES", {}), STORE: dict(options)}
-    return get_store(STORE)
+
+
+def _use_items(options: StoreOptions) -> DynamoStore:
+    use(options)
+    return DynamoStore.named(STORE)
 
 
 def _prepare(options: StoreOptions, seconds: float) -> Callable[[int], _Tally]:
-    store = use(options)
+    store = _use_items(options)
 
     def run(number: int) -> _Tally:
         tally, until, late_from = _Tally(), time.monotonic() + seconds, math.inf if number else 0.0

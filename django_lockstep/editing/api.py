@@ -21,9 +21,10 @@ from ninja import Router, Schema, Status
 from ninja.security import HttpBearer
 
 from django_lockstep.contrib.logins import FailedLogins, SessionUser
-from django_lockstep.editing import credentials
+from django_lockstep.editing import tokens
 from django_lockstep.editing.errors import EditingError
 from django_lockstep.editing.expected_status import StatusTransition
+from django_lockstep.editing.ninja_api import ProblemAPI, ProblemOut
 from django_lockstep.editing.operations import check_in, check_out, extend, status_of, take_over
 from django_lockstep.editing.requests import (
     checked_out_by,
@@ -41,13 +42,11 @@ from django_lockstep.editing.schemas import (
     ExtendIn,
     LockedOut,
     LostOut,
-    ResultOut,
     TokenIn,
     TransitionIn,
 )
 from django_lockstep.editing.targets import Target
 from django_lockstep.errors import ConcurrencyError
-from django_lockstep.http.ninja_api import ProblemAPI, ProblemOut
 from django_lockstep.http.problems import Problem
 
 __all__ = ["api", "failed", "router"]
@@ -60,7 +59,7 @@ class SignedToken(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> Any:
         """Return the token's user, who becomes ``request.user``."""
-        user = credentials.authenticate(request, token)
+        user = tokens.authenticate(request, token)
         if user is not None:
             return user
         # After a failed token only, so that valid clients are not throttled.
@@ -74,7 +73,7 @@ router = Router(tags=["edit locks"], auth=_AUTH)
 _TABLE = "/tables/{name}"
 _RECORD = f"{_TABLE}/records/{{path:pk}}"
 _FAILURES = {**dict.fromkeys((401, 403, 404, 422), ProblemOut), 409: LostOut, 423: LockedOut}
-_RESPONSES: Any = {200: ResultOut, **_FAILURES}
+_RESPONSES: Any = {200: EditResult, **_FAILURES}
 
 
 def _require_allowed(request: HttpRequest, target: Target, options: Any) -> None:
@@ -85,25 +84,25 @@ def _require_allowed(request: HttpRequest, target: Target, options: Any) -> None
 
 def _answer(result: EditResult) -> EditAnswer:
     refusal = refusal_of(result)
-    return refusal.to_response() if refusal else Status(200, result.as_json())
+    return refusal.to_response() if refusal else Status(200, result)
 
 
-@router.get("/tables", response={200: list[ResultOut]})
-def list_tables(request: HttpRequest) -> list[dict[str, Any]]:
+@router.get("/tables", response={200: list[EditResult]})
+def list_tables(request: HttpRequest) -> list[EditResult]:
     """Return the status of every table that the user may see."""
-    return [one.as_json() for one in table_statuses(request.user)]
+    return table_statuses(request.user)
 
 
 @router.get(_TABLE, response=_RESPONSES)
 def table_status(request: HttpRequest, name: str) -> EditAnswer:
     """Return the status of a table."""
-    return Status(200, status_of(target_for(request.user, name)).as_json())
+    return Status(200, status_of(target_for(request.user, name)))
 
 
-@router.get(f"{_TABLE}/records", response={**_RESPONSES, 200: list[ResultOut]})
+@router.get(f"{_TABLE}/records", response={**_RESPONSES, 200: list[EditResult]})
 def checked_out_records(request: HttpRequest, name: str) -> Any:
     """Return the status of the table's checked-out records; deleted records are left out."""
-    return Status(200, [one.as_json() for one in checked_out_by(request.user, target_for(request.user, name))])
+    return Status(200, list(checked_out_by(request.user, target_for(request.user, name))))
 
 
 def _add_routes(name: str, operation: Callable[..., EditResult], schema: type[Schema], *, summary: str) -> None:
@@ -140,7 +139,7 @@ _add_routes("take-over", take_over, CheckOutIn, summary="Take over")
 @router.get(_RECORD, response=_RESPONSES)
 def record_status(request: HttpRequest, name: str, pk: str) -> EditAnswer:
     """Return the status of a record."""
-    return Status(200, status_of(target_for(request.user, name, pk)).as_json())
+    return Status(200, status_of(target_for(request.user, name, pk)))
 
 
 @router.post("/transition", response=_RESPONSES)

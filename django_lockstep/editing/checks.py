@@ -14,7 +14,7 @@ from django.db import connections, models
 from django_lockstep.checks import is_mounted
 from django_lockstep.editing.abstract import EditLockedModel
 
-__all__ = ["check_databases", "check_durations", "check_graphql", "check_middleware", "check_order_of_bases"]
+__all__ = ["check_databases", "check_graphql", "check_middleware", "check_order_of_bases"]
 
 _MIDDLEWARE = "django_lockstep.editing.writers.EditLockMiddleware"
 _AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
@@ -87,23 +87,3 @@ def check_graphql(app_configs: object, **kwargs: object) -> list[CheckMessage]:
             id="lockstep.E061",
         )
     ]
-
-
-@register
-def check_durations(app_configs: object, **kwargs: object) -> list[CheckMessage]:
-    """Report settings that are not a duration, or not a depth."""
-    from django_lockstep.editing import conf
-
-    messages: list[CheckMessage] = []
-    for read in (conf.time_to_live, conf.idle_after, conf.history_for, conf.api_token_age, conf.api_max_ttl):
-        try:
-            read()
-        except (TypeError, ValueError) as error:
-            messages.append(
-                checks.Error(str(error), hint="Use a timedelta or a positive number of seconds.", id="lockstep.E023")
-            )
-    try:
-        conf.api_max_depth()
-    except ValueError as error:
-        messages.append(checks.Error(str(error), id="lockstep.E060"))
-    return messages

@@ -1,47 +1,45 @@
-"""The app's settings, read when they are needed."""
+"""The app's settings, read when they are needed, and their check."""
 
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
 from django_lockstep.locking.durations import Duration, seconds
 
 
-def _duration(value: Any, *, name: str) -> timedelta:
-    return timedelta(seconds=seconds(value, name=name))
+def _duration(name: str, default: timedelta) -> timedelta:
+    return timedelta(seconds=seconds(getattr(settings, name, default), name=name))
 
 
 def time_to_live(ttl: Duration | None = None) -> timedelta:
     """Return the time to live that was asked for, or ``LOCKSTEP_EDIT_TTL`` (default 30 minutes)."""
-    default = getattr(settings, "LOCKSTEP_EDIT_TTL", timedelta(minutes=30))
-    return _duration(default, name="LOCKSTEP_EDIT_TTL") if ttl is None else _duration(ttl, name="ttl")
+    if ttl is not None:
+        return timedelta(seconds=seconds(ttl, name="ttl"))
+    return _duration("LOCKSTEP_EDIT_TTL", timedelta(minutes=30))
 
 
 def idle_after() -> timedelta:
     """``LOCKSTEP_EDIT_IDLE`` (default 5 minutes): how long a user without input still counts as active."""
-    return _duration(getattr(settings, "LOCKSTEP_EDIT_IDLE", timedelta(minutes=5)), name="LOCKSTEP_EDIT_IDLE")
+    return _duration("LOCKSTEP_EDIT_IDLE", timedelta(minutes=5))
 
 
 def history_for() -> timedelta:
     """``LOCKSTEP_EDIT_HISTORY`` (default 90 days): how long ended check-outs are kept by ``purge_check_outs``."""
-    return _duration(getattr(settings, "LOCKSTEP_EDIT_HISTORY", timedelta(days=90)), name="LOCKSTEP_EDIT_HISTORY")
+    return _duration("LOCKSTEP_EDIT_HISTORY", timedelta(days=90))
 
 
 def api_token_age() -> timedelta:
     """``LOCKSTEP_EDIT_API_TOKEN_AGE`` (default one day): how long a token of ``manage.py edit_token`` is valid."""
-    return _duration(
-        getattr(settings, "LOCKSTEP_EDIT_API_TOKEN_AGE", timedelta(days=1)), name="LOCKSTEP_EDIT_API_TOKEN_AGE"
-    )
+    return _duration("LOCKSTEP_EDIT_API_TOKEN_AGE", timedelta(days=1))
 
 
 def api_max_ttl() -> timedelta:
     """``LOCKSTEP_EDIT_API_MAX_TTL`` (default one day): the longest ttl of a check-out or an extension by request."""
-    return _duration(
-        getattr(settings, "LOCKSTEP_EDIT_API_MAX_TTL", timedelta(days=1)), name="LOCKSTEP_EDIT_API_MAX_TTL"
-    )
+    return _duration("LOCKSTEP_EDIT_API_MAX_TTL", timedelta(days=1))
 
 
 def api_max_depth() -> int | None:
@@ -55,5 +53,22 @@ def api_max_depth() -> int | None:
 def api_authenticator() -> Callable[[Any, str], Any] | None:
     """``LOCKSTEP_EDIT_API_AUTHENTICATOR`` (default None): dotted path of ``f(request, token) -> user or None``."""
     path = getattr(settings, "LOCKSTEP_EDIT_API_AUTHENTICATOR", None)
-    found: Callable[[Any, str], Any] | None = import_string(path) if path else None
-    return found
+    authenticator: Callable[[Any, str], Any] | None = import_string(path) if path else None
+    return authenticator
+
+
+@register
+def check_settings(app_configs: object, **kwargs: object) -> list[CheckMessage]:
+    """Report settings that are not a duration, or not a depth."""
+    messages: list[CheckMessage] = []
+    for read in (time_to_live, idle_after, history_for, api_token_age, api_max_ttl):
+        try:
+            read()
+        except (TypeError, ValueError) as error:
+            hint = "Use a timedelta or a positive number of seconds."
+            messages.append(Error(str(error), hint=hint, id="lockstep.E023"))
+    try:
+        api_max_depth()
+    except ValueError as error:
+        messages.append(Error(str(error), id="lockstep.E060"))
+    return messages

@@ -1,21 +1,20 @@
-"""Requests and responses of the HTTP API."""
+"""Requests and refusals of the HTTP API; it answers with `EditResult`."""
 
+from dataclasses import MISSING, fields
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 from ninja import Field, Schema
-from pydantic import ConfigDict
+from pydantic import ConfigDict, create_model
 
-from django_lockstep.http.ninja_api import ProblemOut
+from django_lockstep.editing.ninja_api import ProblemOut
+from django_lockstep.editing.results import EditResult, Hold
 
 __all__ = [
     "CheckOutIn",
     "ExtendIn",
-    "HoldOut",
     "LockedOut",
     "LostOut",
-    "ResultOut",
-    "TableOut",
     "TokenIn",
     "TransitionIn",
 ]
@@ -23,48 +22,19 @@ __all__ = [
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
-class TableOut(Schema):
-    """The status of one table or record."""
-
-    table_name: str
-    current_status: str
-    record: str = ""
-
-
-class HoldOut(Schema):
-    """One check-out."""
-
-    id: int
-    editor: str
-    since: datetime
-    expires_at: datetime
-    locked_by: str
-    holds: list[TableOut]
-    note: str = ""
-
-
-class ResultOut(Schema):
-    """The answer to every operation."""
-
-    lock_result: bool
-    current_status: str
-    fk_current_status: list[TableOut]
-    table: str
-    record: str = ""
-    holder: str | None = None
-    locked_by: str | None = None
-    since: datetime | None = None
-    expires_at: datetime | None = None
-    must_end: list[HoldOut] = []
-    present: list[HoldOut] = []
-    lost: str | None = None
-    token: str | None = None
-
-
-class LockedOut(ResultOut, ProblemOut):
-    """Refused: ``holders`` lists the check-outs in the way."""
-
-    holders: list[HoldOut]
+LockedOut: Any = create_model(
+    "LockedOut",
+    __base__=ProblemOut,
+    __doc__="Refused: the result, and in ``holders`` the check-outs in the way.",
+    holders=(list[Hold], ...),
+    **{  # type: ignore[call-overload]
+        member.name: (
+            get_type_hints(EditResult)[member.name],
+            ... if member.default is MISSING else member.default,
+        )
+        for member in fields(EditResult)
+    },
+)
 
 
 class LostOut(ProblemOut):
@@ -73,7 +43,7 @@ class LostOut(ProblemOut):
     how: str = ""
     by: str = ""
     at: datetime | None = None
-    result: ResultOut | None = None
+    result: EditResult | None = None
 
 
 class _In(Schema):

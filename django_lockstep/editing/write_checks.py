@@ -13,10 +13,10 @@ from django.utils.translation import gettext as _
 
 from django_lockstep.editing.advisory import lock_for_writes
 from django_lockstep.editing.clock import time_of_day
-from django_lockstep.editing.closure import closure_of, own_records, own_targets
 from django_lockstep.editing.errors import EditLocked, EditLockLost
 from django_lockstep.editing.holds import is_alive, locked_rows, lost_error, overlaps
 from django_lockstep.editing.models import CheckOut, EditLock, Status
+from django_lockstep.editing.plans import closure_of, own_records, own_targets
 from django_lockstep.editing.targets import Target, target_of
 from django_lockstep.editing.tokens import digest_of, matches, pass_of
 from django_lockstep.editing.writers import Writer, current_writer

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from django_lockstep.leases.blocks import exclusive, lease
     from django_lockstep.leases.errors import LeaseError, LeaseLost, LeaseNotAcquired, LeaseTimedOut, StaleToken
     from django_lockstep.leases.fencing import FencedManager, FencedModel, FencedQuerySet
-    from django_lockstep.leases.guards import guard
     from django_lockstep.leases.handles import LeaseHandle, assert_held
+    from django_lockstep.leases.stores import guard
     from django_lockstep.stores.terms import Holder
 
 __all__ = [
@@ -32,4 +32,4 @@ __all__ = [
     "lease",
 ]
 
-__getattr__ = lazy_exports(__name__, "errors", "fencing", ".stores.terms", "guards", "handles", "blocks")
+__getattr__ = lazy_exports(__name__, "errors", "fencing", ".stores.terms", "stores", "handles", "blocks")

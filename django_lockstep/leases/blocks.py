@@ -12,13 +12,10 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from asgiref.sync import sync_to_async
-from django.db import router
 
-from django_lockstep.leases.asking import aask, ask
-from django_lockstep.leases.database import DatabaseStore
 from django_lockstep.leases.errors import LeaseNotAcquired
-from django_lockstep.leases.handles import Callback, LeaseHandle
-from django_lockstep.leases.statements import lease_model
+from django_lockstep.leases.handles import Callback, LeaseHandle, aacquire_from, acquire_from
+from django_lockstep.leases.stores import store_on
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.protocol import LeaseStore
@@ -97,7 +94,7 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
 
     def __enter__(self) -> LeaseHandle:
         wanted = self._begin()
-        return self._entered(wanted, ask(self._store(), wanted, wait=self._wait, on_lost=self._on_lost))
+        return self._entered(wanted, acquire_from(self._store(), wanted, wait=self._wait, on_lost=self._on_lost))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -108,7 +105,7 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
 
     async def __aenter__(self) -> LeaseHandle:
         wanted = self._begin()
-        return self._entered(wanted, await aask(self._store(), wanted, wait=self._wait, on_lost=self._on_lost))
+        return self._entered(wanted, await aacquire_from(self._store(), wanted, wait=self._wait, on_lost=self._on_lost))
 
     async def __aexit__(self, *error: Any) -> None:
         await sync_to_async(self.__exit__)(*error)
@@ -136,10 +133,7 @@ class lease:  # noqa: N801 - a function to its users, as transaction.atomic is
         return answer
 
     def _store(self) -> LeaseStore:
-        if self._store_name is not None:
-            return get_store(self._store_name)
-        # The model is looked up late, because projects' models may import this module.
-        return DatabaseStore(self._using or router.db_for_write(lease_model()))
+        return store_on(self._using) if self._store_name is None else get_store(self._store_name)
 
 
 class Decorator(Protocol):

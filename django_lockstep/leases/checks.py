@@ -8,8 +8,8 @@ from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections, router
 
+from django_lockstep.leases.database import lease_model
 from django_lockstep.leases.operations import function_names, sequence_name
-from django_lockstep.leases.statements import lease_model
 
 __all__ = ["check_guards", "check_storage"]
 

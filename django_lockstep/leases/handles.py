@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -19,10 +20,10 @@ from django_lockstep.leases.errors import LeaseLost
 from django_lockstep.leases.heartbeats import Heartbeat
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.stores.protocol import LeaseStore
-from django_lockstep.stores.terms import Claim, Grant, valid_json, valid_key
-from django_lockstep.stores.waiting import timeout_of
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_json, valid_key
+from django_lockstep.stores.waiting import lease_waits, pauses, timeout_of
 
-__all__ = ["Callback", "LeaseHandle", "assert_held"]
+__all__ = ["Callback", "LeaseHandle", "aacquire_from", "acquire_from", "assert_held"]
 
 Callback = Callable[["LeaseHandle"], object]
 """Called once, with the handle, in the thread that detects the event."""
@@ -160,7 +161,7 @@ class LeaseHandle:
         return released
 
     def guard(self, *, within: Duration | None = None) -> Mapping[str, Any] | None:
-        """Guard the lease until the open transaction ends; see `django_lockstep.leases.guards.guard`.
+        """Guard the lease until the open transaction ends; see `django_lockstep.leases.guard`.
 
         On DynamoDB it returns the ``ConditionCheck`` to put into the ``TransactWriteItems`` that it guards.
         """
@@ -322,3 +323,36 @@ def assert_held(key: str) -> LeaseHandle:
 
 def _deadline(asked: float, ttl: float) -> float:
     return asked + ttl * (1 - _DRIFT) - _DELAY
+
+
+def acquire_from(
+    store: LeaseStore, claim: Claim, *, wait: float, on_lost: Callback | None = None
+) -> LeaseHandle | Holder | None:
+    """Return the handle, or the holder after ``wait`` seconds (None: others are queueing for the lease)."""
+    answer = store.acquire(claim, wait=wait)
+    return LeaseHandle(claim, answer, store=store, on_lost=on_lost) if isinstance(answer, Grant) else answer
+
+
+async def aacquire_from(
+    store: LeaseStore, claim: Claim, *, wait: float, on_lost: Callback | None = None
+) -> LeaseHandle | Holder | None:
+    """Do as `acquire_from`; waits by polling, behind the callers in a queue."""
+
+    def attempt() -> Grant | Holder | None:
+        try:
+            return store.acquire(claim, yields=True)
+        except (OperationalError, InterfaceError):
+            if not store.is_lost():
+                raise
+            return None  # another attempt may reach it
+
+    longest = wait if lease_waits() else 0.0
+    for pause in pauses(time.monotonic() + longest):
+        # Polls instead of queueing: a queued wait would block the one thread that serves all async ORM calls.
+        answer = await sync_to_async(attempt)()
+        if isinstance(answer, Grant):
+            break
+        await asyncio.sleep(pause)
+    else:
+        answer = await sync_to_async(store.acquire)(claim, yields=longest > 0)
+    return LeaseHandle(claim, answer, store=store, on_lost=on_lost) if isinstance(answer, Grant) else answer

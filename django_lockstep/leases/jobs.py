@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import IO
 
-from django_lockstep.leases.descendants import adopted, children, descendants, reap
-
 __all__ = ["Interrupted", "Job", "forward_signals", "mask_arguments"]
 
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH")
@@ -43,14 +41,13 @@ def mask_arguments(command: Sequence[str]) -> list[str]:
 class Job:
     """A command in its own session and process group, so that signals reach all of it and nothing else.
 
-    Processes that it leaves behind are ended with it: its group, and on Linux all its descendants.
+    Processes that it leaves behind in its group are ended with it; one that has left the group is out of reach.
     """
 
     def __init__(self, command: Sequence[str], *, grace: float) -> None:
         self._command = list(command)
         self._grace = grace
         self._process: subprocess.Popen[bytes] | None = None
-        self._unrelated: set[int] = set()
         self._pending: list[int] = []
         self._may_start = self._was_interrupted = False
         self._killer: threading.Thread | None = None
@@ -67,8 +64,7 @@ class Job:
         127 for an unknown program, 126 for one that cannot be run. The environment is added to our own.
         """
         # The watcher starts before the command, so that no moment remains in which the command has none.
-        with _orphan_killer() as watch_group, adopted():
-            self._unrelated = children()
+        with _orphan_killer() as watch_group:
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - the user's own
                     # A session of its own: Ctrl-C in the terminal reaches it once, through us.
@@ -131,31 +127,17 @@ class Job:
             killer.join()
 
     def _finish(self) -> None:
-        """End all remaining processes; give up those that survive SIGKILL."""
+        """End the group's remaining processes; give up those that survive SIGKILL."""
         for number, patience in ((signal.SIGTERM, self._grace), (signal.SIGKILL, _PATIENCE)):
+            if self._process is None:
+                self._pending.append(number)
+                continue
             deadline = time.monotonic() + patience
-            self._signal_all(number)
-            while self._is_left() and time.monotonic() < deadline:
+            is_left = _signal_group(self._process.pid, number)
+            while is_left and time.monotonic() < deadline:
                 time.sleep(_PAUSE)
-                if number == signal.SIGKILL:
-                    self._signal_all(number)  # also processes started in the meantime
-
-    def _signal_all(self, number: int) -> None:
-        if self._process is None:
-            self._pending.append(number)
-            return
-        group = self._process.pid
-        _signal_group(group, number)
-        for pid in descendants(without=self._unrelated):
-            with suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(pid) != group:
-                    os.kill(pid, number)
-
-    def _is_left(self) -> bool:
-        if self._process is None:
-            return False
-        reap(without={*self._unrelated, self._process.pid})
-        return bool(descendants(without=self._unrelated)) or _signal_group(self._process.pid, 0)
+                # Killed again: processes may have been started in the meantime.
+                is_left = _signal_group(self._process.pid, number if number == signal.SIGKILL else 0)
 
 
 def _signal_group(group: int, number: int) -> bool:

@@ -10,11 +10,10 @@ from django.db import connections, models, router
 from django.db.models import ExpressionWrapper, F, Func, Max, Q, Value
 from django.db.models.functions import Now
 
-from django_lockstep.leases.asking import aask, ask
-from django_lockstep.leases.database import DatabaseStore
-from django_lockstep.leases.guards import guard
-from django_lockstep.leases.handles import LeaseHandle
+from django_lockstep.leases.database import DatabaseLeases
+from django_lockstep.leases.handles import LeaseHandle, aacquire_from, acquire_from
 from django_lockstep.leases.operations import UNDER_GUARD
+from django_lockstep.leases.stores import store_on
 from django_lockstep.locking.durations import Duration, seconds
 from django_lockstep.stores.terms import KEPT, Holder, claim
 
@@ -107,7 +106,7 @@ class LeaseManager(_Manager[Any]):
         ``at_least`` the lease stays taken for that long from now, even if it is released earlier. With
         ``only_if_exists`` a key without a row, which was never held, is refused.
 
-        Waiters get the lease in the order in which they asked, and after `statements.SLICE` before any newcomer (on
+        Waiters get the lease in the order in which they asked, and after `database.SLICE` before any newcomer (on
         PostgreSQL; on other databases and in async code they poll). A refusal writes nothing.
 
         Raises ``TypeError`` and ``ValueError`` before any SQL for a key that is not 1 to 255 characters without NUL,
@@ -115,7 +114,7 @@ class LeaseManager(_Manager[Any]):
         driver's errors.
         """
         wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
-        answer = ask(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
+        answer = acquire_from(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
 
     def holder(self, key: str) -> Holder | None:
@@ -126,8 +125,8 @@ class LeaseManager(_Manager[Any]):
         return self._store.get(key)
 
     def guard(self, key: str, token: int, *, within: Duration | None = None) -> None:
-        """Do as ``handle.guard()``, where the token came from another process; see `guards.guard`."""
-        guard(key, token, within=within, using=self._store.name)
+        """Do as ``handle.guard()``, where the token came from another process; see `django_lockstep.leases.guard`."""
+        self._store.guard(key, token, within=None if within is None else seconds(within, name="within"))
 
     async def aacquire(
         self,
@@ -142,13 +141,13 @@ class LeaseManager(_Manager[Any]):
     ) -> LeaseHandle | None:
         """Do as `acquire`, from async code; waits by polling, behind the callers in the queue."""
         wanted = claim(key, ttl, owner=owner, at_least=at_least, data=data, only_if_exists=only_if_exists)
-        answer = await aask(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
+        answer = await aacquire_from(self._store, wanted, wait=seconds(wait, name="wait", or_zero=True))
         return answer if isinstance(answer, LeaseHandle) else None
 
     async def aholder(self, key: str) -> Holder | None:
         return await sync_to_async(self.holder)(key)
 
     @property
-    def _store(self) -> DatabaseStore:
+    def _store(self) -> DatabaseLeases:
         """The database that leases are written to."""
-        return DatabaseStore(self._db or router.db_for_write(self.model))
+        return store_on(self._db or router.db_for_write(self.model))

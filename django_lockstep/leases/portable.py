@@ -1,4 +1,4 @@
-"""Lease operations by conditional UPDATEs of Django's ORM, for databases other than PostgreSQL.
+"""Leases by conditional UPDATEs of Django's ORM, for databases other than PostgreSQL.
 
 Acquire, refresh and release are as safe there: each write names the token that it replaces or belongs to. A lease guard
 is not possible: these databases have no lock that stops a takeover and lets a heartbeat pass.
@@ -11,30 +11,25 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from django.db import IntegrityError, NotSupportedError, connections, models
+from django.db import IntegrityError, NotSupportedError, models
 from django.db.models import Case, F, Max, Value, When
 from django.db.models.functions import Coalesce, Now
 
-from django_lockstep.stores.terms import Claim, Grant, Holder
+from django_lockstep.leases.database import DatabaseLeases, lease_model, on_own_connection, own_grant
+from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
 
-__all__ = ["PortableStatements"]
+__all__ = ["PortableLeases"]
 
 
-class PortableStatements:
-    """The operations on one database; each raises Django's database errors. Statements have no time limit here."""
+class PortableLeases(DatabaseLeases):
+    """The store on one database; each operation raises Django's database errors. Statements have no time limit here."""
 
-    has_queue = False
-
-    def __init__(self, using: str, model: type[models.Model]) -> None:
-        self._using = using
-        self._model = model
-
-    def attempt(self, claim: Claim, *, timeout: float, yields_to_queue: bool = False) -> Grant | Holder | None:
-        """Take a free lease, or return its holder; None where another process was faster."""
+    def take_here(self, claim: Claim, *, yields_to_queue: bool = False) -> Grant | Holder | None:
         asked = time.monotonic()
         row = self._read(claim.key)
         if row is not None and not row["is_over"]:
-            return _holder(row)
+            return own_grant(claim, _holder(row), asked=asked)
         if row is None and claim.only_if_exists:
             return None
         token = self._insert(claim) if row is None else self._replace(claim, before=row["token"])
@@ -44,42 +39,42 @@ class PortableStatements:
         since, data = self._rows(claim.key).values_list("acquired_at", "data").get()
         return Grant(token=token, since=since, asked=asked, data=json.dumps(data))
 
-    def queue(self, key: str, *, timeout: float, after: float) -> None:
-        """Refuse: waiting callers poll."""
-        raise NotSupportedError(f"{connections[self._using].vendor} has no queue for leases")
+    take = on_own_connection(take_here)
 
-    def claim_turn(self, key: str, *, timeout: float) -> None:
-        """Refuse: there is no queue."""
-        self.queue(key, timeout=timeout, after=timeout)
-
-    def holder(self, key: str, *, timeout: float) -> Holder | None:
-        row = self._read(key)
+    @on_own_connection
+    def get(self, key: str) -> Holder | None:
+        row = self._read(valid_key(key))
         return None if row is None or row["is_over"] else _holder(row)
 
-    def refresh(self, key: str, token: int, *, ttl: float, timeout: float) -> bool:
-        """Extend the lease to ``ttl`` seconds from now; False if the token no longer holds it."""
+    @on_own_connection
+    def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:
         later = _in(ttl)
         longer = Case(When(expires_at__lt=later, then=later), default=F("expires_at"))
-        return bool(self._rows(key, token).update(expires_at=longer))
+        return bool(self._rows(key, valid_token(token)).update(expires_at=longer))
 
-    def note(self, key: str, token: int, *, data: str, timeout: float) -> bool:
-        """Replace the data; False if the token no longer holds the lease."""
+    @on_own_connection
+    def note(self, key: str, token: int, *, data: str, timeout: float = CALL_TIMEOUT) -> bool:
         return bool(self._rows(key, token).update(data=Value(json.loads(data), models.JSONField())))
 
-    def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
-        """Release the lease; False if the token no longer holds it."""
+    @on_own_connection
+    def release(
+        self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
+    ) -> bool:
         kept = models.ExpressionWrapper(F("acquired_at") + timedelta(seconds=at_least), models.DateTimeField())
         until = Case(When(acquired_at__gt=_in(-at_least), then=kept), default=Now())
         return bool(self._rows(key, token).update(released_at=Now(), expires_at=until))
 
-    def guard(self, key: str, token: int, *, within: float | None) -> bool:
+    def lock_row(self, key: str, token: int, *, within: float | None) -> bool:
         raise NotSupportedError(
-            f"A guard needs PostgreSQL: {connections[self._using].vendor} cannot keep lease {key!r} from being taken "
+            f"A guard needs PostgreSQL: {self.connection.vendor} cannot keep lease {key!r} from being taken "
             "over until a transaction ends. Write with update_if_token() instead, which refuses lower tokens."
         )
 
+    def _all(self) -> models.QuerySet[Any]:
+        return lease_model()._base_manager.using(self.name)
+
     def _rows(self, key: str, token: int | None = None) -> models.QuerySet[Any]:
-        rows = self._model._base_manager.using(self._using).filter(key=key)
+        rows = self._all().filter(key=key)
         return rows if token is None else rows.filter(token=token, released_at=None)
 
     def _read(self, key: str) -> dict[str, Any] | None:
@@ -89,9 +84,7 @@ class PortableStatements:
 
     def _next_token(self) -> int:
         # Purging keeps the row with the highest token, so that no token is used twice.
-        highest: int = self._model._base_manager.using(self._using).aggregate(highest=Coalesce(Max("token"), 0))[
-            "highest"
-        ]
+        highest: int = self._all().aggregate(highest=Coalesce(Max("token"), 0))["highest"]
         return highest + 1
 
     def _insert(self, claim: Claim) -> int | None:
@@ -99,7 +92,7 @@ class PortableStatements:
         token = self._next_token()
         try:
             # The unique constraint on the key decides between two first claims.
-            self._model._base_manager.using(self._using).create(key=claim.key, **_values(claim, token))
+            self._all().create(key=claim.key, **_values(claim, token))
         except IntegrityError:
             return None
         # If this process stood still before the INSERT, the key may have been held with this very token, and purged.

@@ -1,4 +1,4 @@
-"""Lease operations on PostgreSQL: each is one statement and one round trip."""
+"""Leases on PostgreSQL: each operation is one statement and one round trip."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_lockstep.errors import sqlstate_of
+from django_lockstep.leases.database import DatabaseLeases, lease_model, on_own_connection, own_grant
 from django_lockstep.leases.operations import GUARD_LOCK, TURN_LOCK, UNDER_GUARD, quoted_names
 from django_lockstep.locking.compiled import Compiled, compile_sql, fetch
-from django_lockstep.stores.terms import Claim, Grant, Holder
+from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.terms import Claim, Grant, Holder, valid_key, valid_token
+from django_lockstep.stores.waiting import timeout_of
 
 __all__ = [
     "ACQUIRE",
@@ -29,7 +32,7 @@ __all__ = [
     "REFRESH",
     "RELEASE",
     "SETTINGS",
-    "PostgresStatements",
+    "PostgresLeases",
 ]
 
 # Independent of the project's isolation level: an operation decides by what is committed at that moment.
@@ -97,71 +100,63 @@ _LIMIT, _LIMIT_BEFORE = "transaction_timeout", "idle_in_transaction_session_time
 CLAIM_TURN = f"SELECT pg_advisory_xact_lock({TURN_LOCK.format(key='%(key)s')})"
 
 
-class PostgresStatements:
-    """The operations on one database; each raises Django's database errors."""
+class PostgresLeases(DatabaseLeases):
+    """The store on one database; each operation raises Django's database errors."""
 
     has_queue = True
 
-    def __init__(self, connection: BaseDatabaseWrapper, table: str) -> None:
-        self._connection = connection
-        self._table = table
-
-    def attempt(self, claim: Claim, *, timeout: float, yields_to_queue: bool = False) -> Grant | Holder | None:
-        """Take a free lease, or return its holder.
-
-        With ``yields_to_queue`` a lease whose turn is claimed is left to the first in the queue. None where its row
-        does not exist yet.
-        """
-        facts = {
+    def take_here(self, claim: Claim, *, yields_to_queue: bool = False) -> Grant | Holder | None:
+        values = {
             "key": claim.key,
             "owner": claim.owner,
             "data": claim.data,
             "ttl": claim.ttl,
             "yields_to_queue": yields_to_queue,
+            "may_create": not claim.only_if_exists,
         }
-        facts["may_create"] = not claim.only_if_exists
         # Taken before the statement is sent: the lease may have started at any time after.
         asked = time.monotonic()
-        granted, *row = self._called(ACQUIRE, facts, timeout=timeout)
+        granted, *row = self._called(ACQUIRE, values, timeout=timeout_of(claim.ttl))
         if granted:
             return Grant(token=row[0], since=row[1], asked=asked, data=json.dumps(_parse_json(row[3])))
-        return _holder(claim.key, row) if row[0] else None
+        return own_grant(claim, _holder(claim.key, row), asked=asked) if row[0] else None
+
+    take = on_own_connection(take_here)
 
     def queue(self, key: str, *, timeout: float, after: float) -> None:
-        """Wait in the open transaction until this session is first in the queue for the lease.
-
-        Later statements of the transaction have ``after`` seconds each.
-        """
         facts = {"key": key, "after": math.ceil(after * 1000)}
         sql = _NO_TRANSACTION_TIMEOUT + QUEUE if self._has_transaction_timeout() else QUEUE
         with self._executed(sql, facts, timeout=timeout, begins=True):
             pass
 
     def claim_turn(self, key: str, *, timeout: float) -> None:
-        """Stop claims that yield to the queue from taking the lease before this transaction ends."""
         with self._executed(CLAIM_TURN, {"key": key}, timeout=timeout):
             pass
 
-    def holder(self, key: str, *, timeout: float) -> Holder | None:
-        row = self._row(HOLDER, {"key": key}, timeout=timeout)
+    @on_own_connection
+    def get(self, key: str) -> Holder | None:
+        row = self._row(HOLDER, {"key": valid_key(key)}, timeout=CALL_TIMEOUT)
         return None if row is None else _holder(key, row)
 
-    def refresh(self, key: str, token: int, *, ttl: float, timeout: float) -> bool:
-        """Extend the lease to ``ttl`` seconds from now; False if the token no longer holds it."""
-        with self._executed(REFRESH, {"key": key, "token": token, "ttl": ttl}, timeout=timeout) as cursor:
+    @on_own_connection
+    def renew(self, key: str, token: int, *, ttl: float, timeout: float = CALL_TIMEOUT) -> bool:
+        values = {"key": key, "token": valid_token(token), "ttl": ttl}
+        with self._executed(REFRESH, values, timeout=timeout) as cursor:
             return bool(cursor.rowcount)
 
-    def note(self, key: str, token: int, *, data: str, timeout: float) -> bool:
-        """Replace the data; False if the token no longer holds the lease."""
+    @on_own_connection
+    def note(self, key: str, token: int, *, data: str, timeout: float = CALL_TIMEOUT) -> bool:
         with self._executed(NOTE, {"key": key, "token": token, "data": data}, timeout=timeout) as cursor:
             return bool(cursor.rowcount)
 
-    def release(self, key: str, token: int, *, at_least: float, timeout: float) -> bool:
-        """Release the lease; False if the token no longer holds it."""
+    @on_own_connection
+    def release(
+        self, key: str, token: int, *, at_least: float = 0.0, held: float = 0.0, timeout: float = CALL_TIMEOUT
+    ) -> bool:
         facts = {"key": key, "token": token, "at_least": at_least}
         return bool(self._called(RELEASE, facts, timeout=timeout)[0])
 
-    def guard(self, key: str, token: int, *, within: float | None) -> bool:
+    def lock_row(self, key: str, token: int, *, within: float | None) -> bool:
         """Lock the row FOR KEY SHARE until the transaction ends; False if the token no longer holds the lease.
 
         The server ends the session if the transaction lasts longer than ``within`` seconds (None: the lease's ttl).
@@ -180,27 +175,27 @@ class PostgresStatements:
         """Return the function's row, by a prepared statement where the session's own settings fit."""
         limit = math.ceil(timeout * 1000)
         # Not in a transaction: there a prepared statement keeps its snapshot until the next one, which delays VACUUM.
-        if not self._connection.in_atomic_block and 0 < self._own_limit() <= limit:
-            call = Compiled(_named(function.sql, self._connection.alias, self._table), function.places)
-            row = fetch(self._connection, call, {**facts, "limit": limit})[0]
+        if not self.connection.in_atomic_block and 0 < self._own_limit() <= limit:
+            call = Compiled(_named(function.sql, self.name, lease_model()._meta.db_table), function.places)
+            row = fetch(self.connection, call, {**facts, "limit": limit})[0]
             if row[0] is not None:
                 return row
             # Nothing was done: the settings were changed, or a pooler gave this connection another session.
-            _own_limits[self._connection.connection] = 0
-        return self._row(function.sql, function.bind(self._connection, {**facts, "limit": None}), timeout=timeout)
+            _own_limits[self.connection.connection] = 0
+        return self._row(function.sql, function.bind(self.connection, {**facts, "limit": None}), timeout=timeout)
 
     def _has_transaction_timeout(self) -> bool:
-        return bool(self._connection.pg_version >= _ITS_VERSION)  # type: ignore[attr-defined]
+        return bool(self.connection.pg_version >= _ITS_VERSION)  # type: ignore[attr-defined]
 
     def _own_limit(self) -> int:
         """Return the session's own statement_timeout in milliseconds, read once for each connection.
 
         0 without a limit, and at another level than READ COMMITTED.
         """
-        self._connection.ensure_connection()
-        session = self._connection.connection
+        self.connection.ensure_connection()
+        session = self.connection.connection
         if session not in _own_limits:
-            with self._connection.cursor() as cursor:
+            with self.connection.cursor() as cursor:
                 cursor.execute(OWN_LIMIT)
                 _own_limits[session] = cursor.fetchone()[0]
         return _own_limits[session]
@@ -217,11 +212,11 @@ class PostgresStatements:
 
         Settings are sent only for our own transaction (``begins`` marks the open one as ours), never for a caller's.
         """
-        sql = _named(sql, self._connection.alias, self._table)
-        if begins or not self._connection.in_atomic_block:
+        sql = _named(sql, self.name, lease_model()._meta.db_table)
+        if begins or not self.connection.in_atomic_block:
             sql = SETTINGS.format(milliseconds=math.ceil(timeout * 1000)) + sql
-        with self._connection.cursor() as cursor:
-            cursor.execute(*_bound(self._connection, sql, facts))
+        with self.connection.cursor() as cursor:
+            cursor.execute(*_bound(self.connection, sql, facts))
             while cursor.nextset():
                 pass
             yield cursor

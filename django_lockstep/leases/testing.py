@@ -6,13 +6,11 @@ transaction and end with it; heartbeats are not started there. ``store`` names a
 
 from __future__ import annotations
 
-from django.db import router
 from django.db.models.functions import Now
 
-from django_lockstep.leases.asking import ask
-from django_lockstep.leases.database import DatabaseStore
-from django_lockstep.leases.handles import LeaseHandle
+from django_lockstep.leases.handles import LeaseHandle, acquire_from
 from django_lockstep.leases.models import Lease
+from django_lockstep.leases.stores import store_on
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.dynamodb.leases import DynamoLeases
 from django_lockstep.stores.protocol import LeaseStore
@@ -42,14 +40,14 @@ def steal(
     target, wanted = _store(store), claim(key, ttl, owner=owner, data=data)
     for _ in range(_TRIES):
         _expire(key, target)
-        answer = ask(target, wanted, wait=0)
+        answer = acquire_from(target, wanted, wait=0)
         if isinstance(answer, LeaseHandle):
             return answer
     raise RuntimeError(f"Lease {key!r} could not be stolen: {target.get(key) or 'it is under guard'}")
 
 
 def _store(name: str | None) -> LeaseStore:
-    return DatabaseStore(router.db_for_write(Lease)) if name is None else get_store(name)
+    return store_on() if name is None else get_store(name)
 
 
 def _expire(key: str, store: LeaseStore) -> None:

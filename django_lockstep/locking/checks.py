@@ -6,7 +6,7 @@ Static checks look at classes and settings only. Those that ask a database run w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.apps import apps
@@ -28,7 +28,7 @@ __all__ = [
     "check_retries_in_views",
     "check_tables",
     "check_versioned",
-    "missing_trigger",
+    "is_missing_trigger",
     "url_views",
 ]
 
@@ -55,33 +55,31 @@ def check_databases(app_configs: object, **kwargs: object) -> list[CheckMessage]
     used = [connection for connection in connections.all() if connection.settings_dict["ENGINE"] != _NO_ENGINE]
     messages: list[CheckMessage] = []
     for connection in used:
+        alias, vendor = connection.alias, connection.vendor
         if not connection.features.has_select_for_update:
-            messages.append(_row_locks_ignored(connection.alias, connection.vendor))
-        elif connection.vendor != "postgresql":
-            messages.append(_no_guards(connection.alias, connection.vendor))
+            messages.append(
+                checks.Warning(
+                    f"Database {alias!r} ({vendor}) ignores select_for_update(): lock_row() and every other row lock "
+                    "protect nothing there, and no trigger raises the versions of rows that raw SQL changes.",
+                    hint="Use PostgreSQL. Versions still hold for instances and for the query set's update().",
+                    obj=alias,
+                    id="lockstep.W001",
+                )
+            )
+        elif vendor != "postgresql":
+            messages.append(
+                checks.Warning(
+                    f"Database {alias!r} ({vendor}) has no version guards: raw SQL and other programs do not raise "
+                    "versions there.",
+                    hint="Use PostgreSQL, or let every writer raise the version itself.",
+                    obj=alias,
+                    id="lockstep.W002",
+                )
+            )
     return messages
 
 
 _NO_ENGINE = "django.db.backends.dummy"
-
-
-def _row_locks_ignored(alias: str, vendor: str) -> CheckMessage:
-    return checks.Warning(
-        f"Database {alias!r} ({vendor}) ignores select_for_update(): lock_row() and every other row lock protect "
-        "nothing there, and no trigger raises the versions of rows that raw SQL changes.",
-        hint="Use PostgreSQL. Versions still hold for instances and for the query set's update().",
-        obj=alias,
-        id="lockstep.W001",
-    )
-
-
-def _no_guards(alias: str, vendor: str) -> CheckMessage:
-    return checks.Warning(
-        f"Database {alias!r} ({vendor}) has no version guards: raw SQL and other programs do not raise versions there.",
-        hint="Use PostgreSQL, or let every writer raise the version itself.",
-        obj=alias,
-        id="lockstep.W002",
-    )
 
 
 @register(Tags.database)
@@ -106,47 +104,35 @@ def check_tables(app_configs: object, databases: Sequence[str] | None = None, **
 
 def check_versioned(model: type[models.Model]) -> list[CheckMessage]:
     """Check the declaration of a versioned model."""
-    return [*_check_manager(model), *check_declaration(model)]
-
-
-def _check_manager(model: type[models.Model]) -> list[CheckMessage]:
     if model._meta.proxy or isinstance(model._default_manager.get_queryset(), VersionedQuerySet):
-        return []
-    return [_query_set_hidden(model)]
-
-
-def check_guard(model: type[models.Model], alias: str) -> list[CheckMessage]:
-    """Warn of a versioned model's table without a version guard."""
-    return missing_trigger(model, alias, suffix=AddVersionGuard.suffix, message=_guard_missing)
-
-
-def _query_set_hidden(model: type[models.Model]) -> CheckMessage:
-    return checks.Warning(
+        return check_declaration(model)
+    hidden = checks.Warning(
         f"The default manager of {model._meta.label} hides lock(), update_if_unchanged() and put_if_unchanged().",
         hint="Derive the manager from django_lockstep.locking.VersionedManager, or its query set from "
         "VersionedQuerySet.",
         obj=model,
         id="lockstep.W003",
     )
+    return [hidden, *check_declaration(model)]
 
 
-def _guard_missing(model: type[models.Model], alias: str) -> CheckMessage:
-    return checks.Warning(
+def check_guard(model: type[models.Model], alias: str) -> list[CheckMessage]:
+    """Warn of a versioned model's table without a version guard."""
+    message = checks.Warning(
         f"Nothing raises the version of {model._meta.label} on database {alias!r} when queryset.update(), "
         "bulk_update() or raw SQL change its rows: a later stale save() overwrites such a change.",
         hint=f'Add a migration with django_lockstep.locking.AddVersionGuard("{model._meta.object_name}").',
         obj=model,
         id="lockstep.W004",
     )
+    return [message] if is_missing_trigger(model, alias, suffix=AddVersionGuard.suffix) else []
 
 
-def missing_trigger(
-    model: type[models.Model], alias: str, *, suffix: str, message: Callable[[type[models.Model], str], CheckMessage]
-) -> list[CheckMessage]:
-    """Return ``message(model, alias)`` where the model's table is there but its trigger is not (PostgreSQL)."""
+def is_missing_trigger(model: type[models.Model], alias: str, *, suffix: str) -> bool:
+    """Whether the model's table is there but its trigger is not (PostgreSQL)."""
     connection = connections[alias]
     if connection.vendor != "postgresql":
-        return []
+        return False
     table = connection.ops.quote_name(model._meta.db_table)
     name = trigger_name(model._meta.db_table, suffix)
     with connection.cursor() as cursor:
@@ -155,8 +141,7 @@ def missing_trigger(
             " (SELECT FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgname = %s AND tgenabled <> 'D')",
             [table, table, name],
         )
-        missing = cursor.fetchone()[0]
-    return [message(model, alias)] if missing else []
+        return bool(cursor.fetchone()[0])
 
 
 @register(Tags.urls)
@@ -169,7 +154,13 @@ def check_retries_in_views(app_configs: object, **kwargs: object) -> list[CheckM
     if not atomic:
         return []
     return [
-        _retried_in_request(view, name)
+        checks.Warning(
+            f"{name} is decorated with retry_on_conflict, but ATOMIC_REQUESTS opens a transaction around it: every "
+            "call raises TransactionManagementError.",
+            hint="Decorate the view with transaction.non_atomic_requests and open atomic() inside of the retry.",
+            obj=view,
+            id="lockstep.W005",
+        )
         for view in url_views(get_resolver().url_patterns)
         for name in _retried(view)
         if not set(atomic) <= getattr(view, "_non_atomic_requests", set())
@@ -192,13 +183,3 @@ def _retried(view: Any) -> Iterable[str]:
     for method in getattr(handlers, "http_method_names", ()):
         if policy_of(getattr(handlers, method, None)):
             yield f"{view.__module__}.{view.__qualname__}.{method}"
-
-
-def _retried_in_request(view: object, name: str) -> CheckMessage:
-    return checks.Warning(
-        f"{name} is decorated with retry_on_conflict, but ATOMIC_REQUESTS opens a transaction around it: every call "
-        "raises TransactionManagementError.",
-        hint="Decorate the view with transaction.non_atomic_requests and open atomic() inside of the retry.",
-        obj=view,
-        id="lockstep.W005",
-    )

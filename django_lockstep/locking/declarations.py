@@ -21,20 +21,35 @@ def check_declaration(model: type[models.Model]) -> list[CheckMessage]:
     """Check the declaration of a versioned model."""
     if model._meta.proxy:
         return []
-    references = [_changed_by_deletion(model, field, alias) for field in _changed(model) for alias in _unguarded(model)]
-    if version_field(model).model is not model:
-        return references
-    return [*_wrong_columns(model), *_reused_keys(model), *references]
+    references = _changed_by_deletions(model)
+    return [*_check_version(model), *references] if version_field(model).model is model else references
 
 
-def _wrong_columns(model: type[models.Model]) -> list[CheckMessage]:
+def _check_version(model: type[models.Model]) -> list[CheckMessage]:
     version = version_field(model)
     columns = {field.name for field in model._meta.local_concrete_fields if not field.primary_key and field != version}
-    return [_not_a_column(model, name) for name in version.uncounted if name not in columns]
-
-
-def _reused_keys(model: type[models.Model]) -> list[CheckMessage]:
-    return [] if version_field(model).start or _is_generated(model._meta.pk) else [_key_by_hand(model)]
+    messages: list[CheckMessage] = [
+        checks.Error(
+            f"The version of {model._meta.label} names {name!r} as uncounted, which is not another column of its "
+            "table.",
+            hint="Name fields of the model that has the version field, other than its key.",
+            obj=model,
+            id="lockstep.E040",
+        )
+        for name in version.uncounted
+        if name not in columns
+    ]
+    if not version.start and not _is_generated(model._meta.pk):
+        messages.append(
+            checks.Warning(
+                f"Keys of {model._meta.label} are assigned by hand: where a row is deleted and another gets its key, a "
+                "stale save of the deleted row may overwrite the new one.",
+                hint='Declare version = VersionField(start="clock"), or start=1 if keys are not used again.',
+                obj=model,
+                id="lockstep.W040",
+            )
+        )
+    return messages
 
 
 def _is_generated(key: models.Field[Any, Any]) -> bool:
@@ -44,49 +59,21 @@ def _is_generated(key: models.Field[Any, Any]) -> bool:
     return isinstance(key, AutoFieldMixin) or key.has_default() or key.has_db_default()
 
 
-def _changed(model: type[models.Model]) -> list[models.Field[Any, Any]]:
-    """Return the foreign keys that change when their target is deleted."""
-    return [
-        field
-        for field in model._meta.local_fields
-        if getattr(_on_delete(field), "__name__", _on_delete(field)) not in {None, *_CHANGES_NO_ROW}
-    ]
-
-
-def _on_delete(field: models.Field[Any, Any]) -> Any:
-    return getattr(field.remote_field, "on_delete", None)
-
-
-def _unguarded(model: type[models.Model]) -> list[str]:
-    """Return the databases that have the model's table and cannot have our triggers."""
+def _changed_by_deletions(model: type[models.Model]) -> list[CheckMessage]:
+    """Warn of foreign keys that change when their target is deleted, on databases that cannot have our triggers."""
     used = [alias for alias in connections if connections[alias].vendor not in {"postgresql", "unknown"}]
-    return [alias for alias in used if router.allow_migrate_model(alias, model)]
-
-
-def _not_a_column(model: type[models.Model], name: str) -> CheckMessage:
-    return checks.Error(
-        f"The version of {model._meta.label} names {name!r} as uncounted, which is not another column of its table.",
-        hint="Name fields of the model that has the version field, other than its key.",
-        obj=model,
-        id="lockstep.E040",
-    )
-
-
-def _key_by_hand(model: type[models.Model]) -> CheckMessage:
-    return checks.Warning(
-        f"Keys of {model._meta.label} are assigned by hand: where a row is deleted and another gets its key, a stale "
-        "save of the deleted row may overwrite the new one.",
-        hint='Declare version = VersionField(start="clock"), or start=1 if keys are not used again.',
-        obj=model,
-        id="lockstep.W040",
-    )
-
-
-def _changed_by_deletion(model: type[models.Model], field: models.Field[Any, Any], alias: str) -> CheckMessage:
-    return checks.Warning(
-        f"On database {alias!r}, deleting an object that {model._meta.label}.{field.name} refers to changes rows "
-        f"of {model._meta.label} without raising their versions.",
-        hint="Use PostgreSQL with AddVersionGuard, on_delete=CASCADE, PROTECT or RESTRICT, or update the rows first.",
-        obj=field,
-        id="lockstep.W041",
-    )
+    actions = {field: getattr(field.remote_field, "on_delete", None) for field in model._meta.local_fields}
+    return [
+        checks.Warning(
+            f"On database {alias!r}, deleting an object that {model._meta.label}.{field.name} refers to changes rows "
+            f"of {model._meta.label} without raising their versions.",
+            hint="Use PostgreSQL with AddVersionGuard, on_delete=CASCADE, PROTECT or RESTRICT, or update the rows "
+            "first.",
+            obj=field,
+            id="lockstep.W041",
+        )
+        for field, action in actions.items()
+        if getattr(action, "__name__", action) not in {None, *_CHANGES_NO_ROW}
+        for alias in used
+        if router.allow_migrate_model(alias, model)
+    ]

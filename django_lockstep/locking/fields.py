@@ -13,8 +13,6 @@ from django.db.models.expressions import Combinable
 from django.forms import HiddenInput, IntegerField
 from django.utils.translation import gettext_lazy as _
 
-from django_lockstep.locking.rollbacks import settle_on_access
-
 __all__ = [
     "Microseconds",
     "SignedVersionField",
@@ -105,11 +103,6 @@ class VersionField(_Counter):
         if self.uncounted:
             kwargs = {**kwargs, "uncounted": self.uncounted}
         return name, path, args, kwargs
-
-    def contribute_to_class(self, cls: type[models.Model], name: str, private_only: bool = False) -> None:
-        """Add the field to the model; reading the version first undoes writes that were rolled back."""
-        super().contribute_to_class(cls, name, private_only=private_only)
-        settle_on_access(cls, self.attname)
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         """Return the version that the row gets: the first for a new one, one more with each change.

@@ -1,11 +1,10 @@
-"""What an instance remembers of its row: the values and version it was read with, and how to undo a write."""
+"""What an instance remembers of its row: the values and version it was read with, and whether a write was committed."""
 
 from __future__ import annotations
 
 import copy
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,14 +15,7 @@ from django.db.models.expressions import BaseExpression, Combinable
 from django.db.models.fields.files import FieldFile, FileField
 
 from django_lockstep.locking.fields import attnames_of, uncounted_fields, version_field
-from django_lockstep.locking.rollbacks import (
-    TransactionOutcome,
-    current_outcome,
-    last_write,
-    note,
-    settle,
-    settle_on_access,
-)
+from django_lockstep.locking.rollbacks import last_write, record_write, set_last_write
 
 __all__ = [
     "adopt",
@@ -33,7 +25,6 @@ __all__ = [
     "is_changed",
     "is_expression",
     "mark_partial",
-    "note_write",
     "remember",
     "remembered",
     "seen_version",
@@ -92,11 +83,11 @@ def adopt(instance: models.Model, current: models.Model) -> None:
 def apply_written(instance: models.Model, written: Mapping[str, object], *, using: str | None = None) -> None:
     """Put the values that were written into the row into the instance, by attribute name.
 
-    With ``using`` (the database) a rollback takes them out again; without it, the instance was read in the same
+    With ``using`` (the database) the instance is refused after a rollback; without it, it was read in the same
     transaction.
     """
     if using is not None and written:
-        note_write(instance, using, written)
+        record_write(instance, using)
     for attname, value in written.items():
         setattr(instance, attname, value)
     remember(instance, written)
@@ -141,81 +132,39 @@ def _still(value: object) -> object:
     return copy.deepcopy(value) if isinstance(value, list | dict | set | bytearray) else value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Write:
-    """The state of an instance before a write inside a transaction, or before several with the same outcome."""
+def _require_certain(instance: models.Model) -> None:
+    """Raise ``ValueError`` for an instance whose last write was undone by a rollback, or may have been.
 
-    earlier: _Write | None
-    outcome: TransactionOutcome
-    version: int
-    adding: bool
-    memory: dict[str, Any]
-    values: dict[str, Any]
-    """The values that the write replaced in the instance, by attribute name."""
-
-    def take_back(self, instance: models.Model) -> None:
-        """Restore the instance; attributes that were assigned since the write keep their new value."""
-        attname = version_field(type(instance)).attname
-        # A later write or a refresh may have replaced the version; then there is nothing to undo.
-        if vars(instance).get(attname, 0) <= self.version:
-            return
-        for name in self.values.keys() - _changed_since(instance, self.values):
-            setattr(instance, name, self.values[name])
-        setattr(instance, attname, self.version)
-        setattr(instance._state, _MEMORY, self.memory)
-        instance._state.adding = self.adding
-
-    def __deepcopy__(self, memo: object) -> _Write:
-        return self  # a copy of the instance shares the outcome
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _no_write, ()  # another process cannot know the outcome
-
-
-def _no_write() -> None:
-    return None
-
-
-def _changed_since(instance: models.Model, attnames: Iterable[str]) -> set[str]:
-    """Return the attributes that differ from the row as the instance last saw it."""
-    memory, values = remembered(instance), vars(instance)
-    return {
-        name for name in attnames if name in memory and (name not in values or memory[name] != _still(values[name]))
-    }
-
-
-def note_write(instance: models.Model, using: str, attnames: Iterable[str] = ()) -> None:
-    """Record the instance's state before a write; if the write is rolled back, the version and the memory are restored.
-
-    The named attributes get the written values, and are restored as well.
+    Its version could be given to a row again by another writer, whose update would then be lost. In doubt the row is
+    read: an instance that knows all of it overwrites nothing that it has not seen.
     """
-    last: _Write | None = last_write(instance)
-    outcome = current_outcome(using)
-    # In autocommit the write is final, so there is nothing to restore.
-    if outcome is None:
+    write = last_write(instance)
+    if write is None or write.is_pending:
         return
-    values = {name: vars(instance)[name] for name in attnames if name in vars(instance)}
-    for name in values:
-        # A foreign key is read by two names: that of its column, and that of the object.
-        for each in {name, type(instance)._meta.get_field(name).name}:
-            settle_on_access(type(instance), each)
-    if last is not None and last.outcome is outcome:
-        # One record for all writes with one outcome: the first write knows the state to return to.
-        assigned = _changed_since(instance, last.values)
-        values |= {name: value for name, value in last.values.items() if name not in assigned}
-        note(instance, replace(last, values=values))
-        return
-    version: int = getattr(instance, version_field(type(instance)).attname)
-    note(
-        instance,
-        _Write(
-            earlier=last,
-            outcome=outcome,
-            version=version,
-            adding=instance._state.adding,
-            memory=remembered(instance),
-            values=values,
-        ),
+    if write.is_committed:
+        set_last_write(instance, None)
+    elif _knows_row(instance, write.using):
+        record_write(instance, write.using)  # the row may be as a write of the open transaction has left it
+    else:
+        raise ValueError(
+            f"{instance._meta.label} {instance.pk!r} was written in a transaction that was rolled back, or may have "
+            "been: refresh_from_db() reads the row again"
+        )
+
+
+def _knows_row(instance: models.Model, using: str) -> bool:
+    """Whether the row holds in each column what the instance remembers of it, version included."""
+    model, memory, values = type(instance), remembered(instance), vars(instance)
+    attname = version_field(model).attname
+    row = model._base_manager.using(using).filter(pk=instance.pk).first()
+    if row is None or memory.get(attname) != values.get(attname):
+        return False
+    current, fields = remembered(row), [field for field in model._meta.concrete_fields if field.attname in values]
+    return all(
+        field.attname in memory
+        # An assigned value may be a string where the row has a number.
+        and current[field.attname] in (memory[field.attname], field.to_python(memory[field.attname]))
+        for field in fields
     )
 
 
@@ -225,8 +174,10 @@ def mark_partial(instance: models.Model, partial: bool) -> None:
 
 
 def seen_version(instance: models.Model) -> int:
-    """Return the version that the instance was read with. Raises ``ValueError`` if it never was."""
-    settle(instance)
+    """Return the version that the instance was read with.
+
+    Raises ``ValueError`` if it never was, and for an instance that a rollback may have undone.
+    """
     attname = version_field(type(instance)).attname
     if instance._state.adding or instance.pk is None:
         raise ValueError(f"{instance._meta.label} was never saved, so it has no version to compare")
@@ -242,4 +193,5 @@ def seen_version(instance: models.Model) -> int:
         raise ValueError(
             f"{instance._meta.label} {instance.pk!r} has None for its {attname!r}, which cannot be compared"
         )
+    _require_certain(instance)
     return int(getattr(instance, attname))

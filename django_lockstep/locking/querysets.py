@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import uuid
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeVar, overload
+from collections.abc import Iterable
+from typing import Any, TypeVar, Unpack
 
 from asgiref.sync import sync_to_async
 from django.db import IntegrityError, connections, models, transaction
@@ -13,9 +12,8 @@ from django.db.models import F
 
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.batches import GuardedWrite, update_many
-from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.fields import uncounted_fields, version_field
-from django_lockstep.locking.rows import lock_rows
+from django_lockstep.locking.rows import LockOptions, lock_row, lock_rows
 from django_lockstep.locking.writes import current_version, python_values, write_if
 
 __all__ = ["VersionedManager", "VersionedQuerySet"]
@@ -26,61 +24,16 @@ M = TypeVar("M", bound=models.Model)
 class VersionedQuerySet(models.QuerySet[M]):
     """Rows of a `VersionedModel`."""
 
-    @overload
-    def lock(
-        self,
-        pks: list[Any] | set[Any] | frozenset[Any] | range | models.QuerySet[Any, Any],
-        *,
-        no_key: bool = ...,
-        of: Sequence[str] | None = ...,
-        nowait: bool = ...,
-        skip_locked: bool = ...,
-        timeout: Duration | None = ...,
-    ) -> list[M]: ...
+    def lock(self, pk: object, **options: Unpack[LockOptions]) -> M:
+        """Lock one row and return it. Options and errors are those of `django_lockstep.locking.lock_row`.
 
-    @overload
-    def lock(
-        self,
-        pks: str | int | uuid.UUID,
-        *,
-        no_key: bool = ...,
-        of: Sequence[str] | None = ...,
-        nowait: bool = ...,
-        skip_locked: Literal[False] = ...,
-        timeout: Duration | None = ...,
-    ) -> M: ...
-
-    @overload
-    def lock(
-        self,
-        pks: str | int | uuid.UUID,
-        *,
-        no_key: bool = ...,
-        of: Sequence[str] | None = ...,
-        nowait: bool = ...,
-        skip_locked: bool,
-        timeout: Duration | None = ...,
-    ) -> M | None: ...
-
-    def lock(
-        self,
-        pks: Any,
-        *,
-        no_key: bool = True,
-        of: Sequence[str] | None = None,
-        nowait: bool = False,
-        skip_locked: bool = False,
-        timeout: Duration | None = None,
-    ) -> Any:
-        """Lock one row (given its key; returns the instance) or several (given a list, set or query set; a list).
-
-        Without ``of`` only the model's own rows are locked, not those that ``select_related`` reads. A single row that
-        is skipped is None. Other options and all errors are those of `django_lockstep.locking.lock_rows`.
+        Without ``of`` only the model's own rows are locked, not those that ``select_related`` reads.
         """
-        several = isinstance(pks, list | set | frozenset | models.QuerySet | range)
-        options: dict[str, Any] = {"of": of, "nowait": nowait, "skip_locked": skip_locked, "timeout": timeout}
-        rows = lock_rows(self, pks if several else [pks], no_key=no_key, **options)
-        return rows if several else next(iter(rows), None)
+        return lock_row(self, pk, **options)
+
+    def lock_many(self, pks: Iterable[object], *, skip_locked: bool = False, **options: Unpack[LockOptions]) -> list[M]:
+        """Lock the rows and return them; as `lock`, with the errors of `django_lockstep.locking.lock_rows`."""
+        return lock_rows(self, pks, skip_locked=skip_locked, **options)
 
     def update(self, **values: object) -> int:
         """Update the rows; as Django's.

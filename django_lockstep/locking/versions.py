@@ -23,14 +23,13 @@ from django_lockstep.locking.memory import (
     adopt,
     apply_written,
     mark_partial,
-    note_write,
     remember,
     remembered,
     seen_version,
 )
 from django_lockstep.locking.merge import Merge, merge_fields
 from django_lockstep.locking.querysets import VersionedManager
-from django_lockstep.locking.rollbacks import last_write, settle
+from django_lockstep.locking.rollbacks import last_write, record_write, set_last_write
 from django_lockstep.locking.rows import lock_row
 from django_lockstep.locking.saving import current_saving, saving
 from django_lockstep.locking.writes import column, current_version, python_values, version_kept, write_if
@@ -43,9 +42,8 @@ class VersionedModel(ChecksTable):
 
     Every write of an instance, ``save()`` in all its forms, ``delete()`` and `update_if_unchanged`, happens only while
     the row has the version that the instance was read with. A stale write raises `StaleVersionError`, or
-    ``DoesNotExist`` where the row was deleted; nothing is written then, and an open transaction goes on. After a
-    rollback the instance has the version that the database has; values assigned before a ``save()`` stay for the next
-    one, and values that `update_if_unchanged` put into it are removed again.
+    ``DoesNotExist`` where the row was deleted; nothing is written then, and an open transaction goes on. An instance
+    whose write a rollback has undone, or may have undone, raises ``ValueError`` until it was read again.
 
     The migration operation `AddVersionGuard` makes writers that use no instance raise the version too.
     """
@@ -75,14 +73,13 @@ class VersionedModel(ChecksTable):
         another ``pk``) is a new row with a first version.
 
         Raises `StaleVersionError` with the version expected and found, ``DoesNotExist`` where the row was deleted,
-        ``ValueError`` before any SQL for an instance without its version and for ``update_fields`` that are not
-        columns; above READ COMMITTED `SerializationFailure`.
+        ``ValueError`` before any write for an instance without its version, for one that a rollback may have undone,
+        and for ``update_fields`` that are not columns; above READ COMMITTED `SerializationFailure`.
         """
         if args:
             options = {"force_insert": force_insert, "force_update": force_update, "using": using}
             self.save(**_named(self, args, update_fields=update_fields, **options), force_write=force_write)
             return
-        settle(self)
         using = using or self._write_alias()
         names = None if update_fields is None else list(update_fields)
         if not _are_columns(type(self), names):
@@ -137,12 +134,13 @@ class VersionedModel(ChecksTable):
         """
         fields = None if fields is None else list(fields)
         attname = version_field(type(self)).attname
-        if last_write(self):  # the values may be of a pending write, and a rollback would take them back
-            note_write(self, using or self._state.db or self._write_alias(), attnames_of(type(self), fields))
         before = vars(self).get(attname)
         super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
         if fields is None or vars(self).get(attname) != before:
             mark_partial(self, fields is not None)
+        if fields is None and last_write(self) is not None:
+            # Of a write that is pending, a rollback undoes what was read as well.
+            record_write(self, self._state.db or self._write_alias())
         remember(self, None if fields is None else attnames_of(type(self), fields))
 
     def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
@@ -229,7 +227,7 @@ class VersionedModel(ChecksTable):
         if found is None or not versions_ignored(type(self)):
             raise self._conflict(seen, found, action=action)
         note_ignored(self, action=action, seen=seen, found=found)
-        note_write(self, using)  # a rollback restores the seen version
+        record_write(self, using)
         setattr(self, version_field(type(self)).attname, found)
         return True
 
@@ -258,7 +256,6 @@ class VersionedModel(ChecksTable):
         # One transaction for several tables, as in Django's save(); the INSERT may fail after the parent's.
         several = transaction.atomic(using=using, savepoint=False) if parents_of(type(self)) else nullcontext()
         with self._conflicts(getattr(self, attname), using), several:
-            note_write(self, using)
             super().save(using=using, **options)
         if not getattr(self, attname):  # starts from the clock, and this database has no RETURNING
             setattr(self, attname, current_version(type(self), self.pk, using=using))
@@ -266,10 +263,12 @@ class VersionedModel(ChecksTable):
 
     def _save_known(self, names: list[str] | None, *, using: str, force_write: bool) -> None:
         options = self._update_only(names)
-        with self._conflicts(seen_version(self), using), _several_tables(type(self), using):
-            note_write(self, using)
-            with saving(self, names, force=force_write):
-                super().save(using=using, **options)
+        with (
+            self._conflicts(seen_version(self), using),
+            _several_tables(self, using),
+            saving(self, names, force=force_write),
+        ):
+            super().save(using=using, **options)
         remember(self, None if names is None else attnames_of(type(self), options["update_fields"]))
 
     def _update_only(self, names: list[str] | None) -> dict[str, Any]:
@@ -315,6 +314,8 @@ class VersionedModel(ChecksTable):
         # With nothing to write, update_fields=None makes Django look for the row, which compares the version.
         asked = update_fields if sent or not guarded else None
         updated = super()._do_update(rows, using, pk_val, sent, asked, forced_update, *args, **kwargs)
+        if updated and sent:
+            record_write(self, base_qs.db)
         if updated and any(field == version for field, *_ in sent):
             written = seen + 1 if guarded else current_version(type(self), pk_val, using=base_qs.db)
             setattr(self, version.attname, written)
@@ -327,12 +328,14 @@ class VersionedModel(ChecksTable):
             raise _NoRowMatched
         return updated
 
-    def _do_insert(self, manager: object, using: object, fields: Any, returning_fields: object, raw: bool) -> Any:
+    def _do_insert(self, manager: object, using: str, fields: Any, returning_fields: object, raw: bool) -> Any:
         """Insert as Django does; a fixture's row gets a new first version where versions start from the clock."""
         version = version_field(type(self))
         if raw and version.start == "clock" and version in fields:
             setattr(self, version.attname, Microseconds())
-        return super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
+        results = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
+        record_write(self, using)
+        return results
 
     @contextmanager
     def _conflicts(self, seen: int, using: str) -> Iterator[None]:
@@ -389,12 +392,20 @@ class _NoRowMatched(Exception):
 
 
 @contextmanager
-def _several_tables(model: type[models.Model], using: str) -> Iterator[None]:
+def _several_tables(instance: models.Model, using: str) -> Iterator[None]:
     """Make a save of several tables atomic, also where the caller's transaction goes on after a conflict."""
+    model, version = type(instance), version_field(type(instance))
     if not parents_of(model):
         yield
         return
-    elsewhere = version_field(model).model is not model._meta.concrete_model
+    elsewhere = version.model is not model._meta.concrete_model
     kept: AbstractContextManager[None] = version_kept(using) if elsewhere else nullcontext()
-    with transaction.atomic(using=using), kept:
-        yield
+    seen, write = getattr(instance, version.attname), last_write(instance)
+    try:
+        with transaction.atomic(using=using), kept:
+            yield
+    except BaseException:
+        # Of the tables' UPDATEs the first may have passed, before another one failed.
+        setattr(instance, version.attname, seen)
+        set_last_write(instance, write)
+        raise

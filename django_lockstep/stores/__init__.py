@@ -1,4 +1,4 @@
-"""Stores: one contract for leases and conditional writes, on PostgreSQL and on Amazon DynamoDB.
+"""Stores: one contract for leases on a database and on Amazon DynamoDB, and conditional writes on DynamoDB.
 
 Import from here; the modules behind it may move. ``LOCKSTEP_STORES`` names the stores, `get_store` returns one.
 """
@@ -9,14 +9,16 @@ from django_lockstep.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from django_lockstep.stores.conf import get_store
+    from django_lockstep.stores.dynamodb.store import DynamoStore
+    from django_lockstep.stores.dynamodb.writes import Delete, Item, Outcome, Put, Update
     from django_lockstep.stores.errors import OutcomeUnknown, StoreError, StoreRefused, StoreUnavailable, TokenReused
-    from django_lockstep.stores.protocol import LeaseStore, Store
+    from django_lockstep.stores.protocol import LeaseStore
     from django_lockstep.stores.terms import Claim, Grant, Holder, claim
-    from django_lockstep.stores.writes import Delete, Item, Outcome, Put, Update
 
 __all__ = [
     "Claim",
     "Delete",
+    "DynamoStore",
     "Grant",
     "Holder",
     "Item",
@@ -24,7 +26,6 @@ __all__ = [
     "Outcome",
     "OutcomeUnknown",
     "Put",
-    "Store",
     "StoreError",
     "StoreRefused",
     "StoreUnavailable",
@@ -34,4 +35,4 @@ __all__ = [
     "get_store",
 ]
 
-__getattr__ = lazy_exports(__name__, "errors", "terms", "writes", "protocol", "conf")
+__getattr__ = lazy_exports(__name__, "errors", "terms", "dynamodb.writes", "protocol", "conf", "dynamodb.store")

@@ -4,14 +4,10 @@ from django.apps import AppConfig
 
 
 class StoresConfig(AppConfig):
-    """Stores: the tables of items on PostgreSQL, and the command that makes those of DynamoDB.
-
-    Leases need this app only for its command and checks.
-    """
+    """Stores: the command that makes tables on DynamoDB, and the checks of ``LOCKSTEP_STORES``. It has no models."""
 
     name = "django_lockstep.stores"
     label = "lockstep_stores"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         from django_lockstep.stores import checks  # noqa: F401

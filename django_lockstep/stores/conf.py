@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, cast
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
 
-from django_lockstep.stores.protocol import Store
+from django_lockstep.stores.protocol import LeaseStore
 
 __all__ = ["configured_stores", "get_store"]
 
 _BACKENDS = {
     # By name, because the database's store stands on leases, which stand on this package.
-    "dynamodb": "django_lockstep.stores.dynamodb.store.DynamoStore",
-    "postgresql": "django_lockstep.leases.database.DatabaseStore",
+    "dynamodb": "django_lockstep.stores.dynamodb.store.store_from_options",
+    "postgresql": "django_lockstep.leases.stores.store_from_options",
 }
 _BUILT_IN: dict[str, Mapping[str, Any]] = {"postgresql": {"BACKEND": "postgresql"}}
 
@@ -26,7 +26,7 @@ def configured_stores() -> dict[str, Mapping[str, Any]]:
     return {**_BUILT_IN, **getattr(settings, "LOCKSTEP_STORES", {})}
 
 
-def get_store(name: str) -> Store:
+def get_store(name: str) -> LeaseStore:
     """Return the store of this name; the same object as long as its options are the same.
 
     Raises ``ImproperlyConfigured`` for an unknown name and for wrong options.
@@ -43,19 +43,17 @@ def get_store(name: str) -> Store:
     return made[1]
 
 
-_made: dict[str, tuple[Mapping[str, Any], Store]] = {}
+_made: dict[str, tuple[Mapping[str, Any], LeaseStore]] = {}
 """The stores that were needed, by name, each with the options that it was made of."""
 
 
-def _make(name: str, options: dict[str, Any]) -> Store:
+def _make(name: str, options: dict[str, Any]) -> LeaseStore:
     backend = options.pop("BACKEND", "dynamodb")
     if backend not in _BACKENDS:
         raise ImproperlyConfigured(
             f"LOCKSTEP_STORES[{name!r}]['BACKEND'] must be one of {', '.join(sorted(_BACKENDS))}, not {backend!r}"
         )
-    module, _, cls = _BACKENDS[backend].rpartition(".")
-    factory = getattr(import_module(module), cls)
     try:
-        return cast("Store", factory.from_options(name, options))
+        return cast("LeaseStore", import_string(_BACKENDS[backend])(name, options))
     except (TypeError, ValueError) as error:
         raise ImproperlyConfigured(f"LOCKSTEP_STORES[{name!r}]: {error}") from error

@@ -1,4 +1,4 @@
-"""The contract of a store: leases, and items with conditional writes."""
+"""The contract of a store of leases."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from django_lockstep.stores.terms import Claim, Grant, Holder
-from django_lockstep.stores.writes import Guard, Item, Outcome, Write
 
-__all__ = ["CALL_TIMEOUT", "LeaseStore", "Store"]
+__all__ = ["CALL_TIMEOUT", "LeaseStore"]
 
 CALL_TIMEOUT = 10.0
 """Seconds that an operation may take unless the caller says otherwise."""
@@ -69,35 +68,3 @@ class LeaseStore(Protocol):
 
     def list(self) -> Sequence[Holder]:
         """Return the holders of all leases that are not free, by key."""
-
-
-class Store(LeaseStore, Protocol):
-    """Leases, and items: named sets of attributes with a version, written only under conditions.
-
-    A write whose condition does not hold writes nothing and answers None or False. On a database the verbs join the
-    open transaction. Bad keys, names, versions and values are a ``TypeError`` or ``ValueError`` before any call.
-    """
-
-    def read(self, key: str) -> Item | None:
-        """Return the item as the last write left it; None if there is none."""
-
-    def put_if_absent(self, key: str, attributes: Mapping[str, object]) -> int | None:
-        """Write a new item; return its version, or None if there is one."""
-
-    def put_if_unchanged(self, key: str, attributes: Mapping[str, object], *, version: int | None) -> int | None:
-        """Replace the item if it still has this version (None: if there is still none); return the new version."""
-
-    def update_if_unchanged(
-        self, key: str, changes: Mapping[str, object], *, version: int, remove: Sequence[str] = ()
-    ) -> int | None:
-        """Write some attributes if the item still has this version; return the new version."""
-
-    def delete_if_unchanged(self, key: str, *, version: int) -> bool:
-        """Delete the item if it still has this version."""
-
-    def transact(self, writes: Sequence[Write], *, guards: Sequence[Guard] = (), token: str | None = None) -> Outcome:
-        """Do all of the writes, while all of the guards' leases are held, or none of them.
-
-        Called again with the same ``token`` and writes within ten minutes it does nothing twice and answers the same.
-        Raises `LeaseLost` where a guard's lease was lost, `TokenReused` for a token of other writes.
-        """

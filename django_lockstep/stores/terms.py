@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
+import socket
+import threading
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.stores.owners import UniqueOwner, new_owner
 
-__all__ = ["KEPT", "Claim", "Data", "Grant", "Holder", "claim", "valid_json", "valid_key", "valid_token"]
+__all__ = [
+    "KEPT",
+    "Claim",
+    "Grant",
+    "Holder",
+    "UniqueOwner",
+    "claim",
+    "new_owner",
+    "valid_json",
+    "valid_key",
+    "valid_token",
+]
 
 
 class Data(Enum):
@@ -25,6 +39,18 @@ KEPT = Data.KEPT
 
 LONGEST = 255
 """Characters of a key and of an owner's name."""
+
+
+class UniqueOwner(str):
+    """A name that only one claim uses: a lease in this name certainly belongs to it."""
+
+    __slots__ = ()
+
+
+def new_owner() -> UniqueOwner:
+    """Return ``host:process:thread:random``, never the same twice; also right in a process that was just forked."""
+    unique = f":{os.getpid()}:{threading.get_native_id()}:{secrets.token_hex(4)}"
+    return UniqueOwner(socket.gethostname()[:200] + unique)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,5 +74,5 @@ def test_leases_need_their_app(without: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert check_lease_functions(None) == []
     without("django_lockstep.leases")
     assert found(check_lease_functions(None)) == [("lockstep.W022", "Add 'django_lockstep.leases' to INSTALLED_APPS.")]
-    monkeypatch.delitem(sys.modules, "django_lockstep.leases.statements")
+    monkeypatch.delitem(sys.modules, "django_lockstep.leases.stores")
     assert check_lease_functions(None) == []

@@ -208,7 +208,7 @@ LEASES = """
 """
 
 STORES = """
-    Claim Delete Grant Holder Item LeaseStore Outcome OutcomeUnknown Put Store StoreError StoreRefused
+    Claim Delete DynamoStore Grant Holder Item LeaseStore Outcome OutcomeUnknown Put StoreError StoreRefused
     StoreUnavailable TokenReused Update claim get_store
 """
 

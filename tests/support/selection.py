@@ -105,10 +105,11 @@ PLACES = {
         "tests/django_lockstep/lab/test_plot.py",
         "tests/django_lockstep/leases/test_machine.py",
         "tests/django_lockstep/leases/test_takeover.py",
-        "tests/django_lockstep/locking/test_rollbacks.py::test_many_writes_of_one_instance",
         "tests/django_lockstep/locking/test_several_tables.py",
         # A DynamoDB server; so do those parameters of the other tests there.
+        "tests/accounts/contrib/dynamodb/",
         "tests/django_lockstep/stores/test_dynamodb.py",
+        "tests/django_lockstep/stores/test_items.py",
         "tests/django_lockstep/stores/test_tables.py",
     ),
     # Opens chromium.

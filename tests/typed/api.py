@@ -52,7 +52,7 @@ from django_lockstep.locking import (
     translated_errors,
     verify_unchanged,
 )
-from django_lockstep.stores import Delete, Grant, Outcome, Put, Update, claim, get_store
+from django_lockstep.stores import Delete, DynamoStore, Grant, Outcome, Put, Update, claim, get_store
 
 
 class Seat(VersionedModel):
@@ -105,10 +105,10 @@ def rows() -> None:
 
 
 def by_key() -> None:
-    seats: list[Seat] = Seat.objects.lock([1, 2], of=("self",), timeout=2)
+    seats: list[Seat] = Seat.objects.lock_many([1, 2], of=("self",), timeout=2)
     seats.append(Seat.objects.lock(1, no_key=False))
-    free: list[Seat | None] = [Seat.objects.filter(guest="").lock(seats[0].pk, skip_locked=True)]
-    assert_type(free[0], Seat | None)
+    free: list[Seat] = Seat.objects.filter(guest="").lock_many([seats[0].pk], skip_locked=True)
+    assert_type(free[0], Seat)
     assert_type(Seat.objects.update_if_unchanged(1, 3, guest="Ada"), int | None)
     assert_type(Seat.objects.put_if_unchanged(1, 0, guest="Ada"), int | None)
     Seat.objects.update_many_if_unchanged([(1, 3, {"guest": "Ada"}), (2, 1, {"guest": "Bob"})])
@@ -261,7 +261,8 @@ def leases(result: Result) -> None:
 
 
 def stores() -> None:
-    store = get_store("dynamodb")
+    assert_type(get_store("postgresql").acquire(claim("k", 60), wait=5.0), Grant | Holder | None)
+    store = DynamoStore.named("dynamodb")
     assert_type(store.acquire(claim("k", 60), wait=5.0), Grant | Holder | None)
     assert_type(store.put_if_absent("i", {"money": Decimal(1)}), int | None)
     assert_type(store.delete_if_unchanged("i", version=1), bool)

@@ -19,7 +19,7 @@ from accounts.contrib.dynamodb.keys import account_key, keyed_entry_key, new_ent
 from accounts.errors import InsufficientFunds
 from django_lockstep.errors import StaleVersionError
 from django_lockstep.locking.retry import retry_on_conflict
-from django_lockstep.stores import Put, Update, get_store
+from django_lockstep.stores import DynamoStore, Put, Update
 
 __all__ = ["DynamoAccount", "retried"]
 
@@ -32,7 +32,7 @@ def retried(function: Callable[P, R], *, store: str) -> Callable[P, R]:
 
     Pauses of up to half a second: a transaction of DynamoDB takes some milliseconds, and one of many writers wins.
     """
-    using = get_store(store).name
+    using = DynamoStore.named(store).name
     return retry_on_conflict(attempts=1000, wait_initial=0.01, wait_max=0.5, timeout=60, using=using)(function)
 
 
@@ -76,7 +76,7 @@ class DynamoAccount:
             version=0,
             store=store,
         )
-        version = get_store(store).put_if_absent(account_key(pk), account.attributes())
+        version = DynamoStore.named(store).put_if_absent(account_key(pk), account.attributes())
         if version is None:
             raise IntegrityError(f"Store {store!r} already has an account {pk!r}")
         account.version = version
@@ -85,7 +85,7 @@ class DynamoAccount:
     @classmethod
     def get(cls, pk: str, *, store: str = "dynamodb") -> Self:
         """Return the account as the last write left it. Raises `DoesNotExist`."""
-        item = get_store(store).read(account_key(pk))
+        item = DynamoStore.named(store).read(account_key(pk))
         if item is None:
             raise cls.DoesNotExist(f"Store {store!r} has no account {pk!r}")
         given = item.attributes
@@ -151,7 +151,7 @@ class DynamoAccount:
             taken = source.writes(-amount, idempotency_key=key, transfer=transfer)
             given = target.writes(amount, transfer=transfer)
             # In one transaction there is no order to keep: opposite transfers conflict, and never deadlock.
-            if not get_store(store).transact([*taken, *given]):
+            if not DynamoStore.named(store).transact([*taken, *given]):
                 raise StaleVersionError(pk=list(pks))
             source._accept_written(taken[0])
             target._accept_written(given[0])
@@ -191,7 +191,7 @@ class DynamoAccount:
         if self._replay_if_done(amount, key):
             return True
         update, put = self.writes(amount, idempotency_key=key)
-        if not get_store(self.store).transact([update, put]):
+        if not DynamoStore.named(self.store).transact([update, put]):
             return False
         self._accept_written(update)
         return True

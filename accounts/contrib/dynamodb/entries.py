@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Self
 
 from accounts.amounts import QUANTUM
-from django_lockstep.stores import get_store
+from django_lockstep.stores import DynamoStore
 
 __all__ = ["DynamoEntry", "money"]
 
@@ -33,7 +33,7 @@ class DynamoEntry:
     @classmethod
     def read(cls, key: str, *, store: str) -> Self | None:
         """Return the entry with this key; None if there is none."""
-        item = get_store(store).read(key)
+        item = DynamoStore.named(store).read(key)
         if item is None:
             return None
         given = item.attributes

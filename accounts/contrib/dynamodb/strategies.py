@@ -14,10 +14,9 @@ from typing import ClassVar
 
 from accounts.contrib.dynamodb.accounts import DynamoAccount, retried
 from django_lockstep.errors import StaleVersionError
-from django_lockstep.stores import get_store
+from django_lockstep.stores import DynamoStore
 from django_lockstep.stores.dynamodb.items import item_key
-from django_lockstep.stores.dynamodb.store import DynamoStore
-from django_lockstep.stores.values import encode, encode_all
+from django_lockstep.stores.dynamodb.values import encode
 
 __all__ = ["DYNAMO_STRATEGIES", "DynamoStrategy"]
 
@@ -52,7 +51,7 @@ class Naive(DynamoStrategy):
             **item_key(update.key),
             "version": encode(account.version + 1),
             "record": encode(uuid.uuid4().hex),
-            **encode_all({**account.attributes(), **update.changes}),
+            **{name: encode(value) for name, value in {**account.attributes(), **update.changes}.items()},
         }
         # A put without a condition: what another process has written since the read is gone. That is the bug.
         store.client.put_item(TableName=store.table, Item=item)
@@ -68,7 +67,7 @@ class Conditional(DynamoStrategy):
         retried(self._attempt, store=self.store)(pk, amount, key)
 
     def _attempt(self, pk: str, amount: Decimal, key: str) -> None:
-        store, account = get_store(self.store), DynamoAccount.get(pk, store=self.store)
+        store, account = DynamoStore.named(self.store), DynamoAccount.get(pk, store=self.store)
         update, put = account.writes(amount, idempotency_key=key)
         # The server compares the version in the write itself.
         if store.update_if_unchanged(update.key, update.changes, version=update.version) is None:

@@ -20,8 +20,8 @@ from django_lockstep.editing.graphql.mutations import Mutation
 from django_lockstep.editing.graphql.queries import Query
 from django_lockstep.editing.graphql.refusals import error_of, refuse
 from django_lockstep.editing.requests import problem_for
+from django_lockstep.editing.strict_json import parse_json
 from django_lockstep.http.problems import Problem
-from django_lockstep.http.strict_json import parse_json
 
 __all__ = ["execute", "schema"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from enum import Enum
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import strawberry
 import strawberry_django
@@ -25,7 +25,7 @@ Options = Annotated[CheckOutOptions | None, strawberry.argument(description="Wit
 
 def _transition(info: Info, wanted: Wanted) -> EditResult:
     requests.require_note(wanted.note)
-    return _result(requests.make_transition(user_of(info), StatusTransition(**_plain(wanted))))
+    return requests.make_transition(user_of(info), StatusTransition(**_plain(wanted)))
 
 
 def _check_out(info: Info, table: Table, *, record: Record = None, options: Options = None) -> EditResult:
@@ -37,27 +37,27 @@ def _take_over(info: Info, table: Table, *, record: Record = None, options: Opti
 
 
 def _take(
-    operation: Callable[..., Any], info: Info, table: str, *, record: str | None, options: CheckOutOptions | None
+    operation: Callable[..., EditResult], info: Info, table: str, *, record: str | None, options: CheckOutOptions | None
 ) -> EditResult:
     user, wanted = user_of(info), _plain(options or CheckOutOptions())
     target = requests.target_for(user, table, record, change=True)
     requests.require_time(wanted["ttl"])
     requests.require_note(wanted["note"])
     requests.require_visible(user, target, depth=wanted["depth"], related=wanted["related"])
-    return _result(operation(target, user, **wanted))
+    return operation(target, user, **wanted)
 
 
 def _check_in(info: Info, table: Table, *, record: Record = None, token: Token = None) -> EditResult:
     user = user_of(info)
     target = requests.target_for(user, table, record, change=True)
-    return _result(operations.check_in(target, user, token=token))
+    return operations.check_in(target, user, token=token)
 
 
 def _extend(info: Info, table: Table, *, record: Record = None, token: Token = None, ttl: Ttl = None) -> EditResult:
     user = user_of(info)
     target = requests.target_for(user, table, record, change=True)
     requests.require_time(ttl)
-    return _result(operations.extend(target, user, token=token, ttl=ttl))
+    return operations.extend(target, user, token=token, ttl=ttl)
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -69,10 +69,6 @@ def _plain(value: Any) -> dict[str, Any]:
         )
 
     return {name: plain(item) for name, item in asdict(value).items()}
-
-
-def _result(result: Any) -> EditResult:
-    return cast("EditResult", result)
 
 
 @strawberry.type(description="Checking out and in.")

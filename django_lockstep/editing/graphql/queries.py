@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import strawberry
 import strawberry_django
@@ -33,18 +33,18 @@ def user_of(info: Info) -> Any:
 
 
 def _tables(info: Info) -> list[EditResult]:
-    return cast("list[EditResult]", requests.table_statuses(user_of(info)))
+    return requests.table_statuses(user_of(info))
 
 
 def _status(info: Info, table: Table, *, record: Record = None, token: OwnToken = None) -> EditResult:
     target = requests.target_for(user_of(info), table, record)
-    return cast("EditResult", status_of(target, token=token))
+    return status_of(target, token=token)
 
 
 def _checked_out(info: Info, table: OptionalTable = None) -> list[EditResult]:
     user = user_of(info)
     target = None if table is None else requests.target_for(user, table)
-    return cast("list[EditResult]", list(requests.checked_out_by(user, target)))
+    return list(requests.checked_out_by(user, target))
 
 
 @strawberry.type(description="What is out, of what the user may see.")

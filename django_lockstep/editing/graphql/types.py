@@ -1,11 +1,14 @@
-"""The types of the schema. Their objects are those of `django_lockstep.editing.results`, which have the same names."""
+"""The types of the schema; those of answers are derived from `django_lockstep.editing.results`."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import fields
 from enum import Enum
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import strawberry
+
+from django_lockstep.editing import results
 
 __all__ = ["CheckOutOptions", "EditResult", "Hold", "Related", "Status", "TableStatus", "TransitionInput"]
 
@@ -33,53 +36,32 @@ class Related(Enum):
     none = strawberry.enum_value("none", description="Nothing.")
 
 
-@strawberry.type(description="The status of one table or record.")
-class TableStatus:
-    """A reference of the target, or a lock of a check-out."""
-
-    table_name: str = strawberry.field(description="The model's label in lower case.")
-    record: str = strawberry.field(description="The primary key as text; empty for a table.")
-    current_status: Status = strawberry.field(description="Its status now.")
+_OTHER_TYPES = {"current_status": Status, "id": strawberry.ID}
+_OTHER_NAMES = {"holder": "editor"}
 
 
-@strawberry.type(description="One check-out.")
-class Hold:
-    """Somebody's check-out that is in the way, or a presence."""
-
-    id: strawberry.ID = strawberry.field(description="The check-out's number.")
-    editor: str = strawberry.field(description="The name of the user that has it.")
-    since: datetime = strawberry.field(description="When it was checked out.")
-    expires_at: datetime = strawberry.field(description="When it ends unless it is extended.")
-    locked_by: str = strawberry.field(description="The checked-out table or record, such as shop.seat or shop.seat:5.")
-    holds: list[TableStatus] = strawberry.field(description="Its locks that are in the way.")
-    note: str = strawberry.field(description="The editor's message to other users.")
+def _derive(kind: type) -> Any:
+    """Return the type of the schema with the members of a result, whose objects are its values."""
+    hints = get_type_hints(kind)
+    namespace: dict[str, Any] = {
+        member.name: strawberry.field(name=_OTHER_NAMES.get(member.name), description=member.metadata["description"])
+        for member in fields(kind)
+    }
+    namespace["__annotations__"] = {name: _OTHER_TYPES.get(name) or _in_schema(hints[name]) for name in namespace}
+    return strawberry.type(type(kind.__name__, (), namespace), description=kind.__doc__)
 
 
-@strawberry.type(description="The result of every operation.")
-class EditResult:
-    """A granted or refused operation, or a status."""
+def _in_schema(hint: Any) -> Any:
+    """Return a list of the derived type for ``tuple[Hold, ...]``, every other hint as it is."""
+    return list[globals()[get_args(hint)[0].__name__]] if get_origin(hint) is tuple else hint  # type: ignore[misc]
 
-    lock_result: bool = strawberry.field(
-        description="Whether the operation succeeded; for a status: whether the token's check-out holds the target."
-    )
-    current_status: Status = strawberry.field(description="The target's status now.")
-    fk_current_status: list[TableStatus] = strawberry.field(
-        description="The statuses now of what the target's foreign keys refer to."
-    )
-    table: str = strawberry.field(description="The target's model.")
-    record: str = strawberry.field(description="The target's primary key as text; empty for a table.")
-    holder: str | None = strawberry.field(
-        name="editor", description="The name of the user that holds the target, or is the first in the way."
-    )
-    locked_by: str | None = strawberry.field(description="The table or record that this user has checked out.")
-    since: datetime | None = strawberry.field(description="When this user checked it out.")
-    expires_at: datetime | None = strawberry.field(description="When that ends unless it is extended.")
-    must_end: list[Hold] = strawberry.field(
-        description="Other check-outs that must end before the target can be checked out."
-    )
-    present: list[Hold] = strawberry.field(description="Users that announced their presence, which locks nothing.")
-    lost: str | None = strawberry.field(description="For a token whose check-out has ended: how.")
-    token: str | None = strawberry.field(description="The token of this check-out, for the editor's own request alone.")
+
+if TYPE_CHECKING:
+    from django_lockstep.editing.results import EditResult, Hold, TableStatus
+else:
+    TableStatus = _derive(results.TableStatus)
+    Hold = _derive(results.Hold)
+    EditResult = _derive(results.EditResult)
 
 
 @strawberry.input(description="The options of a check-out.")

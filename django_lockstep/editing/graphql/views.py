@@ -14,8 +14,8 @@ from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 
-from django_lockstep.editing.credentials import authenticate
 from django_lockstep.editing.graphql.refusals import refuse
+from django_lockstep.editing.tokens import authenticate
 from django_lockstep.http.problems import Problem
 
 __all__ = ["MAX_BODY", "graphql"]

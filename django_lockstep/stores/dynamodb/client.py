@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_lockstep.locking.durations import seconds
 from django_lockstep.stores.dynamodb.options import DynamoOptions
+from django_lockstep.stores.dynamodb.values import NEEDS_BOTO3
 from django_lockstep.stores.errors import StoreRefused, StoreUnavailable, TokenReused
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 
@@ -133,7 +134,7 @@ def _made(pid: int, options: DynamoOptions) -> Any:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ImportError as error:
-        raise ImproperlyConfigured("A DynamoDB store needs boto3: install django-lockstep[dynamodb]") from error
+        raise ImproperlyConfigured(NEEDS_BOTO3) from error
     limit = seconds(options.timeout, name="TIMEOUT")
     # boto3's own retries are off: they do not say whether an earlier attempt may have been done.
     config = Config(connect_timeout=limit, read_timeout=limit, retries={"total_max_attempts": 1})

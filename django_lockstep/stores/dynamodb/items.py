@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.dynamodb.client import Client, ConditionFailed, TransactionCancelled
-from django_lockstep.stores.errors import OutcomeUnknown, StoreUnavailable
-from django_lockstep.stores.protocol import CALL_TIMEOUT
-from django_lockstep.stores.terms import valid_key
-from django_lockstep.stores.values import Encoded, decode, encode
-from django_lockstep.stores.writes import (
+from django_lockstep.stores.dynamodb.values import Encoded, decode, encode
+from django_lockstep.stores.dynamodb.writes import (
     RESERVED,
     Delete,
     Guard,
     Item,
-    ItemWrites,
     Outcome,
     Put,
     Update,
@@ -27,6 +23,9 @@ from django_lockstep.stores.writes import (
     record_of,
     valid_transaction,
 )
+from django_lockstep.stores.errors import OutcomeUnknown, StoreUnavailable
+from django_lockstep.stores.protocol import CALL_TIMEOUT
+from django_lockstep.stores.terms import valid_key
 
 __all__ = ["PREFIX", "DynamoItems", "item_key"]
 
@@ -37,30 +36,52 @@ _OPERATIONS = {Put: "put_item", Update: "update_item"}
 _PARTS = {Put: "Put", Update: "Update", Delete: "Delete"}
 
 
-class DynamoItems(ItemWrites):
-    """The verbs of items; each write is one request, and one transaction is one ``TransactWriteItems``."""
+class DynamoItems:
+    """The verbs of items: named sets of attributes with a version, written only under conditions.
+
+    Each write is one request, and one transaction is one ``TransactWriteItems``. A write whose condition does not hold
+    writes nothing and answers None or False. Bad keys, names, versions and values are a ``TypeError`` or ``ValueError``
+    before any call.
+    """
 
     name: str
     _table: str
     _client: Client
 
     def read(self, key: str) -> Item | None:
+        """Return the item as the last write left it; None if there is none."""
         answer = self._client.call(
             "get_item", timeout=CALL_TIMEOUT, TableName=self._table, Key=item_key(key), ConsistentRead=True
         )
         item = answer.get("Item")
         return None if item is None else _item(key, item)
 
+    def put_if_absent(self, key: str, attributes: Mapping[str, object]) -> int | None:
+        """Write a new item; return its version, or None if there is one."""
+        return self._write(Put(key, attributes))
+
+    def put_if_unchanged(self, key: str, attributes: Mapping[str, object], *, version: int | None) -> int | None:
+        """Replace the item if it still has this version (None: if there is still none); return the new version."""
+        return self._write(Put(key, attributes, version))
+
+    def update_if_unchanged(
+        self, key: str, changes: Mapping[str, object], *, version: int, remove: Sequence[str] = ()
+    ) -> int | None:
+        """Write some attributes if the item still has this version; return the new version."""
+        return self._write(Update(key, changes, version, remove))
+
     def delete_if_unchanged(self, key: str, *, version: int) -> bool:
+        """Delete the item if it still has this version."""
         # As a transaction, whose token the server remembers: after an answer that was lost, no item would be left that
         # could say who has deleted it.
         return bool(self.transact([Delete(key, version)]))
 
     def transact(self, writes: Sequence[Write], *, guards: Sequence[Guard] = (), token: str | None = None) -> Outcome:
-        """Do all of the writes or none, as one ``TransactWriteItems``.
+        """Do all of the writes, while all of the guards' leases are held, or none of them.
 
-        The server remembers the token for ten minutes: an attempt whose answer was lost is sent again with it, and is
-        not done twice.
+        Called again with the same ``token`` and writes within ten minutes it does nothing twice and answers the same:
+        the server remembers the token. Raises `LeaseLost` where a guard's lease was lost, `TokenReused` for a token of
+        other writes.
         """
         valid_transaction(writes, guards, token)
         token = token or str(uuid.uuid4())
@@ -99,7 +120,7 @@ class DynamoItems(ItemWrites):
             raise guards[refused[0]].refuse() from cancelled
         return Outcome(refused=tuple(number - len(guards) for number in refused))
 
-    def write(self, write: Put | Update) -> int | None:
+    def _write(self, write: Put | Update) -> int | None:
         token = str(uuid.uuid4())
         request = _request(write, self._table, token)
         request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"

@@ -12,7 +12,7 @@ from django_lockstep.stores.dynamodb.options import parse_options
 from django_lockstep.stores.dynamodb.tables import IAM_ACTIONS, IAM_ACTIONS_OF_CREATE, create_table, table_problem
 from django_lockstep.stores.protocol import CALL_TIMEOUT
 
-__all__ = ["DynamoStore"]
+__all__ = ["DynamoStore", "store_from_options"]
 
 
 class DynamoStore(DynamoLeases, DynamoItems):
@@ -61,3 +61,6 @@ class DynamoStore(DynamoLeases, DynamoItems):
     def permissions(self) -> list[str]:
         """Return the IAM actions that the store needs, and those that `create` needs in addition."""
         return [*IAM_ACTIONS, *IAM_ACTIONS_OF_CREATE]
+
+
+store_from_options = DynamoStore.from_options

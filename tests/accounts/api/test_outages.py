@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 
 from accounts.models import Account, Entry
-from django_lockstep.editing.credentials import issue
+from django_lockstep.editing.tokens import issue
 from tests.accounts.api.clients import Api
 from tests.support.factories import AccountFactory
 from tests.support.sessions import Session, query

@@ -9,8 +9,8 @@ from django.test import Client
 
 from accounts.api import make_token
 from accounts.models import Account, Entry
-from django_lockstep.editing.credentials import issue
 from django_lockstep.editing.models import CheckOut
+from django_lockstep.editing.tokens import issue
 from django_lockstep.http import etag
 from tests.accounts.api.clients import Api
 from tests.support.factories import AccountFactory, UserFactory

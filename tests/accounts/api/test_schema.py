@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 from accounts.api import account_api, make_token
 from accounts.models import Account
 from django_lockstep.editing.api import api as editing_api
-from django_lockstep.editing.credentials import issue
+from django_lockstep.editing.tokens import issue
 from django_lockstep.http import etag
 from tests.support.factories import UserFactory
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from django_lockstep.editing.credentials import issue
+from django_lockstep.editing.tokens import issue
 
 API = "/editing/api"
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.test import Client
 
 from django_lockstep.editing import check_out
-from django_lockstep.editing.credentials import issue
+from django_lockstep.editing.tokens import issue
 from django_lockstep.errors import DeadlockDetected
 from tests.django_lockstep.editing.callers import API, Caller, allow
 from tests.django_lockstep.editing.story import expire, held

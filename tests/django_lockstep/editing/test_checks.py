@@ -10,7 +10,8 @@ from django.db.models import F
 from django.test.utils import isolate_apps
 
 from django_lockstep.editing import EditLockedModel, check_in, check_out, status_of
-from django_lockstep.editing.checks import check_databases, check_durations, check_middleware, check_order_of_bases
+from django_lockstep.editing.checks import check_databases, check_middleware, check_order_of_bases
+from django_lockstep.editing.conf import check_settings
 from django_lockstep.editing.models import CheckOut
 from tests.django_lockstep.editing.story import expire, held
 from tests.testapps.press.models import Article, Author
@@ -24,7 +25,7 @@ def ids(messages: list[Any]) -> list[str]:
 
 
 def test_this_project_is_as_it_should_be() -> None:
-    assert check_order_of_bases(None) + check_middleware(None) + check_durations(None) == []
+    assert check_order_of_bases(None) + check_middleware(None) + check_settings(None) == []
     assert check_databases(None, databases=["default"]) == []
 
 
@@ -67,14 +68,14 @@ def test_the_middleware_needs_to_know_the_user(settings: Any, order: list[str], 
 @pytest.mark.parametrize("name", ["TTL", "IDLE", "HISTORY", "API_TOKEN_AGE", "API_MAX_TTL"])
 def test_a_setting_that_is_no_duration_is_told_of(settings: Any, name: str) -> None:
     setattr(settings, f"LOCKSTEP_EDIT_{name}", "soon")
-    (message,) = check_durations(None)
+    (message,) = check_settings(None)
     assert (message.id, f"LOCKSTEP_EDIT_{name} must be" in message.msg) == ("lockstep.E023", True)
 
 
 @pytest.mark.parametrize("depth", [-1, True, "3"])
 def test_a_setting_that_is_no_depth_is_told_of(settings: Any, depth: object) -> None:
     settings.LOCKSTEP_EDIT_API_MAX_DEPTH = depth
-    (message,) = check_durations(None)
+    (message,) = check_settings(None)
     assert (message.id, "LOCKSTEP_EDIT_API_MAX_DEPTH must be" in message.msg) == ("lockstep.E060", True)
 
 

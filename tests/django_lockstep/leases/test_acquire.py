@@ -11,7 +11,7 @@ from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.statements import attempt
+from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire, steal
 from django_lockstep.stores.terms import Claim, claim
 from tests.support.sessions import Session, query
@@ -108,9 +108,7 @@ def test_a_token_does_not_return_with_a_rollback() -> None:
 
 def attempt_inside(wanted: Claim) -> Any:
     """Attempt on this connection, whatever is open there."""
-    from django_lockstep.leases.statements import statements_of
-
-    return statements_of("default").attempt(wanted, timeout=5)
+    return store_on().take_here(wanted)
 
 
 def test_the_row_stays_after_the_release() -> None:
@@ -211,7 +209,7 @@ def test_without_autocommit_it_is_refused() -> None:
 
 def test_an_acquire_whose_answer_was_lost_is_found_again() -> None:
     wanted = claim("k", 60)
-    first, second = attempt("default", wanted), attempt("default", wanted)
+    first, second = store_on().take(wanted), store_on().take(wanted)
     assert (first.token, first.since) == (second.token, second.since)  # type: ignore[union-attr]
 
 

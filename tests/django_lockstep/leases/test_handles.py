@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseTimedOut
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.statements import statements_of
+from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.leases.testing import expire, steal
 from django_lockstep.stores.terms import claim
 from tests.support.sessions import Session, is_as_it_was, query, until
@@ -340,12 +340,13 @@ def session_with(**settings: str) -> Iterator[None]:
 
 
 def test_only_the_commit_of_a_release_is_not_waited_for(handle: LeaseHandle) -> None:
-    statements, levels = statements_of("default"), []
+    store, levels = PostgresLeases("default"), []
+    renew, release = (getattr(verb, "__wrapped__") for verb in (PostgresLeases.renew, PostgresLeases.release))  # noqa: B009
     query("SELECT set_config('synchronous_commit', 'remote_apply', false)")
     for verb in (
-        lambda: statements.attempt(claim("other", 60), timeout=5),
-        lambda: statements.refresh("k", handle.token, ttl=60, timeout=5),
-        lambda: statements.release("k", handle.token, at_least=0, timeout=5),
+        lambda: store.take_here(claim("other", 60)),
+        lambda: renew(store, "k", handle.token, ttl=60),
+        lambda: release(store, "k", handle.token),
     ):
         with transaction.atomic():
             assert verb()

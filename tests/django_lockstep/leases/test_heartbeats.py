@@ -11,7 +11,7 @@ from django.db import OperationalError, connection, transaction
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, lease
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.statements import on_own_connection
+from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.leases.testing import steal
 from tests.support.sessions import PATIENCE, query, until
 
@@ -102,13 +102,15 @@ def failing(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[str]:
     """Let the heartbeat's next statements fail."""
     failures: list[str] = []
 
-    def fail(using: str, verb: Any) -> Any:
-        if threading.current_thread().name.startswith("heartbeat") and len(failures) < times:
-            failures.append(using)
-            raise OperationalError("no server")
-        return on_own_connection(using, verb)
+    renew = PostgresLeases.renew
 
-    monkeypatch.setattr("django_lockstep.leases.database.on_own_connection", fail)
+    def fail(store: PostgresLeases, *args: Any, **options: Any) -> bool:
+        if threading.current_thread().name.startswith("heartbeat") and len(failures) < times:
+            failures.append(store.name)
+            raise OperationalError("no server")
+        return renew(store, *args, **options)
+
+    monkeypatch.setattr(PostgresLeases, "renew", fail)
     return failures
 
 
@@ -182,13 +184,13 @@ def test_it_ends_with_the_handle_and_not_with_the_next_beat() -> None:
 def test_a_beat_under_way_does_not_keep_the_handle(monkeypatch: pytest.MonkeyPatch) -> None:
     reached, go_on = threading.Event(), threading.Event()
 
-    def beat(using: str, verb: Any) -> bool:
+    def beat(*args: Any, **options: Any) -> bool:
         reached.set()
         return go_on.wait(PATIENCE)
 
     handle = Lease.objects.acquire("k", TTL)
     assert handle is not None
-    monkeypatch.setattr("django_lockstep.leases.database.on_own_connection", beat)
+    monkeypatch.setattr(PostgresLeases, "renew", beat)
     handle.start_heartbeat()
     threads = beating()
     assert reached.wait(PATIENCE)

@@ -8,8 +8,9 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import OperationalError, connection
 
 from django_lockstep.leases import LeaseHandle, LeaseTimedOut
+from django_lockstep.leases.database import DatabaseLeases, on_own_connection
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.statements import on_own_connection
+from django_lockstep.leases.stores import store_on
 from tests.django_lockstep.leases.test_waiting import hold, queued
 from tests.support.sessions import Session, query, until
 
@@ -83,11 +84,11 @@ def test_who_does_not_wait_is_told_that_there_is_no_server(monkeypatch: pytest.M
 def test_an_error_on_a_connection_that_lives_is_raised_at_once() -> None:
     calls: list[object] = []
 
-    def fail(store: object) -> None:
+    def fail(store: DatabaseLeases) -> None:
         calls.append(store)
         with connection.cursor() as cursor:
             cursor.execute("DO $$ BEGIN RAISE SQLSTATE '57014'; END $$")
 
     with pytest.raises(LeaseTimedOut):
-        on_own_connection("default", fail)
+        on_own_connection(fail)(store_on())
     assert len(calls) == 1

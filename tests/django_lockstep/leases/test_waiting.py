@@ -7,9 +7,9 @@ import pytest
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_lockstep.leases import statements
+from django_lockstep.leases import database
 from django_lockstep.leases.models import Lease
-from django_lockstep.leases.statements import statements_of
+from django_lockstep.leases.stores import store_on
 from django_lockstep.leases.testing import expire
 from django_lockstep.stores import waiting
 from django_lockstep.stores.terms import Grant, Holder, claim
@@ -71,7 +71,7 @@ def test_waiters_get_it_in_the_order_of_asking(open_session: Callable[[], Sessio
 def first_in_the_queue(other: Session) -> Iterator[Session]:
     """A session that queues and does nothing else."""
     other.begin()
-    other.run(lambda: statements_of("default").queue("k", timeout=20, after=20))
+    other.run(lambda: store_on().queue("k", timeout=20, after=20))
     yield other
     other.end()
 
@@ -86,9 +86,9 @@ def test_who_waits_does_not_get_it_before_the_first_in_the_queue_that_claims_its
     first_in_the_queue: Session,
 ) -> None:
     hold()()
-    first_in_the_queue.run(lambda: statements_of("default").claim_turn("k", timeout=20))
+    first_in_the_queue.run(lambda: store_on().claim_turn("k", timeout=20))
     assert Lease.objects.acquire("k", 60, wait=0.001) is None
-    answer = first_in_the_queue.run(lambda: statements_of("default").attempt(claim("k", 60), timeout=20))
+    answer = first_in_the_queue.run(lambda: store_on().take_here(claim("k", 60)))
     assert isinstance(answer, Grant)
 
 
@@ -141,7 +141,7 @@ def test_nor_that_of_the_first_in_the_queue(limited: None) -> None:
 def test_a_server_is_not_told_of_a_limit_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(vars(connections["default"]), "pg_version", 160000)
     with CaptureQueriesContext(connection) as sent, transaction.atomic():
-        statements_of("default").queue("k", timeout=20, after=20)
+        store_on().queue("k", timeout=20, after=20)
         assert query("SHOW lock_timeout") == "0"
     assert not any("transaction_timeout" in each["sql"] for each in sent)
 
@@ -156,7 +156,7 @@ def test_the_wait_ends_in_the_queue_too(other: Session) -> None:
 
 
 def test_a_long_wait_queues_anew_now_and_then(monkeypatch: pytest.MonkeyPatch, other: Session) -> None:
-    monkeypatch.setattr(statements, "TURN", 0.01)
+    monkeypatch.setattr(database, "TURN", 0.01)
     release = hold()
     answer = other.start(Lease.objects.acquire, "k", 60, wait=20)
     until(lambda: queued() == 1, "the first turn")
@@ -231,9 +231,9 @@ def test_the_first_in_the_queue_does_not_lock_what_somebody_faster_took(other: S
     def look() -> object:
         with connection.cursor() as cursor:
             cursor.execute(f"SET search_path = {slow_clock}")
-        ours = statements_of("default")
+        ours = store_on()
         ours.queue("k", timeout=20, after=20)
-        return ours.attempt(claim("k", 60), timeout=20)
+        return ours.take_here(claim("k", 60))
 
     other.begin()
     with connection.cursor() as cursor:

@@ -31,9 +31,9 @@ def test_one_key_gives_an_instance_several_a_list(seats: list[Seat]) -> None:
     a, b, _ = seats
     with transaction.atomic():
         assert Seat.objects.lock(a.pk) == a
-        assert Seat.objects.lock([b.pk, a.pk]) == [a, b]
-        assert Seat.objects.lock({b.pk}) == [b]
-        assert Seat.objects.lock(Seat.objects.filter(row="C").values_list("pk", flat=True)) == [seats[2]]
+        assert Seat.objects.lock_many([b.pk, a.pk]) == [a, b]
+        assert Seat.objects.lock_many({b.pk}) == [b]
+        assert Seat.objects.lock_many(Seat.objects.filter(row="C").values_list("pk", flat=True)) == [seats[2]]
 
 
 @pytest.mark.parametrize(("no_key", "clause"), [(False, "FOR UPDATE"), (True, "FOR NO KEY UPDATE")])
@@ -51,8 +51,8 @@ def test_it_needs_a_transaction(seats: list[Seat]) -> None:
 def test_it_obeys_nowait_skip_locked_and_timeout(seats: list[Seat], other: Session) -> None:
     hold(other, seats[0])
     with transaction.atomic():
-        assert Seat.objects.lock(seats[0].pk, skip_locked=True) is None
-        assert Seat.objects.lock([seats[0].pk, seats[1].pk], skip_locked=True) == [seats[1]]
+        assert Seat.objects.lock_many([seats[0].pk], skip_locked=True) == []
+        assert Seat.objects.lock_many([seats[0].pk, seats[1].pk], skip_locked=True) == [seats[1]]
     options: list[dict[str, Any]] = [{"nowait": True}, {"timeout": 0.01}]
     for option in options:
         with pytest.raises(LockNotAvailable), transaction.atomic():
@@ -64,7 +64,8 @@ def test_what_is_read_along_is_not_locked(seats: list[Seat], other: Session) -> 
     ticket = Ticket.objects.create(seat=seats[0])
     hold(other, seats[1])
     with transaction.atomic():
-        assert list(Seat.objects.prefetch_related("ticket_set").lock([seats[0].pk])[0].ticket_set.all()) == [ticket]
+        (seat,) = Seat.objects.prefetch_related("ticket_set").lock_many([seats[0].pk])
+        assert list(seat.ticket_set.all()) == [ticket]
     other.end()
 
 

@@ -260,11 +260,12 @@ def test_an_instance_needs_no_key_and_a_model_one(seats: list[Seat]) -> None:
         lock_row(Seat)  # type: ignore[call-overload]
 
 
-def test_a_rollback_takes_back_what_the_lock_read(seats: list[Seat]) -> None:
+def test_what_the_lock_read_is_undone_with_the_write_before_it(seats: list[Seat]) -> None:
     with transaction.atomic():
         assert seats[0].update_if_unchanged(row="Z")
         Seat.objects.filter(pk=seats[0].pk).update(guest="Ada")
         lock_row(seats[0])
         assert (seats[0].guest, seats[0].version) == ("Ada", 3)
         transaction.set_rollback(True)
-    assert (seats[0].row, seats[0].guest, seats[0].version) == ("A", "", 1)
+    with pytest.raises(ValueError, match="refresh_from_db"):
+        seats[0].save()

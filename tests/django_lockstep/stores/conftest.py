@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from django_lockstep.leases import statements, testing
-from django_lockstep.leases.models import Lease
-from django_lockstep.leases.portable import PortableStatements
-from django_lockstep.stores import Store, get_store
+from django_lockstep.leases import stores, testing
+from django_lockstep.leases.portable import PortableLeases
+from django_lockstep.stores import LeaseStore, get_store
 
 
 @pytest.fixture(params=["postgresql", pytest.param("dynamodb", marks=pytest.mark.slow)])
@@ -21,17 +20,17 @@ def options(
         request.getfixturevalue("dynamodb")
         return dict(settings.LOCKSTEP_STORES["tested"])
     if request.param == "portable":
-        monkeypatch.setattr(statements, "_statements", lambda connection: PortableStatements(connection.alias, Lease))
+        monkeypatch.setattr(stores, "PostgresLeases", PortableLeases)
     settings.LOCKSTEP_STORES = {"tested": {"BACKEND": "postgresql"}}
     return {"BACKEND": "postgresql"}
 
 
 @pytest.fixture
-def store(options: dict[str, Any]) -> Store:
+def store(options: dict[str, Any]) -> LeaseStore:
     return get_store("tested")
 
 
 @pytest.fixture
-def expire(store: Store) -> Callable[[str], None]:
+def expire(store: LeaseStore) -> Callable[[str], None]:
     """Let a lease be expired for this process, as if its ttl had passed without a sign of life."""
     return lambda key: testing.expire(key, store="tested")

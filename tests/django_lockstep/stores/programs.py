@@ -41,11 +41,11 @@ def main(options: str, ttl: str) -> None:
     settings.LOCKSTEP_STORES = stores
     django.setup()
     from django_lockstep.leases import LeaseLost, lease
-    from django_lockstep.stores import Put, get_store
+    from django_lockstep.stores import DynamoStore, Put
 
     try:
         with lease("k", float(ttl), store="tested") as handle:
-            get_store("tested").transact([Put("written", {"by": "stopped"})], guards=[Stopping(handle)])
+            DynamoStore.named("tested").transact([Put("written", {"by": "stopped"})], guards=[Stopping(handle)])
     except (LeaseLost, Error) as error:
         tell(failed=type(error).__name__)
     else:

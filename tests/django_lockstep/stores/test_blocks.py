@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from django_lockstep.leases import LeaseHandle, LeaseLost, LeaseNotAcquired, assert_held, exclusive, lease
 from django_lockstep.leases.testing import steal
-from django_lockstep.stores import Store
+from django_lockstep.stores import LeaseStore
 from tests.support.sessions import Session, until
 
 
@@ -22,7 +22,7 @@ def run(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_a_block_holds_and_releases(store: Store) -> None:
+def test_a_block_holds_and_releases(store: LeaseStore) -> None:
     with lease("k", 60, store="tested", data={"job": 1}) as handle:
         held = store.get("k")
         assert held is not None
@@ -37,7 +37,7 @@ def test_a_block_holds_and_releases(store: Store) -> None:
     assert store.get("k") is None
 
 
-def test_async_blocks_do_too(store: Store) -> None:
+def test_async_blocks_do_too(store: LeaseStore) -> None:
     async def story() -> None:
         async with lease("k", 60, store="tested") as handle:
             await handle.arefresh()
@@ -51,7 +51,7 @@ def test_async_blocks_do_too(store: Store) -> None:
     assert store.get("k") is None
 
 
-def test_a_waiting_block_gets_it(store: Store, other: Session) -> None:
+def test_a_waiting_block_gets_it(store: LeaseStore, other: Session) -> None:
     @exclusive("{name}", 60, store="tested", wait=20)
     def job(name: str) -> str:
         return name
@@ -61,7 +61,7 @@ def test_a_waiting_block_gets_it(store: Store, other: Session) -> None:
     assert waiting.result(20) == "k"
 
 
-def test_a_held_function_is_skipped(store: Store) -> None:
+def test_a_held_function_is_skipped(store: LeaseStore) -> None:
     @exclusive("k", 60, store="tested", skip=True)
     def job() -> bool:
         return True
@@ -71,7 +71,7 @@ def test_a_held_function_is_skipped(store: Store) -> None:
     assert job() is True
 
 
-def test_at_least_counts_from_the_acquire(store: Store) -> None:
+def test_at_least_counts_from_the_acquire(store: LeaseStore) -> None:
     with lease("k", 60, store="tested", at_least=600):
         pass
     holder = store.get("k")
@@ -80,7 +80,7 @@ def test_at_least_counts_from_the_acquire(store: Store) -> None:
     assert 590 < holder.remaining <= 600
 
 
-def test_a_refresh_never_shortens(store: Store, expire: Callable[[str], None]) -> None:
+def test_a_refresh_never_shortens(store: LeaseStore, expire: Callable[[str], None]) -> None:
     with lease("k", 60, store="tested") as handle:
         handle.refresh(600)
         handle.refresh(1)
@@ -90,7 +90,7 @@ def test_a_refresh_never_shortens(store: Store, expire: Callable[[str], None]) -
         assert handle.remaining > 590
 
 
-def test_a_stolen_lease_is_lost(store: Store, expire: Callable[[str], None]) -> None:
+def test_a_stolen_lease_is_lost(store: LeaseStore, expire: Callable[[str], None]) -> None:
     lost: list[LeaseHandle] = []
     with lease("k", 60, store="tested", on_lost=lost.append) as handle:
         expire("k")
@@ -102,7 +102,7 @@ def test_a_stolen_lease_is_lost(store: Store, expire: Callable[[str], None]) -> 
             assert store.get("k") is not None
 
 
-def test_tests_can_steal(store: Store) -> None:
+def test_tests_can_steal(store: LeaseStore) -> None:
     with lease("k", 60, store="tested") as handle:
         thief = steal("k", store="tested", data=[1])
         assert (thief.owner, thief.data) == ("another holder", [1])
@@ -112,7 +112,7 @@ def test_tests_can_steal(store: Store) -> None:
     assert thief.release()
 
 
-def test_a_heartbeat_renews(store: Store) -> None:
+def test_a_heartbeat_renews(store: LeaseStore) -> None:
     with lease("k", 1.5, store="tested", heartbeat=True) as handle:
         begun = handle._deadline
         until(lambda: handle._deadline > begun + 1.5, "heartbeats beyond the ttl")
@@ -133,7 +133,7 @@ def test_an_unknown_store_is_named(settings: Settings) -> None:
         pass
 
 
-def test_the_commands(store: Store) -> None:
+def test_the_commands(store: LeaseStore) -> None:
     with lease("k", 60, store="tested", owner="ada") as handle:
         (listed,) = json.loads(run("leases", "--format", "json"))
         assert (listed["key"], listed["owner"], listed["state"]) == ("k", "ada", "held")
@@ -146,7 +146,7 @@ def test_the_commands(store: Store) -> None:
         run("leases", "--release", "k", "--yes")
 
 
-def test_run_exclusive(store: Store) -> None:
+def test_run_exclusive(store: LeaseStore) -> None:
     with pytest.raises(SystemExit) as ended:
         run("run_exclusive", "k", "--ttl", "60", "--", "sh", "-c", "exit 7")
     assert ended.value.code == 7

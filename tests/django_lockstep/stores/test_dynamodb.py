@@ -13,7 +13,7 @@ from django.db import OperationalError, transaction
 from pytest_django import Settings
 
 from django_lockstep.leases import LeaseHandle, lease
-from django_lockstep.leases.asking import ask
+from django_lockstep.leases.handles import acquire_from
 from django_lockstep.leases.testing import expire
 from django_lockstep.stores import (
     Grant,
@@ -24,11 +24,10 @@ from django_lockstep.stores import (
     StoreUnavailable,
     Update,
     claim,
-    get_store,
 )
 from django_lockstep.stores.dynamodb.client import Client
 from django_lockstep.stores.dynamodb.store import DynamoStore
-from django_lockstep.stores.values import decode, encode
+from django_lockstep.stores.dynamodb.values import decode, encode
 
 Fault = Callable[[Callable[[], Any]], Any]
 """Sends one request, or does not, and what becomes of its answer."""
@@ -349,13 +348,13 @@ def test_a_guard_is_a_condition_of_ones_own_transaction(dynamodb: DynamoStore) -
 
 @pytest.mark.django_db(transaction=True)
 def test_a_lease_of_another_kind_of_store_guards_nothing(dynamodb: DynamoStore) -> None:
-    database = get_store("postgresql")
-    with lease("k", 60, store="tested") as there, lease("k", 60, store="postgresql") as here:
-        with pytest.raises(ValueError, match="is on 'tested', and guards no writes on 'default'"):
-            database.transact([Put("i", {})], guards=[there])
-        with transaction.atomic(), pytest.raises(ValueError, match="is on database 'default'"):
-            dynamodb.transact([Put("i", {})], guards=[here])
-    assert database.read("i") is dynamodb.read("i") is None
+    with (
+        lease("k", 60, store="postgresql") as here,
+        transaction.atomic(),
+        pytest.raises(ValueError, match="is on database 'default'"),
+    ):
+        dynamodb.transact([Put("i", {})], guards=[here])
+    assert dynamodb.read("i") is None
 
 
 def test_a_lease_guards_another_store_of_the_same_server_alone(
@@ -364,9 +363,9 @@ def test_a_lease_guards_another_store_of_the_same_server_alone(
     there = {**dynamodb_table, "ENDPOINT_URL": "http://127.0.0.1:9"}
     settings.LOCKSTEP_STORES = {"tested": dynamodb_table, "beside": dynamodb_table, "there": there}
     with lease("k", 60, store="tested") as handle:
-        assert get_store("beside").transact([Put("i", {})], guards=[handle])
+        assert DynamoStore.named("beside").transact([Put("i", {})], guards=[handle])
         with pytest.raises(ValueError, match="is in store 'tested', and guards no writes in 'there'"):
-            get_store("there").transact([Put("i", {})], guards=[handle])
+            DynamoStore.named("there").transact([Put("i", {})], guards=[handle])
 
 
 def test_leases_and_items_of_one_key_are_apart(dynamodb: DynamoStore) -> None:
@@ -378,7 +377,7 @@ def test_leases_and_items_of_one_key_are_apart(dynamodb: DynamoStore) -> None:
 
 
 def test_data_that_is_too_large_is_an_error_before_any_call(dynamodb: DynamoStore, faults: Callable[..., None]) -> None:
-    handle = ask(dynamodb, claim("k", 60), wait=0)
+    handle = acquire_from(dynamodb, claim("k", 60), wait=0)
     assert isinstance(handle, LeaseHandle)
     faults(failing("none must be sent"))
     with pytest.raises(ValueError, match="data must not be larger than 401408 bytes"):

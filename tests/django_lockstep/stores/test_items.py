@@ -1,4 +1,4 @@
-"""Conditional writes on both stores."""
+"""Conditional writes on DynamoDB."""
 
 import uuid
 from collections.abc import Callable
@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 from django_lockstep.leases import LeaseHandle, LeaseLost
-from django_lockstep.leases.asking import ask
-from django_lockstep.stores import Delete, Put, Store, TokenReused, Update, claim
+from django_lockstep.leases.handles import acquire_from
+from django_lockstep.leases.testing import expire
+from django_lockstep.stores import Delete, DynamoStore, Put, TokenReused, Update, claim
 from tests.support.sessions import Session
+
+
+@pytest.fixture
+def store(dynamodb: DynamoStore) -> DynamoStore:
+    return dynamodb
 
 
 @pytest.fixture
@@ -20,24 +26,24 @@ def token() -> str:
     return str(uuid.uuid4())
 
 
-def put(store: Store, on: str = "i", /, **attributes: Any) -> int:
+def put(store: DynamoStore, on: str = "i", /, **attributes: Any) -> int:
     version = store.put_if_absent(on, attributes)
     assert version is not None
     return version
 
 
-def attributes_of(store: Store, key: str = "i") -> dict[str, Any] | None:
+def attributes_of(store: DynamoStore, key: str = "i") -> dict[str, Any] | None:
     item = store.read(key)
     return item.attributes if item else None
 
 
-def hold(store: Store) -> LeaseHandle:
-    handle = ask(store, claim("k", 60), wait=0)
+def hold(store: DynamoStore) -> LeaseHandle:
+    handle = acquire_from(store, claim("k", 60), wait=0)
     assert isinstance(handle, LeaseHandle)
     return handle
 
 
-def test_put_if_absent(store: Store) -> None:
+def test_put_if_absent(store: DynamoStore) -> None:
     assert store.read("i") is None
     version = put(store, balance=Decimal("1.5"))
     assert store.put_if_absent("i", {"balance": 2}) is None
@@ -46,7 +52,7 @@ def test_put_if_absent(store: Store) -> None:
     assert (item.key, item.version, item.attributes) == ("i", version, {"balance": Decimal("1.5")})
 
 
-def test_values_come_back(store: Store) -> None:
+def test_values_come_back(store: DynamoStore) -> None:
     values: dict[str, Any] = {
         "none": None,
         "true": True,
@@ -77,12 +83,12 @@ def nested(levels: int) -> Any:
     ],
     ids=str,
 )
-def test_extreme_values_come_back(store: Store, value: Any) -> None:
+def test_extreme_values_come_back(store: DynamoStore, value: Any) -> None:
     put(store, value=value)
     assert attributes_of(store) == {"value": value}
 
 
-def test_put_if_unchanged_replaces_the_whole_item(store: Store) -> None:
+def test_put_if_unchanged_replaces_the_whole_item(store: DynamoStore) -> None:
     first = put(store, a=1, b=2)
     second = store.put_if_unchanged("i", {"c": 3}, version=first)
     assert second == first + 1
@@ -90,14 +96,14 @@ def test_put_if_unchanged_replaces_the_whole_item(store: Store) -> None:
     assert attributes_of(store) == {"c": 3}
 
 
-def test_put_if_unchanged_of_an_item_that_was_absent(store: Store) -> None:
+def test_put_if_unchanged_of_an_item_that_was_absent(store: DynamoStore) -> None:
     assert store.put_if_unchanged("i", {}, version=1) is None
     assert store.put_if_unchanged("i", {}, version=None) is not None
     assert store.put_if_unchanged("i", {"late": 1}, version=None) is None
     assert attributes_of(store) == {}
 
 
-def test_update_if_unchanged_writes_some_attributes(store: Store) -> None:
+def test_update_if_unchanged_writes_some_attributes(store: DynamoStore) -> None:
     first = put(store, a=1, b=2, c=3)
     second = store.update_if_unchanged("i", {"a": 10, "name": "n"}, version=first, remove=["b", "never"])
     assert second == first + 1
@@ -106,7 +112,7 @@ def test_update_if_unchanged_writes_some_attributes(store: Store) -> None:
     assert store.update_if_unchanged("absent", {"a": 0}, version=1) is None
 
 
-def test_delete_if_unchanged(store: Store) -> None:
+def test_delete_if_unchanged(store: DynamoStore) -> None:
     version = put(store)
     assert not store.delete_if_unchanged("i", version=version + 1)
     assert store.delete_if_unchanged("i", version=version)
@@ -114,14 +120,14 @@ def test_delete_if_unchanged(store: Store) -> None:
     assert store.read("i") is None
 
 
-def test_a_deleted_items_version_does_not_come_back(store: Store) -> None:
+def test_a_deleted_items_version_does_not_come_back(store: DynamoStore) -> None:
     version = put(store)
     assert store.delete_if_unchanged("i", version=version)
     put(store)
     assert store.update_if_unchanged("i", {"stale": True}, version=version) is None
 
 
-def test_of_many_writers_of_one_version_one_writes(store: Store, open_session: Callable[[], Session]) -> None:
+def test_of_many_writers_of_one_version_one_writes(store: DynamoStore, open_session: Callable[[], Session]) -> None:
     version = put(store)
     sessions = [open_session() for _ in range(8)]
     answers = [
@@ -133,7 +139,7 @@ def test_of_many_writers_of_one_version_one_writes(store: Store, open_session: C
     assert attributes_of(store) == {"by": written[0]}
 
 
-def test_a_transaction_is_written_whole(store: Store) -> None:
+def test_a_transaction_is_written_whole(store: DynamoStore) -> None:
     first, second, third = put(store, "a", n=1), put(store, "b", n=2), put(store, "c", n=3)
     outcome = store.transact(
         [Put("d", {"n": 4}), Update("a", {"n": 10}, first), Delete("b", second), Update("c", {"n": 30}, third)]
@@ -146,7 +152,7 @@ def test_a_transaction_is_written_whole(store: Store) -> None:
     assert item.version == outcome.versions[0]
 
 
-def test_a_transaction_with_a_condition_that_fails_writes_nothing(store: Store) -> None:
+def test_a_transaction_with_a_condition_that_fails_writes_nothing(store: DynamoStore) -> None:
     first, second = put(store, "a", n=1), put(store, "b", n=2)
     stale = Update("b", {}, second + 1)
     outcome = store.transact([Update("a", {"n": 10}, first), stale, Put("a2", {}), Delete("c", 1)])
@@ -156,7 +162,7 @@ def test_a_transaction_with_a_condition_that_fails_writes_nothing(store: Store) 
     assert [attributes_of(store, key) for key in ("a", "b", "a2")] == [{"n": 1}, {"n": 2}, None]
 
 
-def test_a_transaction_is_done_once_for_a_token(store: Store, token: str) -> None:
+def test_a_transaction_is_done_once_for_a_token(store: DynamoStore, token: str) -> None:
     writes = [Put("i", {"n": 1})]
     first = store.transact(writes, token=token)
     assert first
@@ -168,7 +174,7 @@ def test_a_transaction_is_done_once_for_a_token(store: Store, token: str) -> Non
     assert attributes_of(store) == {"n": 1}
 
 
-def test_a_refused_transaction_leaves_its_token_free(store: Store, token: str) -> None:
+def test_a_refused_transaction_leaves_its_token_free(store: DynamoStore, token: str) -> None:
     version = put(store)
     assert not store.transact([Put("i", {}), Put("j", {})], token=token)
     assert store.delete_if_unchanged("i", version=version)
@@ -176,7 +182,7 @@ def test_a_refused_transaction_leaves_its_token_free(store: Store, token: str) -
 
 
 def test_transactions_of_one_token_at_once_are_done_once(
-    store: Store, token: str, open_session: Callable[[], Session]
+    store: DynamoStore, token: str, open_session: Callable[[], Session]
 ) -> None:
     writes = [Put("i", {"n": 1})]
     answers = [open_session().start(store.transact, writes, token=token) for _ in range(8)]
@@ -184,7 +190,7 @@ def test_transactions_of_one_token_at_once_are_done_once(
     assert attributes_of(store) == {"n": 1}
 
 
-def test_crossing_transactions_both_end(store: Store, open_session: Callable[[], Session]) -> None:
+def test_crossing_transactions_both_end(store: DynamoStore, open_session: Callable[[], Session]) -> None:
     a, b = put(store, "a"), put(store, "b")
     one = [Update("a", {"by": 1}, a), Update("b", {"by": 1}, b)]
     two = [Update("b", {"by": 2}, b), Update("a", {"by": 2}, a)]
@@ -193,7 +199,7 @@ def test_crossing_transactions_both_end(store: Store, open_session: Callable[[],
     assert attributes_of(store, "a") == attributes_of(store, "b")
 
 
-def test_a_guarded_transaction_is_written_while_the_lease_is_held(store: Store) -> None:
+def test_a_guarded_transaction_is_written_while_the_lease_is_held(store: DynamoStore) -> None:
     handle = hold(store)
     assert store.transact([Put("i", {})], guards=[handle])
     handle.refresh()
@@ -201,9 +207,9 @@ def test_a_guarded_transaction_is_written_while_the_lease_is_held(store: Store) 
     assert handle.release()
 
 
-def test_a_late_holder_writes_nothing(store: Store, expire: Callable[[str], None]) -> None:
+def test_a_late_holder_writes_nothing(store: DynamoStore) -> None:
     late = hold(store)
-    expire("k")
+    expire("k", store="tested")
     successor = hold(store)
     with pytest.raises(LeaseLost, match="another holder took it|does not hold it"):
         store.transact([Put("i", {"by": "late"})], guards=[late])
@@ -211,7 +217,7 @@ def test_a_late_holder_writes_nothing(store: Store, expire: Callable[[str], None
     assert store.transact([Put("i", {"by": "successor"})], guards=[successor])
 
 
-def test_a_holder_that_released_writes_nothing(store: Store) -> None:
+def test_a_holder_that_released_writes_nothing(store: DynamoStore) -> None:
     handle = hold(store)
     assert store.release("k", handle.token)
     with pytest.raises(LeaseLost):
@@ -222,37 +228,42 @@ def test_a_holder_that_released_writes_nothing(store: Store) -> None:
 @pytest.mark.parametrize(
     ("attributes", "error", "text"),
     [
-        ({"money": 1.5}, TypeError, r"money must not be a float.*Decimal\('1.5'\)"),
-        ({"a": {"b": [float("nan")]}}, TypeError, r"a\.b\[0\] must not be a float"),
-        ({"n": Decimal("NaN")}, ValueError, "n must be a finite number"),
-        ({"n": Decimal("Infinity")}, ValueError, "n must be a finite number"),
-        ({"n": 10**38 + 1}, ValueError, "38 digits"),
-        ({"n": Decimal("1e126")}, ValueError, "38 digits"),
-        ({"n": Decimal("1e-131")}, ValueError, "38 digits"),
+        ({"money": 1.5}, TypeError, "attribute 'money': Float types are not supported. Use Decimal types instead"),
+        ({"a": {"b": [float("nan")]}}, TypeError, "attribute 'a': Float types are not supported"),
+        ({"n": Decimal("NaN")}, TypeError, "attribute 'n': Infinity and NaN not supported"),
+        ({"n": Decimal("Infinity")}, TypeError, "Infinity and NaN not supported"),
+        ({"n": Decimal("-Infinity")}, ValueError, "attribute 'n': numbers must be finite"),
+        ({"n": 10**38 + 1}, ValueError, "attribute 'n': numbers have at most 38 digits"),
+        ({"n": Decimal("1e126")}, ValueError, r"between 1E-130 and 9.99E\+125, not 1E\+126"),
+        ({"n": Decimal("1e-131")}, ValueError, "between 1E-130"),
         ({"deep": nested(32)}, ValueError, "more than 31 levels deep"),
-        ({"o": object()}, TypeError, "o must be None, a bool"),
-        ({"t": "a\0b"}, ValueError, "NUL"),
+        ({"o": object()}, TypeError, "attribute 'o': Unsupported type"),
+        ({"b": b"bytes"}, TypeError, "must be None, a bool, .* not bytes or a set"),
+        ({"set": {1}}, TypeError, "must be None, a bool, .* not bytes or a set"),
+        ({"t": "\ud800"}, ValueError, "attribute 't': .* surrogates not allowed"),
         ({"": 1}, ValueError, "1 to 255 characters"),
+        ({"m": {1: 1}}, ValueError, "1 to 255 characters"),
         ({"version": 1}, ValueError, "'version' is the store's own"),
         ({"pk": "a"}, ValueError, "'pk' is the store's own"),
         ({"big": "x" * 410_000}, ValueError, "larger than 409600 bytes"),
     ],
 )
 def test_values_that_cannot_be_stored(attributes: Any, error: type[Exception], text: str) -> None:
+    pytest.importorskip("boto3")
     with pytest.raises(error, match=text):
         Put("i", attributes)
     with pytest.raises(error, match=text):
         Update("i", attributes, 1)
 
 
-def test_wrong_keys_versions_and_transactions(store: Store) -> None:
+def test_wrong_keys_versions_and_transactions(store: DynamoStore) -> None:
     with pytest.raises(ValueError, match="key must have 1 to 255 characters"):
         store.put_if_absent("", {})
     for version in (0, True, 1.0):
         with pytest.raises(ValueError, match="version must be a positive integer"):
             store.delete_if_unchanged("i", version=version)  # type: ignore[arg-type]
     for verb in (store.put_if_absent, partial(store.update_if_unchanged, version=1)):
-        with pytest.raises(TypeError, match="money must not be a float"):
+        with pytest.raises(TypeError, match="'money': Float types"):
             verb("i", {"money": 1.5})
     with pytest.raises(ValueError, match="both changed and removed"):
         Update("i", {"a": 1}, 1, remove=["a"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_lockstep.stores import Grant, Holder, Store, claim
+from django_lockstep.stores import Grant, Holder, LeaseStore, claim
 from tests.support.sessions import Session
 
 pytestmark = pytest.mark.parametrize(
@@ -14,13 +14,13 @@ pytestmark = pytest.mark.parametrize(
 )
 
 
-def acquire(store: Store, **options: Any) -> Grant:
+def acquire(store: LeaseStore, **options: Any) -> Grant:
     answer = store.acquire(claim("k", 60, **options))
     assert isinstance(answer, Grant)
     return answer
 
 
-def test_it_is_for_one_at_a_time(store: Store) -> None:
+def test_it_is_for_one_at_a_time(store: LeaseStore) -> None:
     grant = acquire(store, owner="ada", data=[1])
     refusal = store.acquire(claim("k", 60))
     assert isinstance(refusal, Holder)
@@ -29,7 +29,7 @@ def test_it_is_for_one_at_a_time(store: Store) -> None:
     assert 30 < refusal.remaining <= 60
 
 
-def test_get_and_list(store: Store) -> None:
+def test_get_and_list(store: LeaseStore) -> None:
     assert store.get("k") is None
     assert list(store.list()) == []
     grant = acquire(store)
@@ -43,7 +43,7 @@ def test_get_and_list(store: Store) -> None:
     assert [holder.key for holder in store.list()] == ["k"]
 
 
-def test_tokens_only_grow(store: Store, expire: Callable[[str], None]) -> None:
+def test_tokens_only_grow(store: LeaseStore, expire: Callable[[str], None]) -> None:
     tokens = [acquire(store).token]
     assert store.release("k", tokens[-1])
     tokens.append(acquire(store).token)
@@ -52,7 +52,9 @@ def test_tokens_only_grow(store: Store, expire: Callable[[str], None]) -> None:
     assert tokens == sorted(set(tokens))
 
 
-def test_an_expired_lease_is_held_again_until_somebody_takes_it(store: Store, expire: Callable[[str], None]) -> None:
+def test_an_expired_lease_is_held_again_until_somebody_takes_it(
+    store: LeaseStore, expire: Callable[[str], None]
+) -> None:
     first = acquire(store)
     expire("k")
     assert store.renew("k", first.token, ttl=60)
@@ -65,7 +67,7 @@ def test_an_expired_lease_is_held_again_until_somebody_takes_it(store: Store, ex
     assert store.renew("k", second.token, ttl=60)
 
 
-def test_a_renewal_never_shortens(store: Store) -> None:
+def test_a_renewal_never_shortens(store: LeaseStore) -> None:
     token = acquire(store).token
     assert store.renew("k", token, ttl=600)
     assert store.renew("k", token, ttl=1)
@@ -74,7 +76,7 @@ def test_a_renewal_never_shortens(store: Store) -> None:
     assert holder.remaining > 590
 
 
-def test_a_lease_is_released_once(store: Store) -> None:
+def test_a_lease_is_released_once(store: LeaseStore) -> None:
     token = acquire(store).token
     assert store.release("k", token)
     assert not store.release("k", token)
@@ -82,7 +84,7 @@ def test_a_lease_is_released_once(store: Store) -> None:
     assert store.get("k") is None
 
 
-def test_data_stays_until_a_holder_replaces_it(store: Store) -> None:
+def test_data_stays_until_a_holder_replaces_it(store: LeaseStore) -> None:
     assert acquire(store).data == "null"
     assert store.release("k", token_of(store))
     left = acquire(store, data={"done": 7})
@@ -94,20 +96,20 @@ def test_data_stays_until_a_holder_replaces_it(store: Store) -> None:
     assert acquire(store, data=None).data == "null"
 
 
-def token_of(store: Store) -> int:
+def token_of(store: LeaseStore) -> int:
     holder = store.get("k")
     assert holder is not None
     return holder.token
 
 
-def test_a_key_that_was_never_held_can_be_refused(store: Store) -> None:
+def test_a_key_that_was_never_held_can_be_refused(store: LeaseStore) -> None:
     assert store.acquire(claim("k", 60, only_if_exists=True)) is None
     assert store.get("k") is None
     assert store.release("k", acquire(store).token)
     acquire(store, only_if_exists=True)
 
 
-def test_it_stays_taken_for_at_least(store: Store) -> None:
+def test_it_stays_taken_for_at_least(store: LeaseStore) -> None:
     assert store.release("k", acquire(store).token, at_least=600, held=0.0)
     holder = store.get("k")
     assert holder is not None
@@ -116,7 +118,7 @@ def test_it_stays_taken_for_at_least(store: Store) -> None:
     assert isinstance(store.acquire(claim("k", 60)), Holder)
 
 
-def test_a_waiter_gets_it_after_the_release(store: Store, other: Session) -> None:
+def test_a_waiter_gets_it_after_the_release(store: LeaseStore, other: Session) -> None:
     held = acquire(store)
     waiting = other.start(store.acquire, claim("k", 60), wait=20)
     assert store.release("k", held.token)
@@ -125,7 +127,7 @@ def test_a_waiter_gets_it_after_the_release(store: Store, other: Session) -> Non
     assert granted.token > held.token
 
 
-def test_an_abandoned_acquire_is_released(store: Store, other: Session) -> None:
+def test_an_abandoned_acquire_is_released(store: LeaseStore, other: Session) -> None:
     acquire(store, owner="ada")
     other.run(store.abandon, "k", "bob")
     assert store.get("k") is not None
@@ -134,13 +136,12 @@ def test_an_abandoned_acquire_is_released(store: Store, other: Session) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\0b"])
-def test_a_wrong_key_is_an_error_before_any_call(store: Store, key: str) -> None:
-    for verb in (store.get, store.read):
-        with pytest.raises(ValueError, match="key must"):
-            verb(key)
+def test_a_wrong_key_is_an_error_before_any_call(store: LeaseStore, key: str) -> None:
+    with pytest.raises(ValueError, match="key must"):
+        store.get(key)
 
 
-def test_of_many_threads_one_gets_it(store: Store, open_session: Callable[[], Session]) -> None:
+def test_of_many_threads_one_gets_it(store: LeaseStore, open_session: Callable[[], Session]) -> None:
     sessions = [open_session() for _ in range(8)]
     answers = [session.start(store.acquire, claim("k", 60)) for session in sessions]
     granted = [answer.result(20) for answer in answers]

@@ -1,4 +1,4 @@
-"""Real processes contend for a lease, count without one, and are stopped, on both stores."""
+"""Real processes contend for a lease, count without one, and are stopped, on DynamoDB."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.stores.contention import contend
 from django_lockstep.leases import lease
-from django_lockstep.stores import Put, Store
+from django_lockstep.stores import DynamoStore, Put
 from tests.django_lockstep.leases.test_processes import Program, running
 
 SECONDS = float(os.environ.get("STORES_CONTENTION_SECONDS", "4"))
@@ -18,16 +18,16 @@ class StoreProgram(Program):
     module = "tests.django_lockstep.stores.programs"
 
 
-def test_eight_processes_lose_and_double_nothing(options: dict[str, Any]) -> None:
-    counts = contend(options, workers=8, seconds=SECONDS)
+def test_eight_processes_lose_and_double_nothing(dynamodb: DynamoStore, dynamodb_table: dict[str, Any]) -> None:
+    counts = contend(dynamodb_table, workers=8, seconds=SECONDS)
     assert counts.is_sound, counts
     assert min(counts.acquired, counts.guarded, counts.optimistic) > 0
 
 
 def test_a_holder_that_is_stopped_in_the_middle_of_a_guarded_write_has_written_nothing(
-    options: dict[str, Any], store: Store
+    dynamodb: DynamoStore, dynamodb_table: dict[str, Any]
 ) -> None:
-    with running(StoreProgram(json.dumps(options), "2")) as stopped:
+    with running(StoreProgram(json.dumps(dynamodb_table), "2")) as stopped:
         token = stopped.answer()["token"]
         stopped.process.send_signal(signal.SIGSTOP)
         # Not before the stopped holder's ttl is over.
@@ -36,5 +36,5 @@ def test_a_holder_that_is_stopped_in_the_middle_of_a_guarded_write_has_written_n
             stopped.process.send_signal(signal.SIGCONT)
             stopped.send("go on")
             assert stopped.answer()["failed"]
-            assert store.read("written") is None
-            assert store.transact([Put("written", {"by": "successor"})], guards=[successor])
+            assert dynamodb.read("written") is None
+            assert dynamodb.transact([Put("written", {"by": "successor"})], guards=[successor])

@@ -4,7 +4,7 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_lockstep.editing.conf import api_token_age
-from django_lockstep.editing.credentials import issue
+from django_lockstep.editing.tokens import issue
 
 
 class Command(BaseCommand):

@@ -9,12 +9,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError
 
 from django_lockstep.leases import LeaseNotAcquired, lease
-from django_lockstep.leases.database import DatabaseStore
+from django_lockstep.leases.database import DatabaseLeases
 from django_lockstep.leases.jobs import Interrupted, Job, forward_signals, mask_arguments
+from django_lockstep.leases.stores import store_on
 from django_lockstep.stores.conf import get_store
 from django_lockstep.stores.errors import StoreError
-from django_lockstep.stores.owners import new_owner
 from django_lockstep.stores.protocol import LeaseStore
+from django_lockstep.stores.terms import new_owner
 
 _HELD = 75
 """EX_TEMPFAIL of sysexits.h: try again later."""
@@ -108,7 +109,7 @@ class Command(BaseCommand):
 
 def _store(name: str | None, *, using: str) -> LeaseStore:
     if name is None:
-        return DatabaseStore(using)
+        return store_on(using)
     try:
         return get_store(name)
     except ImproperlyConfigured as error:
@@ -116,7 +117,7 @@ def _store(name: str | None, *, using: str) -> LeaseStore:
 
 
 def _kind(store: LeaseStore) -> str:
-    return "database" if isinstance(store, DatabaseStore) else "store"
+    return "database" if isinstance(store, DatabaseLeases) else "store"
 
 
 def _seconds(value: str) -> float:

@@ -10,7 +10,7 @@ from django.db import IntegrityError
 from accounts.contrib.dynamodb import DynamoAccount, account_breaks
 from accounts.contrib.dynamodb.keys import account_key
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
-from django_lockstep.stores import get_store
+from django_lockstep.stores import DynamoStore
 
 pytestmark = pytest.mark.usefixtures("options")
 
@@ -54,7 +54,7 @@ def test_what_cannot_be_a_name_is_refused(pk: Any) -> None:
 
 def test_an_account_that_is_not_there_does_not_exist() -> None:
     account = opened()
-    assert get_store("dynamodb").delete_if_unchanged(account_key("ada"), version=account.version)
+    assert DynamoStore.named("dynamodb").delete_if_unchanged(account_key("ada"), version=account.version)
     for change in (account.try_deposit, account.try_withdraw, lambda amount: DynamoAccount.withdraw("ada", amount)):
         with pytest.raises(DynamoAccount.DoesNotExist, match="has no account 'ada'") as error:
             change(200)

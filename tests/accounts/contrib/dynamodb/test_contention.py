@@ -1,4 +1,4 @@
-"""Worker processes on shared accounts, on both stores."""
+"""Worker processes on shared accounts."""
 
 from typing import Any
 

@@ -14,11 +14,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def losing(on_dynamodb: dict[str, Any], settings: Settings) -> Iterator[Proxy]:
+def losing(options: dict[str, Any], settings: Settings) -> Iterator[Proxy]:
     """A proxy that loses answers to transactions; an account with 100 is there."""
     DynamoAccount.open("ada", balance=100)
-    with proxy_to(on_dynamodb["ENDPOINT_URL"]) as proxy:
-        settings.LOCKSTEP_STORES = {"dynamodb": {**on_dynamodb, "ENDPOINT_URL": proxy.url}}
+    with proxy_to(options["ENDPOINT_URL"]) as proxy:
+        settings.LOCKSTEP_STORES = {"dynamodb": {**options, "ENDPOINT_URL": proxy.url}}
         proxy.operation = "TransactWriteItems"
         yield proxy
 

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from accounts.contrib.dynamodb import DynamoAccount, account_breaks, chain_breaks
 from accounts.contrib.dynamodb.keys import account_key
-from django_lockstep.stores import get_store
+from django_lockstep.stores import DynamoStore
 from django_lockstep.stores.dynamodb.client import Client
 from tests.support.reconcile import reconcile
 
@@ -25,14 +25,14 @@ def booked(pk: str = "ada") -> DynamoAccount:
 
 
 def tamper(key: str, **changes: object) -> None:
-    store = get_store("dynamodb")
+    store = DynamoStore.named("dynamodb")
     item = store.read(key)
     assert item is not None
     assert store.update_if_unchanged(key, changes, version=item.version)
 
 
 def remove(key: str) -> None:
-    store = get_store("dynamodb")
+    store = DynamoStore.named("dynamodb")
     item = store.read(key)
     assert item is not None
     assert store.delete_if_unchanged(key, version=item.version)
@@ -103,7 +103,7 @@ class TestOneAccount:
 
 
 @pytest.fixture
-def all_books(on_dynamodb: dict[str, Any]) -> Callable[[], list[tuple[str, str, str, str]]]:
+def all_books(options: dict[str, Any]) -> Callable[[], list[tuple[str, str, str, str]]]:
     """Return the breaks of all accounts."""
     return lambda: [(each.account, each.kind, str(each.expected), str(each.found)) for each in chain_breaks()]
 
@@ -112,7 +112,7 @@ def all_books(on_dynamodb: dict[str, Any]) -> Callable[[], list[tuple[str, str, 
 class TestAllAccounts:
     def test_all_are_checked(self, all_books: Callable[[], list[Any]]) -> None:
         booked(), booked("bob"), DynamoAccount.open("eve")
-        get_store("dynamodb").put_if_absent("something else", {"balance": 1})
+        DynamoStore.named("dynamodb").put_if_absent("something else", {"balance": 1})
         DynamoAccount.transfer("ada", "bob", 1)
         assert all_books() == []
         tamper(account_key("bob"), balance=7)
@@ -156,8 +156,8 @@ class TestAllAccounts:
         assert json.loads(out) == line
 
     @pytest.mark.django_db
-    def test_a_missing_table_is_named(self, on_dynamodb: dict[str, Any], settings: Settings) -> None:
-        settings.LOCKSTEP_STORES = {"dynamodb": {**on_dynamodb, "TABLE": "missing"}}
+    def test_a_missing_table_is_named(self, options: dict[str, Any], settings: Settings) -> None:
+        settings.LOCKSTEP_STORES = {"dynamodb": {**options, "TABLE": "missing"}}
         with pytest.raises(CommandError, match="create_stores makes the table"):
             reconcile(store="dynamodb")
 

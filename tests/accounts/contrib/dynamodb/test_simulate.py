@@ -16,12 +16,12 @@ def simulate(options: dict[str, Any], *arguments: str) -> "subprocess.CompletedP
 
 
 def test_exactly_one_withdrawal_passes_in_every_round_and_naive_loses(
-    on_dynamodb: dict[str, Any], dynamodb: DynamoStore
+    options: dict[str, Any], dynamodb: DynamoStore
 ) -> None:
-    done = simulate(on_dynamodb, "--scenario", "overdraft", "--runs", "60", "--check", "--format", "json")
+    done = simulate(options, "--scenario", "overdraft", "--runs", "60", "--check", "--format", "json")
     assert_clean(done)
     report = json.loads(done.stdout)
-    assert report["environment"]["database"] == f"DynamoDB at {on_dynamodb['ENDPOINT_URL']}"
+    assert report["environment"]["database"] == f"DynamoDB at {options['ENDPOINT_URL']}"
     naive, *safe = report["strategies"]
     assert (naive["strategy"], naive["verdict"]) == ("naive", "overdrawn")
     assert [(row["strategy"], row["verdict"], row["runs"]) for row in safe] == [
@@ -36,9 +36,9 @@ def test_exactly_one_withdrawal_passes_in_every_round_and_naive_loses(
     assert list(dynamodb.keys(LEDGER)) == []
 
 
-def test_what_is_kept_stays_and_is_right(on_dynamodb: dict[str, Any], dynamodb: DynamoStore) -> None:
+def test_what_is_kept_stays_and_is_right(options: dict[str, Any], dynamodb: DynamoStore) -> None:
     arguments = ("--scenario", "lost-update", "--runs", "3", "--strategies", "transact", "--keep")
-    done = simulate(on_dynamodb, *arguments)
+    done = simulate(options, *arguments)
     assert_clean(done)
     printed = " ".join(done.stdout.split())
     assert "Kept: the accounts whose names begin with simulate-" in printed
@@ -46,8 +46,8 @@ def test_what_is_kept_stays_and_is_right(on_dynamodb: dict[str, Any], dynamodb: 
     assert len(list(dynamodb.keys(LEDGER))) == 3 * 3
 
 
-def test_a_missing_table_is_named(on_dynamodb: dict[str, Any]) -> None:
-    done = simulate({**on_dynamodb, "TABLE": "missing"}, "--scenario", "overdraft")
+def test_a_missing_table_is_named(options: dict[str, Any]) -> None:
+    done = simulate({**options, "TABLE": "missing"}, "--scenario", "overdraft")
     assert done.returncode == 1
     assert "manage.py create_stores makes the table" in done.stderr
     assert "Traceback" not in done.stderr

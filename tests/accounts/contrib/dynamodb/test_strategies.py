@@ -41,7 +41,7 @@ def test_a_safe_one_sees_what_was_faster(name: str, overtake: Callable[[], None]
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("on_dynamodb")
+@pytest.mark.usefixtures("options")
 def test_the_naive_one_overwrites_it_and_the_books_show_it(overtake: Callable[[], None]) -> None:
     account = DynamoAccount.open("ada", balance=100, overdraft_limit=500)
     overtake()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_lockstep.editing.credentials import issue
 from django_lockstep.editing.graphql.views import MAX_BODY
+from django_lockstep.editing.tokens import issue
 from tests.django_lockstep.editing.callers import allow
 from tests.django_lockstep.editing.graphql.asking import PATH, TABLES, Asker
 

@@ -1,19 +1,35 @@
-"""The lease guard: checks the token in the transaction that writes the data."""
+"""The stores of leases on databases, by alias, and the lease guard: it checks the token where the data is written."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
+from typing import Any
 
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, connections, router
 
-from django_lockstep.leases.errors import LeaseLost
-from django_lockstep.leases.statements import lease_model, statements_of
+from django_lockstep.leases.database import DatabaseLeases, lease_model
+from django_lockstep.leases.portable import PortableLeases
+from django_lockstep.leases.postgresql import PostgresLeases
 from django_lockstep.locking.durations import Duration, seconds
-from django_lockstep.locking.rows import require_transaction
-from django_lockstep.locking.transactions import is_of_testcase
-from django_lockstep.stores.terms import valid_key, valid_token
 
-__all__ = ["guard"]
+__all__ = ["guard", "store_from_options", "store_on"]
+
+
+def store_on(using: str | None = None) -> DatabaseLeases:
+    """Return the store on this database; without a name, on the one that leases are written to."""
+    # The model is looked up late, because projects' models may import this module.
+    alias = using or router.db_for_write(lease_model())
+    return PostgresLeases(alias) if connections[alias].vendor == "postgresql" else PortableLeases(alias)
+
+
+def store_from_options(name: str, options: Mapping[str, Any]) -> DatabaseLeases:
+    """Return the store for its options in ``LOCKSTEP_STORES``: ``DATABASE`` is the alias."""
+    if unknown := set(options) - {"DATABASE"}:
+        raise ValueError(f"unknown {', '.join(sorted(unknown))}; a store on PostgreSQL has DATABASE")
+    alias = options.get("DATABASE", DEFAULT_DB_ALIAS)
+    if alias not in connections:
+        raise ValueError(f"DATABASE must be an alias in DATABASES, not {alias!r}")
+    return store_on(alias)
 
 
 def guard(key: str, token: int, *, within: Duration | None = None, using: str = DEFAULT_DB_ALIAS) -> None:
@@ -34,11 +50,4 @@ def guard(key: str, token: int, *, within: Duration | None = None, using: str = 
     transaction. ``TransactionManagementError`` outside a transaction, ``NotSupportedError`` on other databases than
     PostgreSQL, and the driver's serialization failure where another SERIALIZABLE transaction interferes.
     """
-    # In autocommit the row lock would end with its statement, before the write that it is for.
-    require_transaction(connections[using], lease_model())
-    limit = None if within is None else seconds(within, name="within")
-    # A timeout inside a TestCase would end the connection of the whole test.
-    if is_of_testcase(connections[using]):
-        limit = math.inf
-    if not statements_of(using).guard(valid_key(key), valid_token(token), within=limit):
-        raise LeaseLost(f"Lease {key!r} is lost: token {token} does not hold it", key=key, token=token)
+    store_on(using).guard(key, token, within=None if within is None else seconds(within, name="within"))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import abc
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from django_lockstep.stores.dynamodb.values import LARGEST, Encoded, encode_attributes, valid_name
 from django_lockstep.stores.terms import valid_key
-from django_lockstep.stores.values import LARGEST, Encoded, encode_all, size_of, valid_name
 
 __all__ = [
     "RESERVED",
     "Delete",
     "Guard",
     "Item",
-    "ItemWrites",
     "Outcome",
     "Put",
     "Update",
@@ -27,7 +25,7 @@ __all__ = [
 ]
 
 RESERVED = ("pk", "version", "record")
-"""Names of attributes that the stores themselves write."""
+"""Names of attributes that the store itself writes."""
 _MOST_WRITES = 100
 """Writes and guards of one transaction; DynamoDB's limit."""
 _LONGEST_TOKEN = 36
@@ -124,25 +122,6 @@ class Outcome:
         return not self.refused
 
 
-class ItemWrites(abc.ABC):
-    """A store's writes of single items, each as the one verb that a store has to bring along."""
-
-    @abc.abstractmethod
-    def write(self, write: Put | Update) -> int | None:
-        """Return the new version, or None where the condition does not hold."""
-
-    def put_if_absent(self, key: str, attributes: Mapping[str, object]) -> int | None:
-        return self.write(Put(key, attributes))
-
-    def put_if_unchanged(self, key: str, attributes: Mapping[str, object], *, version: int | None) -> int | None:
-        return self.write(Put(key, attributes, version))
-
-    def update_if_unchanged(
-        self, key: str, changes: Mapping[str, object], *, version: int, remove: Sequence[str] = ()
-    ) -> int | None:
-        return self.write(Update(key, changes, version, remove))
-
-
 def valid_transaction(writes: Sequence[Write], guards: Sequence[Guard], token: str | None) -> None:
     """Raise ``ValueError`` for what DynamoDB would not take as one transaction."""
     if not writes or len(writes) + len(guards) > _MOST_WRITES:
@@ -178,11 +157,11 @@ def _valid_version(version: int) -> None:
 
 
 def _valid_attributes(attributes: Mapping[str, object]) -> dict[str, Encoded]:
-    encoded = encode_all(attributes)
+    encoded, size = encode_attributes(attributes)
     for name in encoded:
         _refuse_reserved(name)
-    if (size := size_of(encoded) + _OWN_BYTES) > LARGEST:
-        raise ValueError(f"an item must not be larger than {LARGEST} bytes, not {size}")
+    if size + _OWN_BYTES > LARGEST:
+        raise ValueError(f"an item must not be larger than {LARGEST} bytes, not {size + _OWN_BYTES}")
     return encoded
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import wraps
 from http import HTTPStatus
-from inspect import isawaitable, iscoroutinefunction
 from typing import Any, cast
 
-from asgiref.sync import async_to_sync
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -21,9 +18,9 @@ from ninja.errors import AuthenticationError, HttpError
 from ninja.openapi.schema import OpenAPISchema
 from ninja.parser import Parser
 
+from django_lockstep.editing.strict_json import parse_json
 from django_lockstep.http.ninja import answer_with_problems
 from django_lockstep.http.problems import MEDIA_TYPE, Problem
-from django_lockstep.http.strict_json import parse_json
 
 __all__ = ["ProblemAPI", "ProblemOut", "StrictParser"]
 
@@ -56,7 +53,7 @@ class StrictParser(Parser):
 
 
 class ProblemAPI(NinjaAPI):
-    """A ``NinjaAPI`` whose errors are problem details, whatever their cause; see `answer_with_problems`.
+    """A ``NinjaAPI`` of synchronous operations, whose errors are problem details; see `answer_with_problems`.
 
     This includes unknown paths and methods: the API answers for everything below its prefix, so a project's own views
     there must come before it in ``urlpatterns``. `StrictParser` reads bodies. HEAD is answered wherever GET is.
@@ -94,7 +91,7 @@ class ProblemAPI(NinjaAPI):
         @wraps(view)
         def show(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             try:
-                if any(_result(authenticate(request)) for authenticate in cast("Iterable[View]", self.auth)):
+                if any(authenticate(request) for authenticate in cast("Iterable[View]", self.auth)):
                     return cast("HttpResponse", view(request, *args, **kwargs))
                 # A program with a bad token gets 401; a browser without any is redirected to the login page.
                 if "Authorization" in request.headers:
@@ -104,18 +101,6 @@ class ProblemAPI(NinjaAPI):
             return redirect_to_login(request.get_full_path())
 
         return show
-
-
-def _result(answer: Any) -> Any:
-    """Return the result, awaited if it is a coroutine."""
-    if not isawaitable(answer):
-        return answer
-
-    async def wait() -> Any:
-        return await answer
-
-    # Authenticators may be coroutines, and the pages of the schema are plain views.
-    return async_to_sync(wait)()
 
 
 def _declare_refusals(operation: dict[str, Any]) -> None:
@@ -135,32 +120,18 @@ def _unknown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
 
 def _with_head(view: View) -> View:
     """Return the view, which also answers HEAD, with the cache headers of a private response."""
-    if iscoroutinefunction(view):
-
-        @wraps(view)
-        async def serve_async(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            with _as_get(request):
-                return _add_headers(await cast("Awaitable[HttpResponseBase]", view(request, *args, **kwargs)))
-
-        return serve_async
 
     @wraps(view)
     def serve(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        with _as_get(request):
+        method = request.method
+        # The server omits the body.
+        request.method = "GET" if method == "HEAD" else method
+        try:
             return _add_headers(view(request, *args, **kwargs))
+        finally:
+            request.method = method
 
     return serve
-
-
-@contextmanager
-def _as_get(request: HttpRequest) -> Iterator[None]:
-    """Treat HEAD as GET inside the block; the server omits the body."""
-    method = request.method
-    request.method = "GET" if method == "HEAD" else method
-    try:
-        yield
-    finally:
-        request.method = method
 
 
 def _add_headers(response: HttpResponseBase) -> HttpResponseBase:
