@@ -33,8 +33,6 @@ INSTALLED_APPS = [
     "django_lockstep.leases",
     "django_lockstep.stores",
     "accounts",
-    "accounts.contrib.queued",
-    "accounts.contrib.slotted",
     "bank",
 ]
 

@@ -36,7 +36,6 @@ QUICK = {
     "lock_report",
     "makemigrations --check",
     "purge_check_outs",
-    "purge_queued --older-than 30d",
     "reconcile",
 }
 """Commands of Django that change nothing here, and end within a few seconds."""

@@ -24,14 +24,6 @@ def _all_races() -> Iterator[Race]:
         from accounts.races import leases
 
         yield from leases.races()
-    if apps.is_installed("accounts.contrib.queued"):
-        from accounts.races import queued
-
-        yield from queued.races()
-    if apps.is_installed("accounts.contrib.slotted"):
-        from accounts.races import slotted
-
-        yield from slotted.races()
 
 
 RACES: Mapping[str, Race] = MappingProxyType({race.name: race for race in _all_races()})

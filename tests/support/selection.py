@@ -23,9 +23,6 @@ PLACES = {
         "tests/accounts/api/test_curl.py",
         "tests/accounts/contrib/dynamodb/test_contention.py",
         "tests/accounts/contrib/dynamodb/test_simulate.py",
-        "tests/accounts/contrib/queued/test_going_on.py",
-        "tests/accounts/contrib/queued/test_queued.py::test_a_consumer_that_dies",
-        "tests/accounts/contrib/queued/test_queued.py::test_sigterm_ends_it_gracefully",
         "tests/accounts/races/test_cluster.py",
         "tests/accounts/races/test_leftovers.py",
         "tests/accounts/races/test_run.py",
@@ -69,8 +66,6 @@ PLACES = {
     "slow": (
         "tests/accounts/api/test_schema.py",
         "tests/accounts/races/test_directed.py",
-        "tests/accounts/races/test_races.py::test_a_race_comes_out_as_it_says[queued:",
-        "tests/accounts/races/test_races.py::test_a_race_comes_out_as_it_says[slotted:",
         "tests/accounts/races/test_races.py::test_every_round",
         "tests/accounts/races/test_races.py::test_full_and_reduced",
         "tests/accounts/test_account_model.py",
