@@ -33,6 +33,7 @@ INSTALLED_APPS = [
     "django_lockstep.leases",
     "django_lockstep.stores",
     "accounts",
+    "accounts.contrib.compiled",
     "bank",
 ]
 

@@ -87,7 +87,7 @@ def one_account_with_the_limit(pk: object) -> bool:
 
 
 def apply_in(order: slice) -> Callable[[list[Any]], None]:
-    """Return an actor that changes both accounts in one statement, listed in this order."""
+    """Return an actor that changes both accounts in one transaction, listed in this order."""
 
     def apply(pks: list[Any]) -> None:
         Account.apply_many([(pk, amount) for pk, amount in list(zip(pks, (10, -10), strict=True))[order]])
@@ -98,7 +98,7 @@ def apply_in(order: slice) -> Callable[[list[Any]], None]:
 def races() -> Iterator[Race]:
     yield pair(
         "apply-many:opposite",
-        "Many changes in one statement, which locks the accounts in primary-key order whatever theirs is.",
+        "Many changes in one transaction, which locks the accounts in primary-key order whatever theirs is.",
         actor=[apply_in(slice(None)), apply_in(slice(None, None, -1))],
         set_up=two_accounts,
         invariant_of=lambda number: lambda pks: balances(pks) == [f"{100 + 10 * number}.00", f"{100 - 10 * number}.00"],

@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from accounts.batches import BalanceChange
 from accounts.engine import ENGINES, use_engine
-from accounts.engine.batches import BalanceChange
 from accounts.errors import InvalidAmount
 from accounts.models import Account
 from accounts.strategies import STRATEGIES

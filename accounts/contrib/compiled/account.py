@@ -1,14 +1,13 @@
 """The compiled counterparts of the account's methods, where no transaction is open: one statement each.
 
-A change with an idempotency key, which is looked up under the lock, and a transfer are a few in one transaction. Each
-function takes the arguments of its method, and returns ``NotImplemented`` for: a change inside a transaction, whose
-locks belong to the caller; a time limit, which is a setting of its own; and a statement that found or wrote nothing, so
-that the method raises the right error.
+A change with an idempotency key, which is looked up under the lock, is a few in one transaction. Each function takes
+the arguments of its method, and returns ``NotImplemented`` for: a change inside a transaction, whose locks belong to
+the caller; a time limit, which is a setting of its own; and a statement that found or wrote nothing, so that the method
+raises the right error.
 """
 
 from __future__ import annotations
 
-import uuid
 from decimal import Decimal
 from typing import Any
 
@@ -16,16 +15,14 @@ from django.db import router, transaction
 
 from accounts.abstract import AbstractBaseAccount, validate_key
 from accounts.amounts import parse_amount
-from accounts.engine.compiled.runner import StatementRunner, autocommit_runner
-from accounts.engine.compiled.statements import WaitMode
+from accounts.contrib.compiled.runner import StatementRunner, autocommit_runner
+from accounts.contrib.compiled.statements import WaitMode
 from accounts.errors import AccountError
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration
-from django_lockstep.locking.memory import apply_written
-from django_lockstep.locking.versions import seen_version
 from django_lockstep.locking.writes import current_version
 
-__all__ = ["deposit", "transfer", "try_deposit", "try_withdraw", "withdraw"]
+__all__ = ["deposit", "try_deposit", "try_withdraw", "withdraw"]
 
 
 def deposit(model: type[AbstractBaseAccount], pk: object, amount: object, **options: Any) -> Any:
@@ -49,7 +46,8 @@ def _add(
     using: str | None = None,
 ) -> Any:
     key = validate_key(idempotency_key)
-    runner = _runner_of(model, using, timeout=timeout)
+    # A time limit must be set before the lock, by a statement of its own.
+    runner = autocommit_runner(model, using or router.db_for_write(model)) if timeout is None else None
     if runner is None:
         return NotImplemented
     pk = model._meta.pk.to_python(pk)
@@ -62,15 +60,8 @@ def _add(
     return NotImplemented if account is None else account
 
 
-def _runner_of(
-    model: type[AbstractBaseAccount], using: str | None, *, timeout: Duration | None
-) -> StatementRunner[AbstractBaseAccount] | None:
-    # A time limit must be set before the lock, by a statement of its own.
-    return autocommit_runner(model, using or router.db_for_write(model)) if timeout is None else None
-
-
 def _add_once(
-    runner: StatementRunner[AbstractBaseAccount], pk: object, amount: Decimal, *, key: str, wait: WaitMode
+    runner: StatementRunner, pk: object, amount: Decimal, *, key: str, wait: WaitMode
 ) -> AbstractBaseAccount | None:
     """Lock the row, add the amount unless the key was used before; return the account, None if it does not exist."""
     with transaction.atomic(using=runner.using):
@@ -78,35 +69,6 @@ def _add_once(
         if account is not None and not account.replay_if_done(amount, key, using=runner.using):
             runner.change(account, amount, compare=False, idempotency_key=key)
     return account
-
-
-def transfer(
-    model: type[AbstractBaseAccount],
-    source_pk: object,
-    target_pk: object,
-    amount: object,
-    *,
-    idempotency_key: str | None = None,
-    nowait: bool = False,
-    timeout: Duration | None = None,
-    using: str | None = None,
-) -> Any:
-    """``Account.transfer``: both rows locked by one statement, then each written together with its entry."""
-    moved, key = parse_amount(amount), validate_key(idempotency_key)
-    pks = model.parse_transfer_keys(source_pk, target_pk)
-    runner = _runner_of(model, using, timeout=timeout)
-    if runner is None:
-        return NotImplemented
-    with translated_errors(model=model, pk=list(pks)), transaction.atomic(using=runner.using):
-        locked = runner.lock_two(*pks, nowait=nowait)
-        if len(locked) < len(pks):
-            return NotImplemented
-        source, target = (locked[pk] for pk in pks)
-        if not source.replay_if_done(-moved, key, to=target, using=runner.using):
-            number = uuid.uuid4()
-            runner.change(source, -moved, compare=False, idempotency_key=key, transfer=number)
-            runner.change(target, moved, compare=False, transfer=number)
-    return source, target
 
 
 def try_deposit(account: AbstractBaseAccount, amount: object, *, idempotency_key: str | None = None) -> Any:
@@ -124,15 +86,12 @@ def _try(account: AbstractBaseAccount, amount: Decimal, *, key: str | None) -> A
     runner = autocommit_runner(type(account), using) if key is None else None
     if runner is None:
         return NotImplemented
-    seen = seen_version(account)
-    try:
-        balance = account.balance_after(amount)
-    except AccountError:
-        return NotImplemented  # the method finds out whether the instance is outdated or the amount not covered
     with translated_errors(model=type(account), pk=account.pk):
-        written = runner.write(account, balance, seen=seen, entry={"amount": amount})
+        try:
+            written = runner.change(account, amount)
+        except AccountError:
+            return NotImplemented  # the method finds out whether the instance is outdated or the amount not covered
         # Tell a conflict from a deleted row, for which the method raises DoesNotExist.
         if not written and current_version(type(account), account.pk, using=using) is None:
             return NotImplemented
-    apply_written(account, written)
-    return bool(written)
+    return written

@@ -1,20 +1,23 @@
 """The compiled counterparts of the strategies: one attempt each, with the same lock and the same version check.
 
 Each takes the arguments of its method, and returns ``NotImplemented`` inside a transaction, where the statements are
-not available, and where nothing was written, so that the method raises the right error. The method's decorator retries
-both.
+not available, and where nothing was written, so that the method raises the right error. The method's decorator retries.
 """
 
 from __future__ import annotations
 
+import functools
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
 from django.db import transaction
 
 from accounts.abstract import AbstractBaseAccount
+from accounts.binding import Strategy
 from accounts.contention import contention
-from accounts.engine.compiled.runner import StatementRunner, autocommit_runner
+from accounts.contrib.compiled.runner import StatementRunner, autocommit_runner
+from accounts.contrib.compiled.statements import WaitMode
+from accounts.strategies import Advisory
 from django_lockstep.errors import StaleVersionError
 from django_lockstep.locking.retry import report_conflict
 from django_lockstep.locking.transactions import isolated_transaction
@@ -29,50 +32,21 @@ __all__ = [
     "serializable",
 ]
 
-Accounts = StatementRunner[AbstractBaseAccount]
 
-
-class BoundStrategy(Protocol):
-    """What a counterpart needs of its strategy."""
-
-    @property
-    def model(self) -> type[AbstractBaseAccount]:
-        """The accounts that it changes."""
-        ...
-
-    @property
-    def alias(self) -> str:
-        """The database alias that it writes to."""
-        ...
-
-
-class KeyLockingStrategy(BoundStrategy, Protocol):
-    """A strategy that locks the account's key instead of its row."""
-
-    def lock_key(self, pk: object) -> None:
-        """Take the transaction's advisory lock."""
-        ...
-
-
-def pessimistic(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
-    """BEGIN, SELECT FOR NO KEY UPDATE in the order of arrival, UPDATE with the entry, COMMIT."""
+def pessimistic(strategy: Strategy, pk: object, amount: Decimal, *, wait: WaitMode = "queue") -> Any:
+    """BEGIN, SELECT FOR NO KEY UPDATE in the order of arrival or NOWAIT, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
     # The lock must outlive its statement, so that this needs a transaction; `optimistic` needs none, since its UPDATE
     # with the entry is one statement.
     with transaction.atomic(using=runner.using):
-        return _write_balance(runner, runner.lock(pk, wait="queue"), amount)
+        return _write_balance(runner, runner.lock(pk, wait=wait), amount)
 
 
-def pessimistic_nowait(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
-    """BEGIN, SELECT FOR NO KEY UPDATE NOWAIT, UPDATE with the entry, COMMIT."""
-    if (runner := _runner_of(strategy)) is None:
-        return NotImplemented
-    with transaction.atomic(using=runner.using):
-        return _write_balance(runner, runner.lock(pk, wait="nowait"), amount)
+pessimistic_nowait = functools.partial(pessimistic, wait="nowait")
 
 
-def optimistic(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
+def optimistic(strategy: Strategy, pk: object, amount: Decimal) -> Any:
     """SELECT, UPDATE with the entry where the version is the same."""
     if (runner := _runner_of(strategy)) is None or (account := runner.read(pk)) is None:
         return NotImplemented
@@ -82,7 +56,7 @@ def optimistic(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     return account
 
 
-def adaptive(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
+def adaptive(strategy: Strategy, pk: object, amount: Decimal) -> Any:
     """As `optimistic` on a row without recent conflicts; otherwise lock, UPDATE and entry in one statement."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -100,15 +74,15 @@ def adaptive(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
     return NotImplemented if changed is None else changed
 
 
-def conditional_update(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
+def conditional_update(strategy: Strategy, pk: object, amount: Decimal) -> Any:
     """UPDATE with the entry, behind an advisory lock that is granted in order of arrival."""
     runner = _runner_of(strategy)
     # The statement cannot conflict: after a wait the server computes with the newest balance.
-    changed = runner and runner.add(pk, amount, wait="queue")
+    changed = runner and runner.add(pk, amount)
     return NotImplemented if changed is None else changed
 
 
-def serializable(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
+def serializable(strategy: Strategy, pk: object, amount: Decimal) -> Any:
     """BEGIN, SET TRANSACTION, SELECT, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -116,7 +90,7 @@ def serializable(strategy: BoundStrategy, pk: object, amount: Decimal) -> Any:
         return _write_balance(runner, runner.read(pk), amount)
 
 
-def advisory(strategy: KeyLockingStrategy, pk: object, amount: Decimal) -> Any:
+def advisory(strategy: Advisory, pk: object, amount: Decimal) -> Any:
     """BEGIN, the strategy's advisory lock, SELECT, UPDATE with the entry, COMMIT."""
     if (runner := _runner_of(strategy)) is None:
         return NotImplemented
@@ -125,11 +99,11 @@ def advisory(strategy: KeyLockingStrategy, pk: object, amount: Decimal) -> Any:
         return _write_balance(runner, runner.read(pk), amount)
 
 
-def _runner_of(strategy: BoundStrategy) -> Accounts | None:
+def _runner_of(strategy: Strategy) -> StatementRunner | None:
     return autocommit_runner(strategy.model, strategy.alias)
 
 
-def _write_balance(runner: Accounts, account: AbstractBaseAccount | None, amount: Decimal) -> Any:
+def _write_balance(runner: StatementRunner, account: AbstractBaseAccount | None, amount: Decimal) -> Any:
     """Write the balance computed from what was read, with its entry, without comparing versions."""
     if account is None:
         return NotImplemented

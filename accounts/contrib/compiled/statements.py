@@ -16,17 +16,17 @@ from django_lockstep.locking.writes import auto_now_fields
 __all__ = ["ENTRY_PARAMETERS", "Sign", "Statements", "WaitMode"]
 
 Sign = Literal["minus", "plus"]
-WaitMode = Literal["wait", "queue", "nowait"]
+WaitMode = Literal["queue", "nowait"]
 SIGNS: tuple[Sign, ...] = ("minus", "plus")
 
 
 class Statements:
     """Every statement for one account model on one database, compiled on first use.
 
-    `WaitMode` says what to do where another session has the row locked: wait for it, first wait in an advisory lock's
-    queue, or raise at once. Names of parameters: ``pk``, ``seen`` and ``next`` (versions), ``balance``, ``amount``,
+    `WaitMode` says what to do where another session has the row locked: wait for it, in the queue of an advisory lock,
+    or raise at once. Names of parameters: ``pk``, ``seen`` and ``next`` (versions), ``balance``, ``amount``,
     ``least`` (the lowest balance plus overdraft limit) or ``bound`` (the balance must be below it), ``queue`` (the key
-    of an advisory lock), ``other`` (a second key), ``idempotency_key``, ``transfer``, and the names of the fields with
+    of an advisory lock), ``idempotency_key``, ``transfer``, and the names of the fields with
     ``auto_now``.
     """
 
@@ -56,17 +56,8 @@ class Statements:
             # The advisory lock first, the row lock second, in every statement that takes both: two orders would
             # deadlock.
             "queue": read + self._queue + f" {no_key}",
-            "wait": read + f" {no_key}",
             "nowait": read + f" {nowait}",
         }
-
-    @functools.cached_property
-    def lock_two(self) -> dict[bool, Compiled]:
-        """SELECT two rows ``FOR NO KEY UPDATE`` in primary-key order; by whether to raise instead of waiting."""
-        # Ordered by the server: its order of texts need not be Python's.
-        both = [parameter(self.model, "pk"), parameter(self.model, "pk", called="other")]
-        read = compile_select(self.rows.filter(pk__in=both).order_by("pk"))
-        return {nowait: read + f" {self.ops.for_update_sql(nowait=nowait, no_key=True)}" for nowait in (False, True)}
 
     @functools.cached_property
     def write(self) -> dict[bool, Compiled]:
@@ -88,14 +79,9 @@ class Statements:
         }
 
     @functools.cached_property
-    def add(self) -> dict[tuple[Sign, WaitMode], Compiled]:
-        """UPDATE the balance by an amount and INSERT the entry."""
-        ways: tuple[tuple[WaitMode, Compiled | str], ...] = (("wait", ""), ("queue", self._queue))
-        return {
-            (sign, wait): "WITH " + self._add_statement(self.row, sign=sign, also=queue)
-            for sign in SIGNS
-            for wait, queue in ways
-        }
+    def add(self) -> dict[Sign, Compiled]:
+        """UPDATE the balance by an amount and INSERT the entry, in the queue of the advisory lock."""
+        return {sign: "WITH " + self._add_statement(self.row, sign=sign, also=self._queue) for sign in SIGNS}
 
     @functools.cached_property
     def lock_and_add(self) -> dict[tuple[Sign, WaitMode], Compiled]:
@@ -128,12 +114,6 @@ class Statements:
         """Return the parts ``changed`` and ``booked`` of a WITH, and the SELECT of the changed row."""
         changed = self._returning(self._balance_update(rows, sign) + also, *self.model._meta.concrete_fields)
         return "changed AS (" + changed + "), booked AS (" + self._entry_insert + ") SELECT * FROM changed"
-
-    def _book_statement(self, rows: models.QuerySet[Any], *, sign: Sign) -> Compiled:
-        """Return the statement that adds to the row and returns the entry: key, account, balance and version."""
-        changed = self._returning(self._balance_update(rows, sign), *self._copied_fields.values())
-        returned = ", ".join(self._columns((self.entry._meta.pk, *self._copied_fields)))
-        return "WITH changed AS (" + changed + ") " + self._entry_insert + f" RETURNING {returned}"
 
     def _balance_update(self, rows: models.QuerySet[Any], sign: Sign) -> Compiled:
         """Return the UPDATE that adds an amount where overdraft limit and size allow it."""

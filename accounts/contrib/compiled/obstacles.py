@@ -10,12 +10,12 @@ from typing import Any
 
 from django.db import models
 from django.db.models.manager import BaseManager
-from django.db.models.signals import ModelSignal, post_init, post_save, pre_init, pre_save
+from django.db.models.signals import post_init, post_save, pre_init, pre_save
 
 from django_lockstep.locking.compiled import is_psycopg
 from django_lockstep.locking.fields import parents_of
 
-__all__ = ["customizations", "has_entry_receivers", "has_save_receivers", "obstacles"]
+__all__ = ["has_receivers", "obstacles"]
 
 _ACCOUNT_STEPS = ("balance_after", "record", "save", "save_base", "from_db")
 _ENTRY_STEPS = ("save", "save_base", "from_db")
@@ -25,41 +25,26 @@ _SIGNALS = (pre_init, post_init, pre_save, post_save)
 def obstacles(model: type[models.Model], using: str) -> list[str]:
     """Return the reasons, a sentence each, why the model's accounts need the plain methods on this database.
 
-    Signal receivers, which can change while the process runs, are asked for by `has_entry_receivers`.
+    Signal receivers, which can change while the process runs, are asked for by `has_receivers`.
     """
     if not is_psycopg(using):
         return [f"Database {using!r} is not PostgreSQL with psycopg 3."]
+    entry: Any = model._meta.get_field("entries").related_model
+    both = (model, entry)
     return [
-        *customizations(model),
+        *(f"{table._meta.label} has its columns in several tables." for table in both if parents_of(table)),
+        *(f"{table._meta.label} has its own manager." for table in both if not _has_plain_managers(table)),
+        *(f"{model._meta.label} overrides {step}()." for step in _ACCOUNT_STEPS if not _is_unchanged(model, step)),
+        *(f"{entry._meta.label} overrides {step}()." for step in _ENTRY_STEPS if not _is_unchanged(entry, step)),
         # RETURNING would return the bare column, without its expression.
         *(f"{field} is selected by an expression." for field in model._meta.concrete_fields if _is_computed(field)),
     ]
 
 
-def customizations(model: type[models.Model]) -> list[str]:
-    """Return, a sentence each, what the model and its entry model change of the abstract ones."""
-    entry: Any = model._meta.get_field("entries").related_model
-    return [
-        *(f"{each._meta.label} has its columns in several tables." for each in (model, entry) if parents_of(each)),
-        *(f"{each._meta.label} has its own manager." for each in (model, entry) if not _has_plain_managers(each)),
-        *(f"{model._meta.label} overrides {step}()." for step in _ACCOUNT_STEPS if not _is_unchanged(model, step)),
-        *(f"{entry._meta.label} overrides {step}()." for step in _ENTRY_STEPS if not _is_unchanged(entry, step)),
-    ]
-
-
-def has_entry_receivers(entry: type[models.Model]) -> bool:
-    """Whether a signal that the methods would send for a new entry has receivers."""
-    return _has_receivers(entry, _SIGNALS)
-
-
-def has_save_receivers(account: type[models.Model]) -> bool:
-    """Whether a signal of the account's ``save()``, by which the methods write the balance, has receivers."""
-    return _has_receivers(account, (pre_save, post_save))
-
-
-def _has_receivers(model: type[models.Model], signals: tuple[ModelSignal, ...]) -> bool:
+def has_receivers(account: type[models.Model], entry: type[models.Model]) -> bool:
+    """Whether a signal that the methods would send, by ``save()`` and for a new entry, has receivers."""
     # A loop instead of any(): this runs for every change, and usually no signal has a receiver.
-    for signal in signals:  # noqa: SIM110
+    for signal, model in ((pre_save, account), (post_save, account), *((signal, entry) for signal in _SIGNALS)):
         if signal.receivers and signal.has_listeners(model):
             return True
     return False
