@@ -222,6 +222,4 @@ if apps.is_installed("accounts"):
             verbose_name = _("entry")
             verbose_name_plural = _("entries")
 
-    from accounts.tokens import ApiToken
-
-    __all__ += ["Account", "ApiToken", "Entry"]
+    __all__ += ["Account", "Entry"]

@@ -22,9 +22,6 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 QUICK = {
-    "api_token create ada",
-    "api_token create ada --scope view --scope deposit --name 'till 4' --age 90d",
-    "api_token list ada",
     "anomalies --show G2-item --level 'repeatable read'",
     "check",
     "check --database default",

@@ -15,7 +15,6 @@ from django.db import connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test import RequestFactory
 
-from accounts.api.idempotency import one_at_a_time
 from accounts.models import Account
 from accounts.strategies import STRATEGIES
 from django_lockstep.editing import check_in, check_out, extend, status_of, take_over, writing
@@ -75,11 +74,6 @@ def save_checked_out(rows: Any) -> None:
         save(rows.review, "text", "new")
 
 
-def with_idempotency_key(rows: Any) -> None:
-    with one_at_a_time("key", scope="", using="default"):
-        pass
-
-
 def match(seat: Seat) -> None:
     check_preconditions(RequestFactory().put("/", headers={"If-Match": etag(seat)}), seat)
 
@@ -124,7 +118,6 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
     "`try_deposit`, `try_withdraw`": lambda rows: (rows.account.try_deposit(5), rows.account.try_withdraw(5)),
     "`Account.transfer`": lambda rows: Account.transfer(rows.pk, rows.second.pk, 5),
     "`Account.apply_many`": lambda rows: Account.apply_many([(rows.pk, 5), (rows.second.pk, -5)]),
-    "an `Idempotency-Key` at the HTTP API": with_idempotency_key,
     "the strategy `conditional_update`": lambda rows: change("conditional_update", rows),
     "the strategy `advisory`": lambda rows: change("advisory", rows),
     "the strategy `serializable`": lambda rows: change("serializable", rows),

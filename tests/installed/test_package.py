@@ -222,7 +222,7 @@ EDITING = """
         ("django_lockstep.stores", STORES),
         ("accounts.contrib.dynamodb", "DynamoAccount DynamoEntry account_breaks chain_breaks"),
         ("accounts.strategies", "STRATEGIES Strategy"),
-        ("accounts.models", "AbstractAccount AbstractEntry Account ApiToken Entry"),
+        ("accounts.models", "AbstractAccount AbstractEntry Account Entry"),
     ],
 )
 def test_the_public_names_are_these(module: str, names: str) -> None:

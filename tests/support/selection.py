@@ -20,7 +20,6 @@ PLACES = {
     "installed": ("tests/installed/",),
     # Starts, kills and waits for processes or servers of its own.
     "process": (
-        "tests/accounts/api/test_curl.py",
         "tests/accounts/contrib/dynamodb/test_contention.py",
         "tests/accounts/contrib/dynamodb/test_simulate.py",
         "tests/accounts/races/test_cluster.py",
@@ -64,7 +63,6 @@ PLACES = {
     ),
     # Tries very many cases, or a case in many ways.
     "slow": (
-        "tests/accounts/api/test_schema.py",
         "tests/accounts/races/test_directed.py",
         "tests/accounts/races/test_races.py::test_every_round",
         "tests/accounts/races/test_races.py::test_full_and_reduced",
@@ -80,6 +78,7 @@ PLACES = {
         "tests/django_lockstep/editing/test_admin.py",
         "tests/django_lockstep/editing/test_change_form.py",
         "tests/django_lockstep/editing/test_races.py",
+        "tests/django_lockstep/editing/test_schema.py",
         "tests/django_lockstep/editing/test_writes.py",
         "tests/django_lockstep/lab/anomalies/test_command.py",
         "tests/django_lockstep/lab/anomalies/test_scratch_table.py",

@@ -8,9 +8,8 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from accounts.models import Account, Entry
+from accounts.models import Account
 from django_lockstep.editing.credentials import issue
-from tests.accounts.api.clients import Api
 from tests.support.factories import AccountFactory
 from tests.support.sessions import Session, query
 
@@ -22,17 +21,11 @@ def account(transactional_db: None) -> Account:
     return AccountFactory.create(balance=100)
 
 
-@pytest.fixture(params=["read", "deposit", "edit locks", "document"])
+@pytest.fixture(params=["tables", "openapi.json"])
 def ask(request: pytest.FixtureRequest, account: Account) -> Callable[[], Any]:
-    """Return what sends a request of either API."""
-    api = Api(account.user)
-    editing = {"Authorization": f"Bearer {issue(account.user)}"}
-    return {
-        "read": lambda: api.get("/accounts"),
-        "deposit": lambda: api.post(f"/accounts/{account.pk}/deposit", {"amount": "1"}),
-        "edit locks": lambda: Client().get("/editing/api/tables", headers=editing),
-        "document": lambda: api.get("/openapi.json"),
-    }[request.param]
+    """Return what sends a request."""
+    headers = {"Authorization": f"Bearer {issue(account.user)}"}
+    return lambda: Client().get(f"/editing/api/{request.param}", headers=headers)
 
 
 def assert_unavailable(response: Any) -> None:
@@ -63,16 +56,3 @@ def no_connection_left(account: Account, other: Session, monkeypatch: pytest.Mon
 
 def test_no_connection_to_be_had(ask: Callable[[], Any], no_connection_left: None) -> None:
     assert_unavailable(ask())
-
-
-def test_a_statement_that_takes_too_long(account: Account, other: Session, settings: Any) -> None:
-    settings.ACCOUNTS_API_LOCK_TIMEOUT = None
-    other.begin()
-    other.run(lambda: list(Account.objects.select_for_update()))
-    with connection.cursor() as cursor:
-        cursor.execute("SET statement_timeout = '200ms'")
-        response = Api(account.user).post(f"/accounts/{account.pk}/deposit", {"amount": "1"})
-        cursor.execute("RESET statement_timeout")
-    other.end()
-    assert_unavailable(response)
-    assert not Entry.objects.exists()
