@@ -19,7 +19,7 @@ from django.db import DEFAULT_DB_ALIAS, connection
 from accounts.models import Account
 from accounts.races.fixture import Fixture
 from accounts.races.leftovers import new_name
-from accounts.races.load import AccountClient, AccountLoad, LoadContender
+from accounts.races.load import AccountClient, AccountLoad, LoadContender, Workload
 from accounts.races.mix import Mix
 from accounts.strategies import STRATEGIES
 from benchmarks.figures import median_of
@@ -228,7 +228,9 @@ def bare(method: str, accounts: Sequence[Any]) -> BareLoad:
 def _loads(names: Sequence[str], fixture: Fixture) -> Iterator[tuple[str, Load]]:
     for name in names:
         strategy = STRATEGIES[name].bound(using=DEFAULT_DB_ALIAS)
-        contender = LoadContender(strategy=strategy, fixture=fixture, accounts=_ACCOUNTS, mix=_MIX, seed=0)
+        contender = LoadContender(
+            strategy=strategy, fixture=fixture, workload=Workload(accounts=_ACCOUNTS, mix=_MIX, seed=0)
+        )
         contender.open()
         yield name, contender.load(0)
     yield ONE_STATEMENT, bare(ONE_STATEMENT, tuple(contender.versions))

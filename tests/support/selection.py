@@ -22,7 +22,6 @@ PLACES = {
     "process": (
         "tests/accounts/contrib/dynamodb/test_contention.py",
         "tests/accounts/contrib/dynamodb/test_simulate.py",
-        "tests/accounts/races/test_cluster.py",
         "tests/accounts/races/test_leftovers.py",
         "tests/accounts/races/test_run.py",
         "tests/accounts/races/test_simulate.py",
