@@ -185,9 +185,9 @@ class AbstractAccount(AbstractBaseAccount):
 
         ``changes`` are `BalanceChange` or pairs of a primary key and a signed amount. All accounts are locked ``FOR NO
         KEY UPDATE`` in primary-key order. Changes of one account apply in the order given, and each intermediate
-        balance must respect the overdraft limit.
-        A change whose ``idempotency_key`` was used before, in the database or in the list, is skipped, and its result
-        says so. Opens a transaction or joins the caller's; waits for the rows without a time limit.
+        balance must respect the overdraft limit. A change whose ``idempotency_key`` was used before, in the database or
+        in the list, is skipped, and its result says so. Opens a transaction or joins the caller's; waits for the rows
+        without a time limit.
 
         Raises `InvalidAmount` or ``ValueError`` before any SQL, ``DoesNotExist``, `InsufficientFunds`,
         `IdempotencyKeyReused`, each with the ``index`` of the change, `DeadlockDetected`, and above READ COMMITTED

@@ -158,7 +158,6 @@ def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None
         },
         SHOWCASE: {
             f"django-lockstep=={PROJECT['version']}": "",
-            "django-lockstep[api]": extra("api"),
             "django-concurrency>=2.8": extra("concurrency"),
             "django-lockstep[dynamodb]": extra("dynamodb"),
             "django-lockstep[lab]": extra("lab"),
