@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections import OrderedDict
 from collections.abc import Hashable
-
-from accounts.bounded_cache import BoundedCache
 
 __all__ = ["Contention", "contention"]
 
@@ -27,7 +27,9 @@ class Contention:
         self._threshold = threshold
         self._weight = weight
         self._probe = probe
-        self._shares: BoundedCache[Hashable, float] = BoundedCache(rows)
+        self._rows = rows
+        self._shares: OrderedDict[Hashable, float] = OrderedDict()
+        self._lock = threading.Lock()
 
     def prefers_lock(self, row: Hashable) -> bool:
         """Whether the next attempt on this row should take a lock first."""
@@ -37,13 +39,20 @@ class Contention:
 
     def record(self, row: Hashable, *, conflict: bool) -> None:
         """Update the row's conflict rate with the result of an optimistic attempt."""
+        # Without the lock: one lookup is atomic in CPython.
         before = self._shares.get(row, 0.0)
-        if before or conflict:  # rows without conflicts need no entry
+        if not before and not conflict:  # rows without conflicts need no entry
+            return
+        with self._lock:
             self._shares[row] = before * (1 - self._weight) + conflict * self._weight
+            self._shares.move_to_end(row)
+            if len(self._shares) > self._rows:
+                self._shares.popitem(last=False)
 
     def clear(self) -> None:
         """Drop all rates, for runs that must be repeatable."""
-        self._shares.clear()
+        with self._lock:
+            self._shares.clear()
 
 
 contention = Contention()

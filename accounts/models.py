@@ -1,7 +1,8 @@
 """The account: pessimistic class methods, which lock the row first, and optimistic instance methods, which do not.
 
-The methods are plain Django and define what a change means. The engine (`accounts.engine`) may do the same in fewer
-round trips. Importable without the app being installed: `AbstractAccount` is the base of a project's own account model.
+The methods are plain Django and define what a change means; what one reads is what runs, unless a project chooses
+another engine (`accounts.engine`). Importable without the app being installed: `AbstractAccount` is the base of a
+project's own account model.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.abstract import AbstractBaseAccount, AbstractEntry, validate_key
 from accounts.amounts import parse_amount
-from accounts.engine import compiled_by
-from accounts.engine.batches import AppliedChange, BalanceChange, apply_many
+from accounts.batches import AppliedChange, BalanceChange, apply_changes, parse_changes
+from accounts.engine import compilable
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.durations import Duration
 from django_lockstep.locking.rows import lock_rows, lock_timeout, row_lock
@@ -36,7 +37,7 @@ class AbstractAccount(AbstractBaseAccount):
     # Pessimistic: the second caller waits for the first one's COMMIT, then reads what it wrote.
 
     @classmethod
-    @compiled_by("accounts.engine.compiled.account.deposit")
+    @compilable
     def deposit(
         cls,
         pk: object,
@@ -69,7 +70,7 @@ class AbstractAccount(AbstractBaseAccount):
         return account
 
     @classmethod
-    @compiled_by("accounts.engine.compiled.account.withdraw")
+    @compilable
     def withdraw(
         cls,
         pk: object,
@@ -97,7 +98,6 @@ class AbstractAccount(AbstractBaseAccount):
         return account
 
     @classmethod
-    @compiled_by("accounts.engine.compiled.account.transfer")
     def transfer(
         cls,
         source_pk: object,
@@ -131,7 +131,7 @@ class AbstractAccount(AbstractBaseAccount):
 
     # Optimistic: no lock is taken before the write; the second caller gets False, and can read again and decide again.
 
-    @compiled_by("accounts.engine.compiled.account.try_deposit")
+    @compilable
     def try_deposit(self, amount: object, *, idempotency_key: str | None = None) -> bool:
         """Add the amount if the row still has this instance's version, in one guarded UPDATE, with its entry.
 
@@ -158,7 +158,7 @@ class AbstractAccount(AbstractBaseAccount):
             self.record(amount, idempotency_key=key, using=using)
         return True
 
-    @compiled_by("accounts.engine.compiled.account.try_withdraw")
+    @compilable
     def try_withdraw(self, amount: object, *, idempotency_key: str | None = None) -> bool:
         """Subtract the amount; as `try_deposit`, and raises `InsufficientFunds` if this instance is up to date."""
         amount, key, using = parse_amount(amount), validate_key(idempotency_key), self._write_alias()
@@ -184,16 +184,18 @@ class AbstractAccount(AbstractBaseAccount):
         """Apply many changes of many accounts, all or none, each with its entry; return the results in the same order.
 
         ``changes`` are `BalanceChange` or pairs of a primary key and a signed amount. All accounts are locked ``FOR NO
-        KEY UPDATE`` in primary-key order; on PostgreSQL all of it is one statement, however many changes there are.
-        Changes of one account apply in the order given, and each intermediate balance must respect the overdraft limit.
-        A change whose ``idempotency_key`` was used before, in the database or in the list, is skipped, and its result
-        says so. Opens a transaction or joins the caller's; waits for the rows without a time limit.
+        KEY UPDATE`` in primary-key order. Changes of one account apply in the order given, and each intermediate
+        balance must respect the overdraft limit. A change whose ``idempotency_key`` was used before, in the database or
+        in the list, is skipped, and its result says so. Opens a transaction or joins the caller's; waits for the rows
+        without a time limit.
 
         Raises `InvalidAmount` or ``ValueError`` before any SQL, ``DoesNotExist``, `InsufficientFunds`,
         `IdempotencyKeyReused`, each with the ``index`` of the change, `DeadlockDetected`, and above READ COMMITTED
         `SerializationFailure`.
         """
-        return apply_many(cls, changes, using=using)
+        # Parsed here: an iterator could be read only once, by one of two engines.
+        parsed, using = parse_changes(cls, changes), using or router.db_for_write(cls)
+        return apply_changes(cls, parsed, using=using) if parsed else []
 
 
 # A project with its own account model imports this module without installing the app and its tables.
@@ -220,6 +222,4 @@ if apps.is_installed("accounts"):
             verbose_name = _("entry")
             verbose_name_plural = _("entries")
 
-    from accounts.tokens import ApiToken
-
-    __all__ += ["Account", "ApiToken", "Entry"]
+    __all__ += ["Account", "Entry"]

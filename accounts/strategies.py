@@ -3,9 +3,8 @@
 Each class can be read on its own: how the row is read, what is locked, what guards the write, and what is retried.
 What all share is in `accounts.binding`. The first two lose updates; the others name the guarantee that they rely on.
 
-These methods are what the plain engine runs, on any database. Those decorated by `compiled_by` have a counterpart with
-fewer round trips, the same guard and the same retries; before it waits for a row, it takes an advisory lock on the
-account, so that waiting sessions are served in order of arrival.
+These methods are what runs, on any database. For those decorated by `compilable` another engine may have a counterpart
+with the same guard and the same retries; see `accounts.engine`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from accounts.amounts import TOO_LARGE
 from accounts.binding import Strategy
 from accounts.concurrency_model import save_with_django_concurrency
 from accounts.contention import contention
-from accounts.engine import compiled_by
+from accounts.engine import compilable
 from accounts.models import AbstractAccount
 from django_lockstep.errors import StaleVersionError
 from django_lockstep.locking.retry import report_conflict, retry_on_conflict
@@ -84,7 +83,7 @@ class Pessimistic(Strategy):
     summary = "Locks the row with select_for_update() before it reads the balance; others wait."
     guarantee = "SELECT ... FOR NO KEY UPDATE: a row lock held until COMMIT, taken in primary-key order."
 
-    @compiled_by("accounts.engine.compiled.strategies.pessimistic")
+    @compilable
     def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Lock and read, then overwrite."""
         with transaction.atomic(using=self.alias):
@@ -115,7 +114,7 @@ class PessimisticNowait(Strategy):
     guarantee = "SELECT ... FOR NO KEY UPDATE NOWAIT: the same row lock, refused (55P03) instead of awaited."
 
     @retried
-    @compiled_by("accounts.engine.compiled.strategies.pessimistic_nowait")
+    @compilable
     def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Lock and read without waiting, then overwrite."""
         with transaction.atomic(using=self.alias):
@@ -144,7 +143,7 @@ class Optimistic(Strategy):
     guarantee = "UPDATE ... WHERE version = the one read: the check and the write are one statement."
 
     @retried
-    @compiled_by("accounts.engine.compiled.strategies.optimistic")
+    @compilable
     def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Read, then write if unchanged."""
         with transaction.atomic(using=self.alias):
@@ -175,7 +174,7 @@ class Adaptive(Pessimistic):
     summary = "Writes if the version is unchanged, as long as conflicts on this row are rare; otherwise locks it first."
     guarantee = "UPDATE ... WHERE version = the one read, or SELECT ... FOR NO KEY UPDATE: either alone is enough."
 
-    @compiled_by("accounts.engine.compiled.strategies.adaptive")
+    @compilable
     def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Write optimistically or lock, by the row's recent conflict rate; lock after a conflict."""
         row = (self.model, self.alias, pk)
@@ -229,8 +228,8 @@ class ConditionalUpdate(Strategy):
     summary = "Lets one UPDATE with F() expressions compute the balance and check the overdraft limit."
     guarantee = "UPDATE ... WHERE balance + amount >= -overdraft_limit, evaluated again on the row it waited for."
 
-    # `retried` inside `compiled_by`, unlike above: the compiled statement has no conflicts, only the method may retry.
-    @compiled_by("accounts.engine.compiled.strategies.conditional_update")
+    # `retried` inside `compilable`, unlike above: a compiled statement has no conflicts, only the method may retry.
+    @compilable
     @retried
     def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Update, then read the result."""
@@ -273,7 +272,7 @@ class Serializable(Naive):
     safe = True
 
     @retried
-    @compiled_by("accounts.engine.compiled.strategies.serializable")
+    @compilable
     def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Read, then overwrite, serializably."""
         with isolated_transaction(isolation_level="serializable", using=self.alias):
@@ -302,7 +301,7 @@ class Advisory(Naive):
     safe = True
     needs_all_writers = True
 
-    @compiled_by("accounts.engine.compiled.strategies.advisory")
+    @compilable
     def change(self, pk: object, amount: Decimal) -> AbstractAccount:
         """Lock the key, then run the naive code."""
         with transaction.atomic(using=self.alias):

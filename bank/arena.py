@@ -16,8 +16,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from accounts.models import Account
+from accounts.races.load import Workload
 from accounts.races.mix import Mix
-from accounts.races.run import NAMES, RunConfig, Workload, default_database
+from accounts.races.run import NAMES, RunConfig, default_database
 from bank.arena_run import KEPT, ArenaProgress, ArenaRequest, ArenaResult
 from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.progress import answer_progress

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from accounts.races.run import RunConfig, Workload, run_load
+from accounts.races.load import Workload
+from accounts.races.run import RunConfig, run_load
 from django_lockstep.lab.pages.process import LiveProcess
 from django_lockstep.lab.simulator.interrupt import Interrupt
 from django_lockstep.lab.simulator.lanes import Lane

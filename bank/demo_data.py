@@ -8,9 +8,6 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.utils.crypto import get_random_string
 
-from accounts.contrib.queued.consuming import drain
-from accounts.contrib.queued.models import QueuedChange
-from accounts.contrib.slotted.models import SlottedAccount
 from accounts.models import Account
 from bank.models import Article, Author
 from django_lockstep.editing import check_out
@@ -38,8 +35,6 @@ def create_demo_data() -> None:
     """Create what is missing, room by room: each one is committed by itself, as its own operations do."""
     ada, grace = _user("ada"), _user("grace")
     _accounts(ada, grace)
-    _queue()
-    _slots(ada)
     _edit_lock(grace)
     # One holder for all starts: the second one is refused, because the lease is held.
     Lease.objects.acquire("nightly-report", _KEPT, owner="worker-1", data={"day": "Monday"})
@@ -66,25 +61,6 @@ def _accounts(ada: Any, grace: Any) -> None:
     theirs.refresh_from_db()
     theirs.try_deposit("40.00")
     theirs.try_withdraw("15.25")
-
-
-def _queue() -> None:
-    """Queue a change that is applied, one that is refused, and one that waits for ``manage.py apply_queued``."""
-    account = Account.objects.order_by("pk").first()
-    if QueuedChange.objects.exists() or account is None:
-        return
-    QueuedChange.deposit(account.pk, "25.00")
-    QueuedChange.withdraw(account.pk, "100000.00")
-    drain(QueuedChange)
-    QueuedChange.deposit(account.pk, "10.00")
-
-
-def _slots(owner: Any) -> None:
-    if SlottedAccount.objects.exists():
-        return
-    account = SlottedAccount.open(owner, balance="1000.00", overdraft_limit="400.00", size=4)
-    SlottedAccount.deposit(account.pk, "50.00")
-    SlottedAccount.withdraw(account.pk, "600.00")  # more than a slot has: taken from several
 
 
 def _edit_lock(editor: Any) -> None:

@@ -7,7 +7,6 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from accounts.engine import use_engine
 from accounts.models import Account
 from accounts.races.race import pair
 from accounts.races.rows import accounts, one_account
@@ -24,8 +23,7 @@ def pessimistic(amount: int) -> Callable[[Any], None]:
     """Return a withdrawal that locks the row before it reads."""
 
     def withdraw(pk: Any) -> None:
-        with use_engine("plain"):  # the lines that the page shows; the compiled engine would send one statement
-            Account.withdraw(pk, amount)
+        Account.withdraw(pk, amount)
 
     return withdraw
 
@@ -35,9 +33,8 @@ def optimistic(amount: int) -> Callable[[Any], None]:
 
     def withdraw(pk: Any) -> None:
         account = accounts(pk).get()
-        with use_engine("plain"):
-            while not account.try_withdraw(amount):
-                account.refresh_from_db()
+        while not account.try_withdraw(amount):
+            account.refresh_from_db()
 
     return withdraw
 

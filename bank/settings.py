@@ -34,8 +34,7 @@ INSTALLED_APPS = [
     "django_lockstep.leases",
     "django_lockstep.stores",
     "accounts",
-    "accounts.contrib.queued",
-    "accounts.contrib.slotted",
+    "accounts.contrib.compiled",
     "bank",
 ]
 

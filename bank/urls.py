@@ -8,7 +8,6 @@ from django.templatetags.static import static
 from django.urls import include, path, re_path
 from django.utils.translation import gettext_lazy as _
 
-from accounts.api import account_api
 from bank.arena import arena, download, lanes
 from bank.front import front
 from bank.overdrafts import overdrafts
@@ -23,7 +22,7 @@ urlpatterns = [
     path("favicon.ico", lambda request: redirect(static("bank/icon.svg"))),
     path("admin/", admin.site.urls),
     path("lab/", include("django_lockstep.lab.urls")),
-    path("api/", account_api().urls),
+    path("api/", include("bank.api")),
     path("editing/", include("django_lockstep.editing.urls")),
     path("editing/api/", editing_api.urls),
     path("arena/", arena, name="arena"),

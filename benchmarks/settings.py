@@ -1,4 +1,4 @@
-"""The bank's settings for benchmarks: a separate data folder, and no logging of statements."""
+"""The bank's settings for benchmarks: a separate data folder, the compiled engine, and no logging of statements."""
 
 import os
 from importlib.util import find_spec
@@ -10,6 +10,7 @@ if find_spec("db_mutex") is not None:
     INSTALLED_APPS = [*INSTALLED_APPS, "db_mutex"]
 
 DEBUG = False
+ACCOUNTS_ENGINE = "compiled"
 SECRET_KEY = "benchmarks serve nobody"  # noqa: S105
 EMBEDDED_BENCHMARKS = {
     **EMBEDDED,

@@ -14,15 +14,12 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.core.management import call_command
 from django.db import migrations, models, transaction
 from django.http import JsonResponse
 from django.test.utils import isolate_apps
 from django.urls import include, path
 from pytest_django import Settings
 
-from accounts.contrib.queued.abstract import AbstractQueuedChange
-from accounts.contrib.queued.models import QueuedChange
 from accounts.operations import AppendOnly
 from django_lockstep import editing, locking
 from tests.support.factories import AccountFactory, UserFactory
@@ -94,19 +91,12 @@ def names() -> dict[str, Any]:
     }
 
 
-def applied(change: QueuedChange, **options: Any) -> Any:
-    """Wait for a change while a consumer runs, as the page asks for."""
-    call_command("apply_queued", "--once")
-    return AbstractQueuedChange.wait(change, **options)
-
-
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("page", "text"), list(blocks()))
 def test_it_runs(
     page: Path, text: str, monkeypatch: pytest.MonkeyPatch, settings: Settings, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr("django.contrib.admin.sites.site", admin.AdminSite())
-    monkeypatch.setattr(QueuedChange, "wait", applied)
     if _is_about_dynamodb(page):
         request.getfixturevalue("dynamodb")
         settings.LOCKSTEP_STORES = {"dynamodb": settings.LOCKSTEP_STORES["tested"]}

@@ -22,9 +22,6 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 QUICK = {
-    "api_token create ada",
-    "api_token create ada --scope view --scope deposit --name 'till 4' --age 90d",
-    "api_token list ada",
     "anomalies --anomaly P4 --level 'repeatable read' --format json --output anomalies.json",
     "check",
     "check --database default",
@@ -37,7 +34,6 @@ QUICK = {
     "lock_report",
     "makemigrations --check",
     "purge_check_outs",
-    "purge_queued --older-than 30d",
     "reconcile",
 }
 """Commands of Django that change nothing here, and end within a few seconds."""

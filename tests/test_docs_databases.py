@@ -5,7 +5,7 @@ Where a row of the table differs, the failure has the row as it must be.
 
 import re
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +15,6 @@ from django.db import connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test import RequestFactory
 
-from accounts.api.idempotency import one_at_a_time
-from accounts.contrib.queued.consuming import drain
-from accounts.contrib.queued.errors import StillQueued
-from accounts.contrib.queued.models import QueuedChange
-from accounts.contrib.slotted.models import SlottedAccount
 from accounts.models import Account
 from accounts.strategies import STRATEGIES
 from django_lockstep.editing import check_in, check_out, extend, status_of, take_over, writing
@@ -52,8 +47,6 @@ NEEDS = {
     "RETURNING": r"\bRETURNING\b",
     "SET LOCAL": r"\bSET LOCAL\b|\bset_config\(.*?, true\)",
     "isolation level": r"\bSET TRANSACTION ISOLATION LEVEL\b",
-    "NOTIFY": r"\bpg_notify\b",
-    "LISTEN": r"^LISTEN\b",
     "a COMMIT that may fail": r"\bISOLATION LEVEL SERIALIZABLE\b",
     "sequence": r"\bnextval\b",
     "session state": r"\bpg_(try_)?advisory_lock|^LISTEN\b|^SET (?!LOCAL|TRANSACTION)|\bset_config\(.*?, false\)",
@@ -81,29 +74,8 @@ def save_checked_out(rows: Any) -> None:
         save(rows.review, "text", "new")
 
 
-def wait(change: QueuedChange) -> None:
-    with suppress(StillQueued):
-        change.wait(0.01)
-
-
-def with_idempotency_key(rows: Any) -> None:
-    with one_at_a_time("key", scope="", using="default"):
-        pass
-
-
 def match(seat: Seat) -> None:
     check_preconditions(RequestFactory().put("/", headers={"If-Match": etag(seat)}), seat)
-
-
-def slotted(rows: Any) -> None:
-    SlottedAccount.deposit(rows.slotted.pk, 5)
-    SlottedAccount.withdraw(rows.slotted.pk, 5)
-
-
-def slotted_over_several(rows: Any) -> None:
-    SlottedAccount.withdraw(rows.slotted.pk, 90)
-    SlottedAccount.transfer(rows.second_slotted.pk, rows.slotted.pk, 5)
-    SlottedAccount.resize(rows.slotted.pk, size=3)
 
 
 def change(strategy: str, rows: Any) -> None:
@@ -146,21 +118,15 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
     "`try_deposit`, `try_withdraw`": lambda rows: (rows.account.try_deposit(5), rows.account.try_withdraw(5)),
     "`Account.transfer`": lambda rows: Account.transfer(rows.pk, rows.second.pk, 5),
     "`Account.apply_many`": lambda rows: Account.apply_many([(rows.pk, 5), (rows.second.pk, -5)]),
-    "an `Idempotency-Key` at the HTTP API": with_idempotency_key,
     "the strategy `conditional_update`": lambda rows: change("conditional_update", rows),
     "the strategy `advisory`": lambda rows: change("advisory", rows),
     "the strategy `serializable`": lambda rows: change("serializable", rows),
-    "slotted account: `deposit`, `withdraw` from one slot": slotted,
-    "slotted account: `withdraw` from several, `transfer`, `resize`": slotted_over_several,
-    "queued change: append": lambda rows: QueuedChange.deposit(rows.pk, 5),
-    "queued change: apply": lambda rows: drain(QueuedChange),
-    "queued change: `wait`": lambda rows: wait(rows.pending),
 }
 
 
 def make_rows() -> Any:
-    """Return what the operations work on: rows of their own, and nothing checked out, held or queued but these."""
-    for model in (QueuedChange, CheckOut, Lease):
+    """Return what the operations work on: rows of their own, and nothing checked out or held but these."""
+    for model in (CheckOut, Lease):
         model._base_manager.all().delete()
     user = UserFactory.create()
     review = Review.objects.create(author=Author.objects.create())
@@ -178,9 +144,6 @@ def make_rows() -> Any:
         account=account,
         pk=account.pk,
         second=second,
-        slotted=SlottedAccount.open(user, balance=100, size=2),
-        second_slotted=SlottedAccount.open(user, balance=100, size=2),
-        pending=QueuedChange.deposit(account.pk, 5),
     )
 
 

@@ -6,5 +6,4 @@ Its modules can be imported without the app's tables; its models are registered 
 from django.apps import apps
 
 if apps.models_ready and any(config.name == "accounts" for config in apps.get_app_configs()):
-    import accounts.admin.account
-    import accounts.admin.token  # noqa: F401 - registers
+    import accounts.admin.account  # noqa: F401 - registers

@@ -14,11 +14,11 @@ from django.db import connections
 from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES
 from accounts.engine import EngineName
 from accounts.races.dynamodb import StoreConfig, run_story_on_store
+from accounts.races.load import Workload
 from accounts.races.mix import Mix
 from accounts.races.run import (
     NAMES,
     RunConfig,
-    Workload,
     account_model,
     default_database,
     run_load,
@@ -46,18 +46,7 @@ _ENGINES: dict[str, tuple[EngineName, ...]] = {
     "compiled": ("compiled",),
     "both": ("plain", "compiled"),
 }
-_LOAD_ONLY = (
-    "workers",
-    "accounts",
-    "duration",
-    "operations",
-    "mix",
-    "think_time",
-    "seed",
-    "rounds",
-    "sweep",
-    "mix_strategies",
-)
+_LOAD_ONLY = ("workers", "accounts", "duration", "operations", "mix", "think_time", "seed", "rounds")
 _START, _WORKER, _ROUND = 2.0, 0.06, 0.15
 """Seconds besides what is measured: to begin and end, for each worker, and for each round."""
 
@@ -73,16 +62,30 @@ class SimulationRun(NamedTuple):
 
 def add_arguments(parser: CommandParser) -> None:
     """Declare what to run; `build_run` checks the values."""
-    add = parser.add_argument
+    add, kind = parser.add_argument, parser.add_mutually_exclusive_group()
     add("--strategies", nargs="+", metavar="NAME", help=f"default: all, which are {', '.join(NAMES)}")
-    add(
+    kind.add_argument(
         "--mix-strategies",
         action="store_true",
         default=None,
         help="measure pairs of strategies on shared accounts, half of the workers with either: which of them lose each "
         "other's changes (default: every pair of the strategies that claim to be safe)",
     )
-    add("--scenario", choices=list(STORIES), help="instead of a load, run this story of two workers many times")
+    kind.add_argument(
+        "--sweep",
+        metavar="WHAT=N,N,...",
+        help="the same load at several sizes, workers=1,2,4,8,16,32 or accounts=1,10,100,1000: how throughput and "
+        "latency grow",
+    )
+    kind.add_argument(
+        "--clean",
+        action="store_true",
+        help="run nothing; remove the rows left by runs that were killed or used --keep",
+    )
+    add("--plot", type=Path, metavar="FILE", help="draw the --sweep, too: .svg or .png (needs the extra 'plot')")
+    kind.add_argument(
+        "--scenario", choices=list(STORIES), help="instead of a load, run this story of two workers many times"
+    )
     add(
         "--store",
         metavar="NAME",
@@ -96,11 +99,6 @@ def add_arguments(parser: CommandParser) -> None:
         help="plain runs the strategies as they are written, compiled their compiled counterparts, both runs the two "
         "in turn (default: both for a load, plain for a --sweep, a --scenario or --mix-strategies)",
     )
-    _add_load_arguments(parser)
-    _add_sweep_arguments(parser)
-
-
-def _add_load_arguments(parser: CommandParser) -> None:
     load = parser.add_argument_group("load")
     load.add_argument("--workers", type=int, metavar="N", help="processes at the same time (default: 8)")
     load.add_argument("--accounts", type=int, metavar="N", help="accounts they share (default: 1, the hot one)")
@@ -121,12 +119,6 @@ def _add_load_arguments(parser: CommandParser) -> None:
         f"(default: {_ROUNDS}; with --operations 1)",
     )
     load.add_argument("--seed", type=int, metavar="N", help="of the random draws (default: another one every time)")
-
-
-def _add_sweep_arguments(parser: CommandParser) -> None:
-    sweep = parser.add_argument_group("sweep", "the same load at several sizes: how throughput and latency grow")
-    sweep.add_argument("--sweep", metavar="WHAT=N,N,...", help="workers=1,2,4,8,16,32 or accounts=1,10,100,1000")
-    sweep.add_argument("--plot", type=Path, metavar="FILE", help="draw it, too: .svg or .png (needs the extra 'plot')")
 
 
 def build_run(options: dict[str, Any]) -> SimulationRun:
@@ -172,8 +164,6 @@ def _mixtures(options: dict[str, Any]) -> SimulationRun:
 
 
 def _sweep(options: dict[str, Any]) -> SimulationRun:
-    if options["mix_strategies"]:
-        raise ValueError("--mix-strategies is for a load at one size, not for a --sweep")
     sweep = Sweep.parse(options["sweep"])
     if options[sweep.axis] is not None:
         raise ValueError(f"--{sweep.axis} is what --sweep varies: name its values there only")
@@ -257,13 +247,14 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     # Mixtures, stories and sweeps compare something else; twice as many rows would hide it.
     if chosen == "both" != engine:
         raise ValueError("--engine both is for a load without --mix-strategies; all else runs plain or compiled")
-    engines = _ENGINES[chosen]
+    if chosen == "compiled" and not any(strategy.has_counterpart for strategy in STRATEGIES.values()):
+        raise ValueError("--engine compiled needs 'accounts.contrib.compiled' in INSTALLED_APPS")
     return RunConfig(
         strategies=names,
         model=model,
         using=using,
         keep=options["keep"],
-        engines=engines,
+        engines=_ENGINES[chosen],
         mixed=mixed,
     )
 

@@ -134,47 +134,6 @@ class Migration(migrations.Migration):
                 "base_manager_name": "objects",
             },
         ),
-        migrations.CreateModel(
-            name="ApiToken",
-            fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                (
-                    "name",
-                    models.CharField(
-                        blank=True, help_text="What the token is used for.", max_length=100, verbose_name="name"
-                    ),
-                ),
-                (
-                    "scopes",
-                    models.CharField(help_text="Separated by spaces.", max_length=100, verbose_name="scopes"),
-                ),
-                ("digest", models.CharField(editable=False, max_length=64, verbose_name="digest")),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False, verbose_name="created at"
-                    ),
-                ),
-                ("expires_at", models.DateTimeField(blank=True, null=True, verbose_name="expires at")),
-                ("revoked_at", models.DateTimeField(blank=True, null=True, verbose_name="revoked at")),
-                ("last_used_at", models.DateTimeField(blank=True, null=True, verbose_name="last used at")),
-                (
-                    "user",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                        verbose_name="user",
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name": "API token",
-                "verbose_name_plural": "API tokens",
-                "ordering": ["pk"],
-                "default_permissions": ("delete", "view", "revoke"),
-            },
-        ),
         migrations.AddConstraint(
             model_name="account",
             constraint=models.CheckConstraint(

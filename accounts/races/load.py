@@ -30,7 +30,7 @@ from django_lockstep.lab.simulator.audit import AuditedAccount, AuditedEntry, Ba
 from django_lockstep.lab.simulator.tally import LoadOperation
 from django_lockstep.locking.retry import retrying
 
-__all__ = ["AccountLoad", "LoadContender"]
+__all__ = ["AccountLoad", "LoadContender", "Workload"]
 
 OPENING = Decimal("500.00")
 """The opening balance of every account."""
@@ -40,6 +40,33 @@ SMALLEST, LARGEST = 100, 10_000
 """Bounds of the amounts, in hundredths."""
 _AT_ONCE = 256
 """Operations that are drawn ahead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """The accounts of a load, and what is done with them. Raises ``ValueError`` for transfers on one account."""
+
+    accounts: int
+    """How many; with 1, all workers write the same account."""
+    mix: Mix
+    """The weights of the operations."""
+    seed: int
+    """The seed of the random draws, with the round and the worker's number: every strategy gets the same ones."""
+
+    def __post_init__(self) -> None:
+        if self.mix.transfer and self.accounts == 1:
+            raise ValueError(f"--mix {self.mix} has transfers, which need two accounts: add --accounts 2 or more")
+
+    def describe(self) -> dict[str, Any]:
+        """Return it in plain values, for reports."""
+        return {
+            "accounts": self.accounts,
+            "mix": str(self.mix),
+            "seed": self.seed,
+            "opening_balance": str(OPENING),
+            "overdraft_limit": str(OVERDRAFT_LIMIT),
+            "amounts": [str(Decimal(bound).scaleb(-2)) for bound in (SMALLEST, LARGEST)],
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +173,8 @@ class LoadContender:
     """What is measured."""
     fixture: Fixture
     """Where its accounts are opened."""
-    accounts: int
-    """How many."""
-    mix: Mix
-    """What is done how often."""
-    seed: int
-    """What the draws depend on."""
+    workload: Workload
+    """What is done with them."""
     versions: dict[Any, int] = field(default_factory=dict)
     """The accounts that were opened, with their first version."""
 
@@ -175,7 +198,7 @@ class LoadContender:
         return self.strategy.guarantee
 
     def open(self) -> None:
-        keys = self.fixture.open_accounts(self.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
+        keys = self.fixture.open_accounts(self.workload.accounts, balance=OPENING, overdraft_limit=OVERDRAFT_LIMIT)
         with transaction.atomic(using=self.fixture.using):
             self.versions = {account.pk: account.version for account in self._rows(keys)}
 
@@ -186,8 +209,8 @@ class LoadContender:
             model=self.fixture.model._meta.label,
             using=self.fixture.using,
             accounts=tuple(self.versions),
-            mix=self.mix,
-            seed=self.seed,
+            mix=self.workload.mix,
+            seed=self.workload.seed,
             round_number=round_number,
             engine=self.engine,
         )
@@ -243,15 +266,3 @@ class LoadContender:
         """Yield the accounts in the database's order of their keys, which is the entries' order too."""
         rows = self.fixture.model._base_manager.using(self.fixture.using)
         return rows.filter(pk__in=keys).order_by("pk").iterator(chunk_size=2000)
-
-
-def describe_load(*, accounts: int, mix: Mix, seed: int) -> dict[str, Any]:
-    """Return the workload in plain values, for reports."""
-    return {
-        "accounts": accounts,
-        "mix": str(mix),
-        "seed": seed,
-        "opening_balance": str(OPENING),
-        "overdraft_limit": str(OVERDRAFT_LIMIT),
-        "amounts": [str(Decimal(bound).scaleb(-2)) for bound in (SMALLEST, LARGEST)],
-    }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django_lockstep.lab.races import Race, repeat_roles
 from django_lockstep.lab.scenario import ActorFunction, Scenario
 
-__all__ = ["pair"]
+__all__ = ["RaceList", "pair"]
+
+A = TypeVar("A", bound=Callable[..., Any])
 
 
 def pair(
@@ -28,5 +30,18 @@ def pair(
     """
     roles = [actor] * 2 if callable(actor) else list(actor)
     scenario = Scenario(set_up=set_up, actors=roles, invariant=invariant, observe=observe)
-    made = repeat_roles(scenario, invariant_of=invariant_of)
-    return Race(name=name, text=text, scenario=made(len(roles)), **{"many": made, **expected})
+    build = repeat_roles(scenario, invariant_of=invariant_of)
+    return Race(name=name, text=text, scenario=build(len(roles)), **{"many": build, **expected})
+
+
+class RaceList(list[Race]):
+    """The races of a module, in the order in which it defines them."""
+
+    def of(self, name: str, **parts: Any) -> Callable[[A], A]:
+        """Add the race of the decorated actor against itself, whose docstring is the text; ``parts`` as of `pair`."""
+
+        def add(actor: A) -> A:
+            self.append(pair(name, (actor.__doc__ or "").partition("\n")[0], actor=actor, **parts))
+            return actor
+
+        return add

@@ -18,20 +18,12 @@ def _all_races() -> Iterator[Race]:
     from accounts.races import by_locking, by_statement, by_strategy
 
     yield from by_strategy.races()
-    yield from by_locking.races()
-    yield from by_statement.races()
+    yield from by_locking.RACES
+    yield from by_statement.RACES
     if apps.is_installed("django_lockstep.leases"):
         from accounts.races import leases
 
         yield from leases.races()
-    if apps.is_installed("accounts.contrib.queued"):
-        from accounts.races import queued
-
-        yield from queued.races()
-    if apps.is_installed("accounts.contrib.slotted"):
-        from accounts.races import slotted
-
-        yield from slotted.races()
 
 
 RACES: Mapping[str, Race] = MappingProxyType({race.name: race for race in _all_races()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ from accounts.models import AbstractAccount, Account
 __all__ = [
     "accounts",
     "balances",
+    "ends_with",
     "make_user",
     "one_account",
     "open_account",
@@ -62,6 +64,11 @@ def two_accounts() -> list[Any]:
 def accounts(pk: Any) -> Any:
     """Return the query set of this one account."""
     return Account.objects.filter(pk=pk)
+
+
+def ends_with(amount: int) -> Callable[[int], Callable[[Any], bool]]:
+    """Return the invariant, by the number of actors, of races in which each adds the amount to `one_account`."""
+    return lambda number: lambda pk: accounts(pk).get().balance == 100 + amount * number
 
 
 def balances(made: object) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TextIO
+from typing import Any, TextIO
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -16,8 +16,7 @@ from accounts.engine import EngineName
 from accounts.models import AbstractAccount
 from accounts.races.fixture import Fixture, PurgeError
 from accounts.races.leftovers import mark_running, new_name
-from accounts.races.load import LoadContender, describe_load
-from accounts.races.mix import Mix
+from accounts.races.load import LoadContender, Workload
 from accounts.races.mixtures import Mixture, advice_on_mixtures, pairs_of
 from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES, Strategy
@@ -99,22 +98,6 @@ class RunConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """The accounts of a load, and what is done with them. Raises ``ValueError`` for transfers on one account."""
-
-    accounts: int
-    """How many; with 1, all workers write the same account."""
-    mix: Mix
-    """The weights of the operations."""
-    seed: int
-    """The seed of the random draws."""
-
-    def __post_init__(self) -> None:
-        if self.mix.transfer and self.accounts == 1:
-            raise ValueError(f"--mix {self.mix} has transfers, which need two accounts: add --accounts 2 or more")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
     """One size at which all strategies are measured."""
 
@@ -127,8 +110,7 @@ class SweepPoint:
 
     def trial(self, strategy: Strategy | Mixture, *, fixture: Fixture) -> Trial:
         """Return this strategy's way through the race."""
-        accounts, mix, seed = self.workload.accounts, self.workload.mix, self.workload.seed
-        contender = LoadContender(strategy=strategy, fixture=fixture, accounts=accounts, mix=mix, seed=seed)
+        contender = LoadContender(strategy=strategy, fixture=fixture, workload=self.workload)
         engine = contender.engine if contender.engine != "plain" else ""
         label = ", ".join(filter(None, [strategy.name, engine, self.label]))
         return Trial(contender=contender, plan=self.plan, label=label)
@@ -149,22 +131,18 @@ def run_load(
     Raises `SimulationError` where this database or this machine cannot do it. An interrupt ends the run early; the
     report then has the rows that were measured, and says so.
     """
-    _require(config, workers=plan.workers)
-    ran_on = environment(config.using)
-    notes: list[str] = []
-    (measured,) = _measure(
-        config,
-        [SweepPoint(plan=plan, workload=workload)],
-        notes,
-        interrupt=interrupt,
-        terminal=terminal,
-        on_progress=on_progress,
+    points = [SweepPoint(plan=plan, workload=workload)]
+    ran_on, (measured,), notes = _measure(
+        config, points, interrupt=interrupt, terminal=terminal, on_progress=on_progress
     )
-    rows, counterparts = _first_of_each(measured)
+    first = {row.strategy: row for row in reversed(measured)}
+    rows = tuple(row for row in measured if row is first[row.strategy])
+    # The rows by another engine.
+    counterparts = tuple(row for row in measured if row is not first[row.strategy])
     return LoadReport(
         environment=ran_on,
         plan=plan,
-        load=describe_load(accounts=workload.accounts, mix=workload.mix, seed=workload.seed),
+        load=workload.describe(),
         planned=config.names,
         rows=rows,
         advice=advice_on_mixtures(rows) if config.mixed else advice_on_load(rows, counterparts),
@@ -174,23 +152,12 @@ def run_load(
     )
 
 
-def _first_of_each(measured: Sequence[LoadRow]) -> tuple[tuple[LoadRow, ...], tuple[LoadRow, ...]]:
-    """Return the first row of each strategy, and the rows by other engines behind it."""
-    first = {row.strategy: row for row in reversed(measured)}
-    return tuple(row for row in measured if row is first[row.strategy]), tuple(
-        row for row in measured if row is not first[row.strategy]
-    )
-
-
 def run_sweep(
     config: RunConfig, *, sweep: Sweep, points: Sequence[SweepPoint], interrupt: Interrupt, terminal: TextIO | None
 ) -> SweepReport:
     """Measure the strategies at the points that `sweep_points` returned; in everything else as `run_load`."""
     largest = points[-1]
-    _require(config, workers=largest.plan.workers)
-    ran_on = environment(config.using)
-    notes: list[str] = []
-    measured = _measure(config, points, notes, interrupt=interrupt, terminal=terminal)
+    ran_on, measured, notes = _measure(config, points, interrupt=interrupt, terminal=terminal)
     results = tuple(
         SizeResult(value=value, rows=rows) for value, rows in zip(sweep.values, measured, strict=True) if rows
     )
@@ -198,7 +165,7 @@ def run_sweep(
         environment=ran_on,
         sweep=sweep,
         plan=largest.plan,
-        load=describe_load(accounts=largest.workload.accounts, mix=largest.workload.mix, seed=largest.workload.seed),
+        load=largest.workload.describe(),
         planned=config.strategies,
         points=results,
         advice=advice_on_sweep(sweep, results),
@@ -223,19 +190,19 @@ def sweep_points(sweep: Sweep, *, plan: LoadPlan, workload: Workload) -> list[Sw
 def _measure(
     config: RunConfig,
     points: Sequence[SweepPoint],
-    notes: list[str],
     *,
     interrupt: Interrupt,
     terminal: TextIO | None,
     on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
-) -> list[tuple[LoadRow, ...]]:
-    """Measure all strategies at each point and return the rows by point, in the order of the strategies."""
+) -> tuple[dict[str, Any], list[tuple[LoadRow, ...]], list[str]]:
+    """Measure all strategies at each point; return where, the rows by point in the strategies' order, and notes."""
     workers = max(point.plan.workers for point in points)
     # A worker that thinks completes nothing either.
     stuck_after = STUCK_AFTER + max(point.plan.think_time for point in points)
+    _require(config, workers=workers)
+    ran_on, contenders, notes = environment(config.using), config.contenders, list[str]()
     with _fixture(config, notes) as (fixture, worker_config):
         # Each point begins with another strategy, so that the place in the order does not matter.
-        contenders = config.contenders
         trials = [
             [point.trial(contender, fixture=fixture) for contender in rotate(contenders, number % len(contenders))]
             for number, point in enumerate(points)
@@ -249,7 +216,11 @@ def _measure(
             rows = {id(trial): row for trial, row in measured}
             if watch:
                 watch.end()
-    return [_sorted(config, [rows[id(trial)] for trial in group if id(trial) in rows]) for group in trials]
+    return (
+        ran_on,
+        [_sorted(config, [rows[id(trial)] for trial in group if id(trial) in rows]) for group in trials],
+        notes,
+    )
 
 
 def _sorted(config: RunConfig, rows: Sequence[LoadRow]) -> tuple[LoadRow, ...]:

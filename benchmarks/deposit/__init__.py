@@ -17,7 +17,7 @@ __all__ = ["SUITE", "YARDSTICK"]
 YARDSTICK = "pgbench:one-statement"
 """The contender with which all others are compared: the whole deposit in one prepared statement."""
 
-_MODULES = ("benchmarks.deposit.raw", "benchmarks.deposit.others", "benchmarks.deposit.ours", "benchmarks.deposit.hot")
+_MODULES = ("benchmarks.deposit.raw", "benchmarks.deposit.others", "benchmarks.deposit.ours")
 _START = 3.0
 """Maximum seconds for one worker process to start while all others start."""
 _UNSAFE = ("strategy:naive", "strategy:naive_atomic")
@@ -30,9 +30,8 @@ pgbench:one-statement in the same round, `lowest` and `highest` its extremes ove
 median of the rounds. Fairness is Jain's index over the workers; CPU is of all clients, and of all the server's \
 processes. In `batch` one statement has 100 deposits: operations count deposits, latencies whole batches. \
 account:try_deposit reads the account before each attempt; in-hand has read it long before and never meets a conflict. \
-pgbench:uncounted leaves out the count that finds entries that are gone. In pgbench:slots and slotted:deposit 16 rows \
-stand for an account. queued:deposit appends to a queue; one consumer keeps up, and its CPU is not the clients'. The \
-verdict compares balances, versions and entries with what was reported to have succeeded.\
+pgbench:uncounted leaves out the count that finds entries that are gone. The verdict \
+compares balances, versions and entries with what was reported to have succeeded.\
 """
 
 

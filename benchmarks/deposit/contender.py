@@ -9,7 +9,7 @@ from django.db import connection
 from benchmarks.contest import Cell
 from benchmarks.cpu import server_seconds
 from benchmarks.deposit.methods import DepositLoad, DepositMethod
-from benchmarks.deposit.rows import check
+from benchmarks.deposit.rows import check, reset_accounts
 from benchmarks.figures import Sample, build_sample
 from benchmarks.workers import race, require_no_errors
 from django_lockstep.lab.simulator.pool import WorkerPool
@@ -45,19 +45,15 @@ class WorkerContender:
     def run(self, cell: Cell, *, seconds: int) -> Sample:
         """Deposit on fresh rows. Raises `WorkersError`, also for operations that failed."""
         method = self.method
-        method.reset_accounts(cell.rows)
+        reset_accounts(cell.rows)
         load = DepositLoad(module=self.module, method=self.name, rows=cell.rows, workers=cell.workers)
         server = server_seconds(connection)
         tallies, client = race(self.pool, load, workers=cell.workers, seconds=seconds)
         # Before the check, whose queries are not the contender's.
         server_after = server_seconds(connection)
         require_no_errors(tallies)
-        if method.settle:
-            method.settle()
         reported = sum(tally.succeeded for tally in tallies) * method.size
-        books = check(
-            rows=cell.rows * method.slots, reported=reported, with_entries=method.with_entries, tables=method.tables
-        )
+        books = check(rows=cell.rows, reported=reported, with_entries=method.with_entries)
         return build_sample(
             tallies,
             size=method.size,

@@ -11,8 +11,6 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from accounts.models import Account, Entry
-from benchmarks.deposit.rows import reset_accounts
 from django_lockstep.lab.simulator.tally import LoadOperation
 
 __all__ = ["DepositLoad", "DepositMethod", "DepositWorker"]
@@ -46,14 +44,6 @@ class DepositMethod:
     """Whether it writes entries."""
     own_rows: bool = False
     """Whether each worker needs a row of its own."""
-    reset_accounts: Callable[[int], None] = reset_accounts
-    """Creates this number of accounts, and one for warm-up, after removing all others."""
-    settle: Callable[[], None] | None = None
-    """Completes pending work after the run, before the check."""
-    tables: tuple[Any, Any] = (Account, Entry)
-    """The models of the rows with balances, and of their entries."""
-    slots: int = 1
-    """Rows with balances of each account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

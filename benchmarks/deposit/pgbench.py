@@ -16,7 +16,6 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
 
-from accounts.contrib.slotted.models import SLOTS
 from bank.embedded import binaries
 from benchmarks.contest import Cell
 from benchmarks.cpu import server_seconds
@@ -49,8 +48,6 @@ class Pgbench:
     """Deposits in one transaction."""
     with_entries: bool = True
     """Whether it writes entries."""
-    slots: int = 1
-    """Rows for each account; each client writes one of them."""
 
     def obstacle(self, cell: Cell) -> str | None:
         """Return why it cannot run; None if it can."""
@@ -58,7 +55,7 @@ class Pgbench:
 
     def run(self, cell: Cell, *, seconds: int) -> Sample:
         """Run the script on fresh rows. Raises `PgbenchError`."""
-        reset_accounts(cell.rows * self.slots)
+        reset_accounts(cell.rows)
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "script.sql")
             script.write_text("\n".join(self.script()) + "\n")
@@ -70,7 +67,7 @@ class Pgbench:
         # Two accounts of the same run: a log that is cut short would make percentiles of a part.
         if reported != sum(part.succeeded for part in parts):
             raise PgbenchError(f"pgbench tells of {reported} transactions and logs another number")
-        books = check(rows=cell.rows * self.slots, reported=reported * self.size, with_entries=self.with_entries)
+        books = check(rows=cell.rows, reported=reported * self.size, with_entries=self.with_entries)
         return build_sample(
             parts,
             size=self.size,
@@ -86,9 +83,7 @@ class Pgbench:
         names = {name: f":{name}" for name in ("account", "balance", "version")}
         statements = [fill_template(line, amount=str(AMOUNT), accounts=drawn, **names) for line in self.lines]
         ends = [line if line.endswith("\\gset") else line + ";" for line in statements]
-        # Each client its slot of the account, as `SlottedAccount` spreads writers.
-        own = f"(random(1, :rows) - 1) * {self.slots} + :client_id % {self.slots} + 1"
-        return [f"\\set account {'random(1, :rows)' if self.slots == 1 else own}", *ends]
+        return ["\\set account random(1, :rows)", *ends]
 
     def _command(self, script: Path, *, cell: Cell, seconds: int) -> list[str]:
         # More threads than processors would compete with the server.
@@ -103,7 +98,6 @@ SCRIPTS = (
     Pgbench(name="pgbench:update", lines=(UPDATE,), with_entries=False),
     Pgbench(name="pgbench:one-statement", lines=(ONE_STATEMENT,)),
     Pgbench(name="pgbench:uncounted", lines=(UNCOUNTED,)),
-    Pgbench(name="pgbench:slots", lines=(ONE_STATEMENT,), slots=SLOTS),
     Pgbench(name="pgbench:lock", lines=("BEGIN", LOCK + " \\gset", WRITE, ENTRY, "COMMIT")),
     Pgbench(name="pgbench:batch", lines=(BATCH,), size=BATCH_SIZE),
 )

@@ -62,12 +62,12 @@ def reset_accounts(rows: int) -> None:
         cursor.execute(f"VACUUM (ANALYZE) {_table(Account)}, {_table(Entry)}")
 
 
-def check(*, rows: int, reported: int, with_entries: bool, tables: tuple[Any, Any] = (Account, Entry)) -> CheckResult:
+def check(*, rows: int, reported: int, with_entries: bool) -> CheckResult:
     """Compare balances, versions and entries with the deposits that were reported as successful.
 
-    ``tables`` are the models of the rows with balances, of which those up to ``rows`` count, and of their entries.
+    Of the accounts those up to ``rows`` count.
     """
-    account, entry = map(_table, tables)
+    account, entry = _table(Account), _table(Entry)
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT sum(balance - %s) / %s, sum(version - 1) FROM {account} WHERE id <= %s",

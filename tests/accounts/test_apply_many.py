@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from accounts.engine.batches import AppliedChange, BalanceChange
+from accounts.batches import AppliedChange, BalanceChange
 from accounts.errors import AccountError, IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from accounts.engine.batches import BalanceChange
-from accounts.engine.obstacles import customizations
+from accounts.batches import BalanceChange
 from accounts.models import Account, Entry
 from accounts.reconciliation import chain_breaks
 from accounts.strategies import STRATEGIES
@@ -51,11 +50,8 @@ def test_strategies(pks: list[Any], name: str) -> None:
     assert not list(chain_breaks(Account, using="default"))
 
 
-@pytest.mark.parametrize("steps", ["all at once", "one by one"])
-def test_batches(pks: list[Any], settings: Any, monkeypatch: pytest.MonkeyPatch, steps: str) -> None:
-    settings.ACCOUNTS_ENGINE = "plain"
-    if steps == "one by one":
-        monkeypatch.setattr("accounts.engine.batches.customizations", lambda model: [*customizations(model), "one"])
+@pytest.mark.usefixtures("engine")
+def test_batches(pks: list[Any]) -> None:
     Account.apply_many([BalanceChange(pks[0], -5, "k"), (pks[1], 5)], using="default")
     assert [Account.objects.get(pk=pk).balance for pk in pks] == [95, 105]
     assert Entry.objects.count() == 2

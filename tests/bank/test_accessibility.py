@@ -27,7 +27,6 @@ PAGES = [
     "/admin/",
     "/admin/accounts/account/",
     "/admin/accounts/account/add/",
-    "/admin/accounts_queued/queuedchange/",
     "/admin/bank/article/",
     "/admin/lockstep_editing/editlock/",
     "/admin/lockstep_monitor/lock/",

@@ -93,4 +93,4 @@ def test_pages_forbid_inline_scripts(admin_client: Client, page: str) -> None:
 
 
 def test_the_documentation_of_the_api_keeps_its_scripts(admin_client: Client) -> None:
-    assert "Content-Security-Policy" not in admin_client.get("/api/docs").headers
+    assert "Content-Security-Policy" not in admin_client.get("/editing/api/docs").headers

@@ -9,7 +9,7 @@ from django.test import Client
 
 from tests.support.sessions import PATIENCE
 
-PAGES = ("/", "/admin/", "/lab/", "/editing/", "/api/docs", "/editing/api/docs", "/overdrafts/")
+PAGES = ("/", "/admin/", "/lab/", "/editing/", "/editing/api/docs", "/overdrafts/")
 
 
 @pytest.mark.parametrize("page", ["/", "/admin/", "/lab/", "/editing/", "/overdrafts/"])

@@ -43,7 +43,7 @@ class TestOwnLabel(AccountProjectTests):
     """One whose app has the label, and gives ours another one."""
 
     def test_both_have_their_tables(self, project: Project) -> None:
-        ours = [f"ledger_accounts_{name}" for name in ("account", "apitoken", "entry")]
+        ours = [f"ledger_accounts_{name}" for name in ("account", "entry")]
         assert project.tables("accounts_", "ledger_") == ["accounts_account", *ours]
 
 

@@ -163,7 +163,6 @@ def test_it_needs_what_it_imports(name: str, metadata: PathDistribution) -> None
         },
         SHOWCASE: {
             f"django-lockstep=={PROJECT['version']}": "",
-            "django-lockstep[api]": extra("api"),
             "django-concurrency>=2.8": extra("concurrency"),
             "django-lockstep[dynamodb]": extra("dynamodb"),
             f"django-lockstep-lab=={PROJECT['version']}": extra("lab"),
@@ -227,7 +226,7 @@ EDITING = """
         ("django_lockstep.stores", STORES),
         ("accounts.contrib.dynamodb", "DynamoAccount DynamoEntry account_breaks chain_breaks"),
         ("accounts.strategies", "STRATEGIES Strategy"),
-        ("accounts.models", "AbstractAccount AbstractEntry Account ApiToken Entry"),
+        ("accounts.models", "AbstractAccount AbstractEntry Account Entry"),
     ],
 )
 def test_the_public_names_are_these(module: str, names: str) -> None:

@@ -25,12 +25,8 @@ PLACES = {
     "installed": ("tests/installed/",),
     # Starts, kills and waits for processes or servers of its own.
     "process": (
-        "tests/accounts/api/test_curl.py",
         "tests/accounts/contrib/dynamodb/test_contention.py",
         "tests/accounts/contrib/dynamodb/test_simulate.py",
-        "tests/accounts/contrib/queued/test_going_on.py",
-        "tests/accounts/contrib/queued/test_queued.py::test_a_consumer_that_dies",
-        "tests/accounts/contrib/queued/test_queued.py::test_sigterm_ends_it_gracefully",
         "tests/accounts/races/test_leftovers.py",
         "tests/accounts/races/test_run.py",
         "tests/accounts/races/test_simulate.py",
@@ -68,10 +64,7 @@ PLACES = {
     ),
     # Tries very many cases, or a case in many ways.
     "slow": (
-        "tests/accounts/api/test_schema.py",
         "tests/accounts/races/test_directed.py",
-        "tests/accounts/races/test_races.py::test_a_race_comes_out_as_it_says[queued:",
-        "tests/accounts/races/test_races.py::test_a_race_comes_out_as_it_says[slotted:",
         "tests/accounts/races/test_races.py::test_every_round",
         "tests/accounts/races/test_races.py::test_full_and_reduced",
         "tests/accounts/test_account_model.py",
@@ -86,6 +79,7 @@ PLACES = {
         "tests/django_lockstep/editing/test_admin.py",
         "tests/django_lockstep/editing/test_change_form.py",
         "tests/django_lockstep/editing/test_races.py",
+        "tests/django_lockstep/editing/test_schema.py",
         "tests/django_lockstep/editing/test_writes.py",
         "tests/django_lockstep/lab/test_anomalies.py",
         "tests/django_lockstep/lab/explorer/test_agreement.py",

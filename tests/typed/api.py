@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 from django.db import migrations, models
 from django.db import transaction as db_transaction
 
+from accounts.batches import AppliedChange, BalanceChange
 from accounts.contrib.dynamodb import DynamoAccount, chain_breaks
-from accounts.engine.batches import AppliedChange, BalanceChange
 from accounts.errors import IdempotencyKeyReused, InsufficientFunds, InvalidAmount
 from accounts.models import AbstractAccount, AbstractEntry, Account, Entry
 from accounts.operations import AppendOnly

@@ -51,11 +51,6 @@ class Command(BaseCommand):
         add("--output", type=Path, metavar="FILE", help="write the report there instead of to the standard output")
         add("--check", action="store_true", help="exit with 1 if a strategy that claims to be safe was wrong")
         add("--keep", action="store_true", help="leave the accounts and their entries in the database")
-        add(
-            "--clean",
-            action="store_true",
-            help="run nothing; remove the rows left by runs that were killed or used --keep",
-        )
 
     def handle(self, *args: object, **options: Any) -> None:
         """Run and report. Raises ``CommandError`` with the exit status."""

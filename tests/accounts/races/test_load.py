@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from accounts.models import Account
-from accounts.races.load import AccountClient, AccountLoad
+from accounts.races.load import AccountClient, AccountLoad, Workload
 from accounts.races.mix import Mix
-from accounts.races.run import Workload, account_model
+from accounts.races.run import account_model
 from django_lockstep.errors import DeadlockDetected, StaleVersionError
 from django_lockstep.lab.simulator.tally import LoadOperation
 

@@ -64,8 +64,6 @@ def test_the_names_stay() -> None:
         "deposit",
         "mixed",
         "lease-takeover",
-        "slotted",
-        "queued",
         "apply-many",
     )
     assert {name.partition(":")[0] for name in RACES} == {*rooms, *more}

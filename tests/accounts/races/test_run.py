@@ -13,9 +13,9 @@ from django.db import connection
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture
 from accounts.races.leftovers import new_name
-from accounts.races.load import LoadContender
+from accounts.races.load import LoadContender, Workload
 from accounts.races.mix import Mix
-from accounts.races.run import NAMES, RunConfig, Workload, run_load, run_story
+from accounts.races.run import NAMES, RunConfig, run_load, run_story
 from accounts.races.stories import STORIES
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.simulator.errors import SimulationError
@@ -152,7 +152,7 @@ class Race:
     def run(self, watch: Callable[[], None], *, duration: float = 60.0) -> LoadRow:
         fixture = Fixture.make(Account, using="default", name=new_name())
         strategy = STRATEGIES[self.strategy].bound(using="default")
-        contender = LoadContender(strategy=strategy, fixture=fixture, accounts=1, mix=Mix(), seed=3)
+        contender = LoadContender(strategy=strategy, fixture=fixture, workload=Workload(accounts=1, mix=Mix(), seed=3))
         with Interrupt() as self.interrupt, self._pool() as self.pool:
             trial = Trial(contender=contender, plan=LoadPlan(workers=self.workers, duration=duration), label="it")
             ((_, row),) = run_trials([trial], pool=self.pool, alias="default", progress=lambda name: watch)

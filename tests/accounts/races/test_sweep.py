@@ -8,8 +8,9 @@ from decimal import Decimal
 import pytest
 
 from accounts.models import Account, Entry
+from accounts.races.load import Workload
 from accounts.races.mix import Mix
-from accounts.races.run import RunConfig, Workload, run_sweep, sweep_points
+from accounts.races.run import RunConfig, run_sweep, sweep_points
 from django_lockstep.lab.simulator.interrupt import Interrupt
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table

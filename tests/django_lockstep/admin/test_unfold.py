@@ -7,11 +7,8 @@ import pytest
 from django.conf import settings
 from django.test import Client, override_settings
 
-from accounts.contrib.queued.models import QueuedChange
-from accounts.contrib.slotted.models import SlottedAccount
 from accounts.models import Account
 from tests.django_lockstep.admin.browsing import change, choose, fill, text_of, url
-from tests.support.factories import UserFactory
 from tests.testapps.shop.models import Order, Seat
 
 # Until unfold 0.91 knows Django 6.1, whose words these are.
@@ -87,22 +84,3 @@ def test_money_is_booked_by_hand(admin_client: Client, account: Account) -> None
     assert admin_client.post(address, data).status_code == 302
     assert "105.00" in text_of(admin_client.get(url(account)))
     assert admin_client.get(url(account, "list")).status_code == 200
-
-
-def test_the_queue_is_looked_at(admin_client: Client, account: Account) -> None:
-    change = QueuedChange.withdraw(account.pk, 5)
-    page = admin_client.get(url(change, "list"))
-    assert b"unfold" in page.content
-    assert "-5.00" in text_of(page)
-    assert "pending" in text_of(admin_client.get(url(change)))
-
-
-def test_slotted_accounts_are_opened_and_looked_at(admin_client: Client, db: None) -> None:
-    address = "/admin/accounts_slotted/slottedaccount/add/"
-    page = admin_client.get(address)
-    assert b"unfold" in page.content
-    data = fill(page, user=UserFactory.create().pk, size="3", overdraft_limit="1")
-    assert admin_client.post(address, data).status_code == 302
-    account = SlottedAccount.objects.get()
-    assert "1.00" in text_of(admin_client.get(url(account, "list")))
-    assert text_of(admin_client.get(url(account))).count("0.33") == 2

@@ -5,10 +5,6 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.sites import UnfoldAdminSite
 
 from accounts.admin.account import AccountAdmin, EntryAdmin
-from accounts.contrib.queued.admin import QueuedChangeAdmin
-from accounts.contrib.queued.models import QueuedChange
-from accounts.contrib.slotted.admin import SlottedAccountAdmin
-from accounts.contrib.slotted.models import SlottedAccount
 from accounts.models import Account, Entry
 from django_lockstep.admin.versioned import VersionedInlineMixin
 from tests.django_lockstep.admin.urls import SeatAdmin
@@ -32,19 +28,9 @@ class UnfoldEntryAdmin(EntryAdmin, ModelAdmin):  # type: ignore[misc]
     pass
 
 
-class UnfoldQueuedChangeAdmin(QueuedChangeAdmin, ModelAdmin):  # type: ignore[misc]
-    pass
-
-
-class UnfoldSlottedAccountAdmin(SlottedAccountAdmin, ModelAdmin):  # type: ignore[misc]
-    pass
-
-
 site = UnfoldAdminSite(name="admin")
 site.register(Seat, UnfoldSeatAdmin)
 site.register(Account, UnfoldAccountAdmin)
 site.register(Entry, UnfoldEntryAdmin)
-site.register(QueuedChange, UnfoldQueuedChangeAdmin)
-site.register(SlottedAccount, UnfoldSlottedAccountAdmin)
 
 urlpatterns = [path("admin/", site.urls)]

@@ -1,0 +1,179 @@
+"""The statements that `StatementRunner` sends: SQL of the query set API, with the INSERT of the entry added."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from django.db import connections, models
+from django.db.models import F
+
+from django_lockstep.locking.compiled import Compiled, Parameter, compile_select, compile_update, parameter
+from django_lockstep.locking.fields import version_field
+from django_lockstep.locking.writes import auto_now_fields
+
+__all__ = ["ENTRY_PARAMETERS", "Sign", "Statements", "WaitMode"]
+
+Sign = Literal["minus", "plus"]
+WaitMode = Literal["queue", "nowait"]
+SIGNS: tuple[Sign, ...] = ("minus", "plus")
+
+
+class Statements:
+    """Every statement for one account model on one database, compiled on first use.
+
+    `WaitMode` says what to do where another session has the row locked: wait for it, in the queue of an advisory lock,
+    or raise at once. Names of parameters: ``pk``, ``seen`` and ``next`` (versions), ``balance``, ``amount``,
+    ``least`` (the lowest balance plus overdraft limit) or ``bound`` (the balance must be below it), ``queue`` (the key
+    of an advisory lock), ``idempotency_key``, ``transfer``, and the names of the fields with
+    ``auto_now``.
+    """
+
+    def __init__(self, model: type[models.Model], using: str) -> None:
+        self.model = model
+        self.using = using
+        self.ops = connections[using].ops
+        self.version = version_field(model).attname
+        self.entry: type[models.Model] = model._meta.get_field("entries").related_model  # type: ignore[assignment]
+        self.extras = [field for field in self.entry._meta.concrete_fields if _is_extra(field)]
+        self.auto_now = auto_now_fields(model)
+        self.rows: models.QuerySet[Any] = model._base_manager.using(using)
+        self.row = self.rows.filter(pk=parameter(model, "pk"))
+
+    @functools.cached_property
+    def read(self) -> Compiled:
+        return compile_select(self.row)
+
+    @functools.cached_property
+    def lock(self) -> dict[WaitMode, Compiled]:
+        """SELECT the row ``FOR NO KEY UPDATE``."""
+        return self._locking(self.read)
+
+    def _locking(self, read: Compiled) -> dict[WaitMode, Compiled]:
+        no_key, nowait = self.ops.for_update_sql(no_key=True), self.ops.for_update_sql(nowait=True, no_key=True)
+        return {
+            # The advisory lock first, the row lock second, in every statement that takes both: two orders would
+            # deadlock.
+            "queue": read + self._queue + f" {no_key}",
+            "nowait": read + f" {nowait}",
+        }
+
+    @functools.cached_property
+    def write(self) -> dict[bool, Compiled]:
+        """UPDATE the row to a balance and INSERT the entry, returning no rows; by whether to compare versions."""
+        # compile_update() keeps the WHERE of the query set: the same guard as in the plain methods.
+        guarded = self.row.filter(**{self.version: self._parameter(self.version, "seen")})
+        changes = {
+            "balance": self._parameter("balance"),
+            self.version: self._parameter(self.version, "next"),
+            "entry_count": F("entry_count") + 1,
+            **self._auto_now_parameters,
+        }
+        return {
+            compares: "WITH changed AS ("
+            + self._returning(compile_update(rows, changes), *self._copied_fields.values())
+            + ") "
+            + self._entry_insert
+            for compares, rows in ((True, guarded), (False, self.row))
+        }
+
+    @functools.cached_property
+    def add(self) -> dict[Sign, Compiled]:
+        """UPDATE the balance by an amount and INSERT the entry, in the queue of the advisory lock."""
+        return {sign: "WITH " + self._add_statement(self.row, sign=sign, also=self._queue) for sign in SIGNS}
+
+    @functools.cached_property
+    def lock_and_add(self) -> dict[tuple[Sign, WaitMode], Compiled]:
+        """Lock the row, then do the same as `add`."""
+        pk = self.model._meta.pk
+        (key,) = self._columns([pk])
+        table = self.ops.quote_name(self.model._meta.db_table)
+        # The UPDATE depends on the locking CTE, which therefore runs first; MATERIALIZED keeps it from being inlined.
+        # Qualified: a column that `locked` lacked would be the outer table's, and every row would be its own key.
+        mine = f" AND {table}.{key} = (SELECT locked.{key} FROM locked)"
+        return {
+            (sign, wait): "WITH locked AS MATERIALIZED ("
+            + lock
+            + "), "
+            + self._add_statement(self.rows, sign=sign, also=mine)
+            for sign in SIGNS
+            # The key alone: nobody reads what the other columns held. Not by values(), which may rename it.
+            for wait, lock in self._locking(compile_select(self.row.only("pk"))).items()
+        }
+
+    @functools.cached_property
+    def _queue(self) -> Compiled:
+        """A condition that takes the advisory lock: an uncorrelated subquery, run once, before the row is locked."""
+        # A subquery that does not depend on the row is evaluated once (an InitPlan). As a plain condition the function
+        # may be called for every row that is looked at.
+        place = Compiled("%s", (Parameter("queue", models.BigIntegerField()),))
+        return " AND (SELECT pg_advisory_xact_lock(" + place + ")) IS NOT NULL"
+
+    def _add_statement(self, rows: models.QuerySet[Any], *, sign: Sign, also: Compiled | str) -> Compiled:
+        """Return the parts ``changed`` and ``booked`` of a WITH, and the SELECT of the changed row."""
+        changed = self._returning(self._balance_update(rows, sign) + also, *self.model._meta.concrete_fields)
+        return "changed AS (" + changed + "), booked AS (" + self._entry_insert + ") SELECT * FROM changed"
+
+    def _balance_update(self, rows: models.QuerySet[Any], sign: Sign) -> Compiled:
+        """Return the UPDATE that adds an amount where overdraft limit and size allow it."""
+        # What the CHECK constraint says, asked beforehand: a violated constraint would be an error and abort the
+        # caller's transaction, where no row is an answer.
+        allowed = (
+            {"balance__gte": self._parameter("balance", "least") - F("overdraft_limit")}
+            if sign == "minus"
+            else {"balance__lt": self._parameter("balance", "bound")}
+        )
+        changes = {
+            "balance": F("balance") + self._parameter("balance", "amount"),
+            self.version: F(self.version) + 1,
+            "entry_count": F("entry_count") + 1,
+            **self._auto_now_parameters,
+        }
+        return compile_update(rows.filter(**allowed), changes)
+
+    def _parameter(self, name: str, called: str | None = None) -> Parameter:
+        return parameter(self.model, name, called=called)
+
+    @functools.cached_property
+    def _auto_now_parameters(self) -> dict[str, Parameter]:
+        return {field.attname: self._parameter(field.attname) for field in self.auto_now}
+
+    def _returning(self, update: Compiled, *fields: models.Field[Any, Any]) -> Compiled:
+        table = self.ops.quote_name(self.model._meta.db_table)
+        return update + f" RETURNING {', '.join(f'{table}.{column}' for column in self._columns(fields))}"
+
+    @functools.cached_property
+    def _copied_fields(self) -> dict[Any, Any]:
+        """The entry's fields that are copied from the changed row, each with its field of the account."""
+        of_entry, of_account = self.entry._meta.get_field, self.model._meta.get_field
+        account: Any = of_entry("account")
+        return {
+            account: account.target_field,
+            of_entry("balance_after"): of_account("balance"),
+            of_entry("version_after"): of_account(self.version),
+        }
+
+    @functools.cached_property
+    def _entry_insert(self) -> Compiled:
+        """INSERT the entry of the row in ``changed``."""
+        names = (*ENTRY_PARAMETERS, *(field.attname for field in self.extras))
+        given = {self.entry._meta.get_field(name): parameter(self.entry, name) for name in names}
+        columns = ", ".join(self._columns((*self._copied_fields, *given)))
+        values = ", ".join([*self._columns(self._copied_fields.values()), *["%s"] * len(given)])
+        table = self.ops.quote_name(self.entry._meta.db_table)
+        return Compiled(f"INSERT INTO {table} ({columns}) SELECT {values} FROM changed", tuple(given.values()))
+
+    def _columns(self, fields: Iterable[Any]) -> list[str]:
+        return [self.ops.quote_name(field.column) for field in fields]
+
+
+ENTRY_PARAMETERS = ("amount", "idempotency_key", "transfer")
+"""The entry's fields that are parameters of each call; the others are copied from the changed row."""
+_READ = ("account", "balance_after", "version_after")
+
+
+def _is_extra(field: models.Field[Any, Any]) -> bool:
+    """Whether the INSERT needs a value for the field that only Django can compute."""
+    left_out = field.generated or field.has_db_default() or isinstance(field, models.AutoField)
+    return not left_out and field.name not in (*ENTRY_PARAMETERS, *_READ)

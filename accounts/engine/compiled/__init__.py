@@ -1,1 +1,0 @@
-"""The compiled engine: one prepared statement, and one round trip, for each kind of change."""

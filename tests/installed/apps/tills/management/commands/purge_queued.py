@@ -1,5 +1,0 @@
-"""What clears away, where ``accounts.contrib.queued`` with its own table is not installed."""
-
-from accounts.contrib.queued.management.commands.purge_queued import Command
-
-__all__ = ["Command"]
