@@ -23,7 +23,6 @@ SUITES: Mapping[str, str] = MappingProxyType(
         "explore": "benchmarks.explore",
         "find_races": "benchmarks.find_races",
         "leases": "benchmarks.leases",
-        "stores": "benchmarks.stores",
     }
 )
 """The module of every suite, by its name on the command line."""

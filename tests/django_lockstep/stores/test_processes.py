@@ -5,10 +5,10 @@ import os
 import signal
 from typing import Any
 
-from benchmarks.stores.contention import contend
 from django_lockstep.leases import lease
 from django_lockstep.stores import DynamoStore, Put
 from tests.django_lockstep.leases.test_processes import Program, running
+from tests.django_lockstep.stores.contention import contend
 
 SECONDS = float(os.environ.get("STORES_CONTENTION_SECONDS", "4"))
 """For how long the eight processes contend; 60 for the long run."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from django.conf import settings
 
-from benchmarks.leases import WAIT
 from benchmarks.together import run_together
 from django_lockstep.leases import LeaseLost, LeaseNotAcquired, lease
 from django_lockstep.stores import DynamoStore, Update
@@ -27,6 +26,8 @@ STORE = "measured"
 _KEY, _GUARDED, _FREE = "the one", "guarded", "free"
 TTL = 3.0
 """Seconds after which another process takes over from one that is late."""
+WAIT = 60.0
+"""Seconds that a process waits for the lease."""
 LATE_EVERY = 10.0
 """Seconds between two holds of the first process that last longer than the ttl."""
 
