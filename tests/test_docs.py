@@ -39,3 +39,19 @@ def test_nothing_is_described_that_is_not_there() -> None:
     assert sorted(re.findall(r"^## (.*)$", (DOCS / "use" / "settings.md").read_text(), re.MULTILINE)) == mentioned(
         SETTING
     )
+
+
+def architecture() -> list[str]:
+    """Return the paths that the map names: of files, of folders, and short ones of the room that is spoken of."""
+    return sorted(set(re.findall(r"`([\w/]+(?:\.py|\.md|/))`", (DOCS / "architecture.md").read_text())))
+
+
+@pytest.mark.parametrize("name", architecture())
+def test_every_path_of_the_map_exists(name: str) -> None:
+    packages = (ROOT / package for package in ("django_lockstep", "accounts", "bank"))
+    assert (ROOT / name).exists() or any(path for package in packages for path in package.rglob(name.rstrip("/")))
+
+
+def test_the_map_is_linked_from_where_people_begin() -> None:
+    for page in ("README.md", "CONTRIBUTING.md"):
+        assert "docs/architecture.md" in (ROOT / page).read_text()
