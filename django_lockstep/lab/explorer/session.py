@@ -357,13 +357,13 @@ def exploration_session(scenario: Scenario, options: SessionOptions) -> Iterator
         session = ExplorationSession(scenario, options)
         # The order matters: callbacks run in reverse, so actors are unwound, then tables are put back, then sessions
         # closed.
-        stack.callback(_close_servers, session)
+        stack.callback(_for_servers, session, Server.close)
         stack.enter_context(keep_signal_receivers())
         connection_created.connect(session.connected, weak=False)
         stack.callback(connection_created.disconnect, session.connected)
         stack.callback(session.reset)
         stack.callback(session.controller.close)
-        stack.callback(_end_interrupted, session)
+        stack.callback(_for_servers, session, Server.end_interrupted)
         # The server's own sessions are opened while the actors connect.
         await_actors = session.controller.connect(database)
         session.server(database)
@@ -389,14 +389,9 @@ def _identity(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
     return tuple(str(connection.settings_dict[part]) for part in ("HOST", "PORT", "NAME"))
 
 
-def _end_interrupted(session: ExplorationSession) -> None:
+def _for_servers(session: ExplorationSession, action: Callable[[Server], None]) -> None:
     for server in session._servers.values():
-        server.end_interrupted()
-
-
-def _close_servers(session: ExplorationSession) -> None:
-    for server in session._servers.values():
-        server.close()
+        action(server)
 
 
 def _require_committed_data(connection: BaseDatabaseWrapper) -> None:

@@ -120,7 +120,8 @@ class Findings:
         """Read what another process has appended; return what is new or has changed. The last one counts."""
         before = dict(self._found)
         # A finding on a candidate that is no longer derived, since the finder has changed, says nothing.
-        known = (finding for finding in map(_parse, _lines(self.path)) if finding.candidate in self.candidates)
+        parsed = (Finding(**{**data, "differences": tuple(data["differences"])}) for data in _lines(self.path))
+        known = (finding for finding in parsed if finding.candidate in self.candidates)
         self._found.update({finding.candidate: finding for finding in known})
         return [finding for name, finding in self._found.items() if before.get(name) != finding]
 
@@ -165,10 +166,6 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_text("utf-8").splitlines():
         with suppress(ValueError):  # of a run that was killed, or is still writing, a line may be incomplete
             yield json.loads(line)
-
-
-def _parse(data: dict[str, Any]) -> Finding:
-    return Finding(**{**data, "differences": tuple(data["differences"])})
 
 
 def consequence_of(differences: Iterable[str]) -> str:

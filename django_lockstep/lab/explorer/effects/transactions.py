@@ -71,15 +71,6 @@ def _without_effect(statement: Statement) -> Statement:
     return replace(statement, locks=frozenset(), row_locks=frozenset(), writes=frozenset())
 
 
-def _after_wait(statement: Statement, operation: Operation) -> Statement:
-    """Return the statement, which has found no row after a wait, as one that has written none.
-
-    The row stays locked, even if it no longer matches (EvalPlanQual in the server's execMain.c). One that commits by
-    itself would have published its change before the others, and stays what it is.
-    """
-    return statement if _commits(statement, operation) else replace(statement, writes=frozenset())
-
-
 def _is_value(lock: LockedKey) -> bool:
     key, mode = lock
     return mode is Mode.UNIQUE or key[0] == ADVISORY
@@ -188,7 +179,12 @@ class Transaction:
         statement = self._with_keys(operation)
         if _has_found_nothing(statement, operation):
             # So is a write that compares a version and comes too late: it locks nothing and publishes nothing.
-            statement = _after_wait(statement, operation) if waited else _without_effect(statement)
+            # After a wait the row stays locked, even if it no longer matches (EvalPlanQual in the server's execMain.c).
+            # An UPDATE that commits by itself would have published its change before the others.
+            if not waited:
+                statement = _without_effect(statement)
+            elif not _commits(statement, operation):
+                statement = replace(statement, writes=frozenset())
         touched, statement = (LOCAL, statement) if self._failed else self._done(statement, operation, waited=waited)
         self._note(statement, operation)
         ended = operation.ends_idle or statement.kind == "ROLLBACK TO" or operation.error is not None

@@ -245,7 +245,8 @@ def _deadlock(run: Run, deadlock: Deadlock) -> Explanation:
     closing = [step for step in run.steps if step.actor == deadlock.victim and step.sqlstate == "40P01"]
     waits = []
     for actor, blocker in _BLOCKED_BY.findall(deadlock.detail):
-        step = closing[0] if actor == deadlock.victim and closing else _waiting(run, actor)
+        waiting = [step for step in run.steps if step.actor == actor and step.waited_for]
+        step = next(iter(closing if closing and actor == deadlock.victim else waiting), None)
         waits.append(f"{actor} waited for {blocker}" + (f" to release {step.waited_on or _rows(step)}" if step else ""))
     cycle = ", ".join(waits) or f"{', '.join(deadlock.actors)} waited for each other"
     text = f"deadlock: {cycle}; the server ended {deadlock.victim}'s transaction"
@@ -257,10 +258,6 @@ def _refused(step: Step) -> Explanation:
     kind = "constraint violation"
     text = f"{kind}: {step.constraint} refused {step.actor}'s {summarize(step).verb} {summarize(step).table}".rstrip()
     return Explanation(kind=kind, text=text, step=step)
-
-
-def _waiting(run: Run, actor: str) -> Step | None:
-    return next((step for step in run.steps if step.actor == actor and step.waited_for), None)
 
 
 _ANOMALIES: Mapping[str, Callable[[Run], _Found]] = {

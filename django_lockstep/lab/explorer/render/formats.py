@@ -55,19 +55,11 @@ def _broken(report: RaceReport, run: Run, seconds: float) -> CheckResult:
     )
 
 
-def _as_junit(reports: Sequence[RaceReport]) -> str:
-    return as_junit(check_results(reports), suite="races")
-
-
-def _as_sarif(reports: Sequence[RaceReport]) -> str:
-    return as_sarif(check_results(reports))
-
-
 FORMATS: Mapping[str, Callable[[Sequence[RaceReport]], str]] = {
     "text": as_text,
     "json": as_json,
     "html": as_html,
-    "junit": _as_junit,
-    "sarif": _as_sarif,
+    "junit": lambda reports: as_junit(check_results(reports), suite="races"),
+    "sarif": lambda reports: as_sarif(check_results(reports)),
 }
 """The formats that hold any number of races in one text."""

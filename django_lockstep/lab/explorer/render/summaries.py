@@ -62,13 +62,13 @@ def _unchanged(step: Step, run: Run) -> frozenset[str]:
                 row[name] in summary.keys[name] for name in summary.keys.keys() & row
             ):
                 given = {name for name in summary.sets if name in summary.plain or summary.sets[name] == "NULL"}
-                same = {name for name in given & row.keys() if _as_read(row[name]) == summary.sets[name]}
+                same = {
+                    name
+                    for name in given & row.keys()
+                    if ("NULL" if row[name] is None else row[name]) == summary.sets[name]
+                }
                 return frozenset(same if same < summary.sets.keys() else ())
     return frozenset()
-
-
-def _as_read(value: str | None) -> str:
-    return "NULL" if value is None else value
 
 
 def _in_short(summary: StatementText, unchanged: frozenset[str]) -> str:

@@ -64,8 +64,10 @@ class TreeRow:
         ends = ", ".join(_ending(number, outcome) for number, outcome in (self.outcomes or {}).items())
         said = ends or _("abandoned: an equivalent schedule was run")
         if self.kind != "run":
-            said = f"{_schedules(self.schedules)}: {said}"
-        return f"{said}; {_branches_not_run(self.cuts)}" if self.cuts else said
+            schedules = ngettext("%(number)s schedule", "%(number)s schedules", self.schedules)
+            said = f"{schedules % {'number': self.schedules}}: {said}"
+        branches = ngettext("%(number)s branch not run", "%(number)s branches not run", self.cuts)
+        return f"{said}; {branches % {'number': self.cuts}}" if self.cuts else said
 
 
 def _why_not_run(reason: str) -> str:
@@ -79,14 +81,6 @@ def _why_not_run(reason: str) -> str:
 def _ending(number: int, outcome: Outcome) -> str:
     verdict = _("right") if outcome.holds else _("wrong")
     return f"{verdict} ({_('Outcome %(number)s') % {'number': number}})"
-
-
-def _schedules(number: int) -> str:
-    return ngettext("%(number)s schedule", "%(number)s schedules", number) % {"number": number}
-
-
-def _branches_not_run(number: int) -> str:
-    return ngettext("%(number)s branch not run", "%(number)s branches not run", number) % {"number": number}
 
 
 def tree_rows(found: Exploration) -> Iterator[TreeRow]:

@@ -66,7 +66,7 @@ def _hit(history: History, write: UnitStep, row: Row, column: str, value: Value)
     # Keys do not change, and of the times of a change the last one is right.
     if column in history.table(row[0]).key or write.type_of(value) == "now":
         return None
-    found = _last_read(history, write, row, column)
+    found = next(_reads(history, write.place, write.statement.alias, row, column), None)
     if found is None:
         return None
     read, before = found
@@ -98,10 +98,6 @@ def _make(
         rank=rank,
         sentence=sentence,
     )
-
-
-def _last_read(history: History, write: UnitStep, row: Row, column: str) -> tuple[UnitStep, RowRead] | None:
-    return next(_reads(history, write.place, write.statement.alias, row, column), None)
 
 
 def _reads(history: History, end: int, alias: str, row: Row, column: str) -> Iterator[tuple[UnitStep, RowRead]]:

@@ -107,7 +107,8 @@ class CodeMap:
         if path.is_relative_to(_LIBRARY):  # in its own checkout it is tested
             return _Kind.APP if _LIBRARY.is_relative_to(self._root) and not is_installed else _Kind.OTHER
         # The innermost: an app's folder may be inside of another one's.
-        app = max((folder for folder in self._apps if path.is_relative_to(folder)), default=None, key=_depth)
+        folders = [folder for folder in self._apps if path.is_relative_to(folder)]
+        app = max(folders, default=None, key=lambda folder: len(folder.parts))
         in_root = path.is_relative_to(self._root) and not is_installed
         if app is None and not in_root:
             return _Kind.OTHER
@@ -121,7 +122,3 @@ class CodeMap:
         """The folders of the installed apps that are neither Django's nor this library's."""
         configs = [config for config in apps.get_app_configs() if config.name.partition(".")[0] != "django"]
         return [folder for folder in (Path(config.path) for config in configs) if not folder.is_relative_to(_LIBRARY)]
-
-
-def _depth(folder: Path) -> int:
-    return len(folder.parts)

@@ -94,7 +94,11 @@ def report_on(found: Findings, suppressed: Sequence[Suppression], *, root: Path,
     """Return the report on all candidates; without ``tried``, as if none of them had been tried."""
     known = found.pairs() if tried else []
     decided = {candidate.id for candidate, _ in known}
-    rest = [(each, _not_tried(each)) for name, each in found.candidates.items() if name not in decided]
+    rest = [
+        (candidate, Finding(candidate=name, verdict="not tried", reason="nothing was tried yet"))
+        for name, candidate in found.candidates.items()
+        if name not in decided
+    ]
     return Report(
         root=root,
         summary=found.summary,
@@ -111,10 +115,6 @@ def entries_of(pairs: Iterable[tuple[Candidate, Finding]], suppressed: Sequence[
         for candidate, finding in pairs
     )
     return tuple(sorted(entries, key=lambda entry: STATUSES.index(entry.status)))
-
-
-def _not_tried(candidate: Candidate) -> Finding:
-    return Finding(candidate=candidate.id, verdict="not tried", reason="nothing was tried yet")
 
 
 def _reason(candidate: Candidate, finding: Finding, suppressed: Sequence[Suppression]) -> str:
