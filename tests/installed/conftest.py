@@ -42,6 +42,12 @@ def start_project_with_lab(tmp_path_factory: pytest.TempPathFactory) -> Projects
 
 
 @pytest.fixture(scope="session")
+def start_project_without_lab(tmp_path_factory: pytest.TempPathFactory) -> Projects:
+    """Start a project of this name, which has the showcase in production."""
+    return _starter(tmp_path_factory, "django-lockstep", "django-lockstep-accounts")
+
+
+@pytest.fixture(scope="session")
 def start_project_with_accounts(tmp_path_factory: pytest.TempPathFactory) -> Projects:
     """Start a project of this name, which can import all three."""
     return _starter(tmp_path_factory, *SOURCES)

@@ -14,8 +14,7 @@ from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from accounts.management import simulation
-from accounts.management.commands import simulate
+from accounts.management import simulate, simulation
 from accounts.models import Account, Entry
 from accounts.races.run import NAMES
 from django_lockstep.lab.simulator.sweep import SizeResult
