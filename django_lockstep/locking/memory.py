@@ -135,37 +135,17 @@ def _still(value: object) -> object:
 def _require_certain(instance: models.Model) -> None:
     """Raise ``ValueError`` for an instance whose last write was undone by a rollback, or may have been.
 
-    Its version could be given to a row again by another writer, whose update would then be lost. In doubt the row is
-    read: an instance that knows all of it overwrites nothing that it has not seen.
+    Its version could be given to the row again by another writer, whose update would then be lost.
     """
     write = last_write(instance)
     if write is None or write.is_pending:
         return
-    if write.is_committed:
-        set_last_write(instance, None)
-    elif _knows_row(instance, write.using):
-        record_write(instance, write.using)  # the row may be as a write of the open transaction has left it
-    else:
+    if not write.is_committed:
         raise ValueError(
             f"{instance._meta.label} {instance.pk!r} was written in a transaction that was rolled back, or may have "
             "been: refresh_from_db() reads the row again"
         )
-
-
-def _knows_row(instance: models.Model, using: str) -> bool:
-    """Whether the row holds in each column what the instance remembers of it, version included."""
-    model, memory, values = type(instance), remembered(instance), vars(instance)
-    attname = version_field(model).attname
-    row = model._base_manager.using(using).filter(pk=instance.pk).first()
-    if row is None or memory.get(attname) != values.get(attname):
-        return False
-    current, fields = remembered(row), [field for field in model._meta.concrete_fields if field.attname in values]
-    return all(
-        field.attname in memory
-        # An assigned value may be a string where the row has a number.
-        and current[field.attname] in (memory[field.attname], field.to_python(memory[field.attname]))
-        for field in fields
-    )
+    set_last_write(instance, None)
 
 
 def mark_partial(instance: models.Model, partial: bool) -> None:

@@ -1,5 +1,6 @@
 """Exploring on a real server: verdicts, schedules, waits, deadlocks, and what is left behind."""
 
+import inspect
 import json
 import threading
 from collections.abc import Iterator
@@ -29,7 +30,8 @@ def nothing_is_left_behind(transactional_db: None) -> Iterator[None]:
     yield
     close_idle_sessions()
     assert not {thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("race")}
-    assert connection.execute_wrappers == []
+    # Its own are methods; versioned models keep one that is none.
+    assert not [wrapper for wrapper in connection.execute_wrappers if inspect.ismethod(wrapper)]
     assert connection.connection is None or "wait" not in vars(connection.connection)
 
 
