@@ -87,7 +87,8 @@ def test_a_printed_page_has_every_schedule_and_only_the_step_that_the_address_na
 
     page.emulate_media(media="print")
     expect(hidden).to_be_visible()
-    expect(page.locator(".downloads")).to_be_hidden()
+    for downloads in page.locator(".downloads").all():
+        expect(downloads).to_be_hidden()
     expect(page.locator("form").first).to_be_hidden()
     expect(page.locator(".move").first).to_be_hidden()
     page.goto("/lab/lost-update:naive/#run-1-2")

@@ -11,7 +11,8 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
-from tests.support.sessions import all_others_are_idle, until
+from django_lockstep.lab.pages.store import open_store
+from tests.support.sessions import PATIENCE, all_others_are_idle, until
 
 FLAGS = [
     "--no-sandbox",
@@ -122,5 +123,7 @@ def open_page(live_server: Any, chromium: Browser, settings: Any, tmp_path: Path
     yield open_page
     for context in contexts:
         context.close()
+    # The next test's run would be refused.
+    until(lambda: (run := open_store().run()) is None or not run.active, "the run to end", patience=3 * PATIENCE)
     until(all_others_are_idle, "the server to have answered")
     assert said == []

@@ -78,12 +78,16 @@ class SeatTests(TestCase):
         self.assertTrue(mine.merge_if_disjoint().disjoint)
         self.assertEqual((mine.guest, mine.version), ("Ada", 2))
 
-    def test_a_rolled_back_save_leaves_the_version(self) -> None:
+    def test_after_a_rollback_a_seat_is_read_again_before_it_is_written(self) -> None:
         with transaction.atomic():
             self.seat.guest = "Ada"
             self.seat.save()
             transaction.set_rollback(True)
-        self.assertEqual(self.seat.version, 1)
+        with self.assertRaisesRegex(ValueError, "refresh_from_db"):
+            self.seat.save()
+        self.seat.refresh_from_db()
+        self.seat.save()
+        self.assertEqual(self.seat.version, 2)
 
     def test_a_locked_seat_is_the_seat(self) -> None:
         with transaction.atomic():
