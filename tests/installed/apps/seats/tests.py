@@ -86,8 +86,9 @@ class SeatTests(TestCase):
         with self.assertRaisesRegex(ValueError, "refresh_from_db"):
             self.seat.save()
         self.seat.refresh_from_db()
+        self.seat.guest = "Bob"
         self.seat.save()
-        self.assertEqual(self.seat.version, 2)
+        self.assertEqual(self.row(), ("Bob", 2))
 
     def test_a_locked_seat_is_the_seat(self) -> None:
         with transaction.atomic():
