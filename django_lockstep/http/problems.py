@@ -8,7 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from django.db import Error
+from django.db import Error, InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template import Context, Engine, TemplateDoesNotExist
 from django.template.loader import render_to_string
@@ -21,17 +21,23 @@ from django_lockstep.errors import (
     LockNotAvailable,
     RetriesExhausted,
     SerializationFailure,
+    sqlstate_of,
     translated,
 )
-from django_lockstep.http.outages import is_outage
 from django_lockstep.http.preconditions import PreconditionError
 
-__all__ = ["MEDIA_TYPE", "Problem", "problem_of", "refusal_of"]
+__all__ = ["MEDIA_TYPE", "Problem", "is_outage", "problem_of", "refusal_of"]
 
 MEDIA_TYPE = "application/problem+json"
 _PAGE = Path(__file__).with_name("409.html")
 _BUSY = (LockNotAvailable, DeadlockDetected, SerializationFailure, RetriesExhausted)
 _RETRY = {"Retry-After": "1"}
+_CLASSES = ("08", "53", "57P")
+"""Connection exceptions, insufficient resources (53300: too many connections), shutdown and crash recovery."""
+_STATES = frozenset({"57014", "25P03", "25P04"})
+"""``statement_timeout``, ``idle_in_transaction_session_timeout`` and ``transaction_timeout``."""
+_MYSQL = frozenset({0, 1040, 1053, 1927, 1969, 2002, 2003, 2006, 2013, 3024})
+"""The same for MySQL and MariaDB, whose drivers have no SQLSTATE; 0 is a closed connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,3 +123,18 @@ def _page(problem: Problem, request: HttpRequest) -> str:
             continue
     engine = Engine(libraries={"i18n": "django.templatetags.i18n"})
     return engine.from_string(_PAGE.read_text("utf-8")).render(Context(context))
+
+
+def is_outage(error: Error) -> bool:
+    """Whether the database could not be reached, had no connection left, or exceeded a time limit.
+
+    The driver raises errors without a code without a response from the server: a connection that failed or was lost, or
+    an exhausted pool.
+    """
+    state = sqlstate_of(error)
+    if state is not None:
+        return state in _STATES or state.startswith(_CLASSES)
+    if not isinstance(error, OperationalError | InterfaceError) or hasattr(error.__cause__, "sqlite_errorcode"):
+        return False
+    code = error.args[0] if error.args else None
+    return code in _MYSQL if isinstance(code, int) else True

@@ -20,9 +20,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_lockstep.monitor import Session, lock_report, text
-from django_lockstep.monitor.ending import Ending, end_session
 from django_lockstep.monitor.graph import BOX_HEIGHT, BOX_WIDTH, Graph, waits_graph
 from django_lockstep.monitor.models import Lock
+from django_lockstep.monitor.sessions import Ending, end_session
 from django_lockstep.monitor.wording import session_name
 
 __all__ = ["LockAdmin"]

@@ -11,11 +11,10 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections, transaction
 
 from django_lockstep.monitor.facts import AdvisoryLock, LockReport, Session, Wait
+from django_lockstep.monitor.locked import LockedTable, PrimaryKeys, tables_of
 from django_lockstep.monitor.modes import advisory_key, mode_in_sql
 from django_lockstep.monitor.queries import ADVISORY, FRESH, LIMITS, WAITING, ReportRow, fetch
-from django_lockstep.monitor.rows import PrimaryKeys
 from django_lockstep.monitor.sessions import Sessions
-from django_lockstep.monitor.tables import LockedTable, tables_of
 
 __all__ = ["lock_report", "waits"]
 

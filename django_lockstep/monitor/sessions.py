@@ -1,16 +1,28 @@
-"""Looks up sessions: server processes, and prepared transactions, which have no process."""
+"""Looks up sessions, and ends them: server processes, and prepared transactions, which have no process."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
+
+from django.db import connections
 
 from django_lockstep.monitor.facts import Session
 from django_lockstep.monitor.modes import CONFLICTS
 from django_lockstep.monitor.queries import PREPARED, SESSIONS, ReportRow, fetch
 
-__all__ = ["Sessions"]
+__all__ = ["Ending", "Sessions", "end_session"]
+
+Ending = Literal["cancel", "terminate"]
+
+_FUNCTIONS: dict[Ending, str] = {"cancel": "pg_cancel_backend", "terminate": "pg_terminate_backend"}
+# By its start as well: the server gives the pid of a session that has ended to a new one.
+_END = """
+SELECT {function}(pid) FROM pg_stat_activity
+WHERE pid = %s AND backend_start = %s AND datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 
 class Sessions:
@@ -44,3 +56,17 @@ class Sessions:
 
     def _with(self, lock: str, modes: set[str]) -> list[Session]:
         return [session for mode, session in self._prepared[lock] if mode in modes]
+
+
+def end_session(pid: int, started: datetime, *, ending: Ending, using: str) -> bool:
+    """Cancel the current statement of the session that has this pid since then, or terminate the session.
+
+    A cancelled statement fails with SQLSTATE 57014, and its transaction with it unless a savepoint is before it; a
+    terminated session loses its transaction and its connection. Returns False if there is no such session in the
+    database any more. Raises `django.db.ProgrammingError` if the role may not: that takes the same role, or
+    ``pg_signal_backend``; a superuser's sessions are a superuser's to end.
+    """
+    with connections[using].cursor() as cursor:
+        cursor.execute(_END.format(function=_FUNCTIONS[ending]), [pid, started])
+        row = cursor.fetchone()
+    return row is not None and bool(row[0])

@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, InterfaceError, OperationalError, ProgrammingError, connection
 
 from django_lockstep.http import problem_of
-from django_lockstep.http.outages import is_outage
+from django_lockstep.http.problems import is_outage
 
 
 def raised(error: Exception, cause: Exception | None = None) -> Any:

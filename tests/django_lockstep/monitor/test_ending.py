@@ -11,7 +11,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 
 from django_lockstep.monitor import Session, admin, lock_report
-from django_lockstep.monitor.ending import end_session
+from django_lockstep.monitor.sessions import end_session
 from tests.django_lockstep.monitor.lock_situations import LockSituation, lock, role
 
 PAGE = "/admin/lockstep_monitor/lock/"
