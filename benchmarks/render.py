@@ -24,7 +24,7 @@ The last run of every suite, on a shared machine: compare ratios, not absolute f
 part has the command that repeats it. To run all of them and replace the parts of this file:
 
 ```sh
-python -m benchmarks {suites} --rows 1,10,10000 --workers 1,8,32 --format markdown --output benchmarks/RESULTS.md
+python -m benchmarks {suites} --rows 1,10000 --workers 8 --format markdown --output benchmarks/RESULTS.md
 ```
 """
 
