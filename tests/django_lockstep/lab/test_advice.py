@@ -25,39 +25,15 @@ def test_among_the_equally_fast_the_shortest_tail_wins() -> None:
     assert advice[1] == "a (1,000/s, p99 90.0 ms) is as fast within a run's variation."
 
 
-def test_a_steadier_one_is_named_where_the_fastest_has_a_long_tail() -> None:
-    advice = advice_on_load([row("quick", rate=1000.0, p99=300.0), row("steady", rate=800.0, p99=50.0)])
-    assert advice[2] == (
-        "Where slow answers hurt more than a lower rate, use steady: p99 50.0 ms (quick: 300.0 ms), at 80% of the rate."
-    )
-    assert not any("slow answers hurt" in line for line in advice_on_load([row("a", p99=90.0), row("b", p99=50.0)]))
-
-
-def test_it_says_which_engine_it_speaks_of() -> None:
-    rows = [row("a", rate=1000.0), row("b", rate=500.0)]
-    others = [row("a", rate=1100.0, engine="compiled"), row("b", rate=2000.0, engine="compiled")]
-    advice = advice_on_load(rows, others)
-    assert advice[0].startswith("For this load use a: 1,000/s")
-    assert advice[-1] == (
-        "All of this is about the strategies as they are written. With the compiled engine, b is the fastest "
-        "correct one: 2,000/s, p99 10.0 ms, 4.0 times its rate as written."
-    )
-
-
 def test_a_counterpart_that_breaks_its_promise_is_named() -> None:
-    (*_, last) = advice_on_load([row("a")], [row("a", engine="compiled", verdict=LOST)])
-    assert last.startswith("a, with the compiled engine, claims to be safe, but lost 812 of 1,000 updates")
+    first, *_ = advice_on_load([row("a")], [row("a", engine="compiled", verdict=LOST)])
+    assert first.startswith("a, with the compiled engine, claims to be safe, but lost 812 of 1,000 updates")
 
 
 def test_the_only_one_is_called_so() -> None:
     assert (
         advice_on_load([row("a")])[0] == "For this load use a: 100/s, p99 10.0 ms, the only one measured that is right."
     )
-
-
-def test_wrong_and_slower_too() -> None:
-    advice = advice_on_load([naive(rate=50.0), row("a")])
-    assert "naive (50/s) lost 812 of 1,000 updates: wrong, and not even faster." in advice
 
 
 def test_a_broken_promise_comes_first_and_is_not_recommended() -> None:
@@ -82,20 +58,6 @@ def test_unprotected_ones_only() -> None:
 def test_no_safe_one_was_right() -> None:
     advice = advice_on_load([row("liar", verdict=LOST)])
     assert advice[1].startswith("No strategy that claims to be safe proved correct")
-
-
-def test_what_it_costs_names_the_worst_first() -> None:
-    rows = [
-        row("quick", rate=1000.0, p99=10.0),
-        row("again", retries=600),
-        row("agains", retries=900),
-        row("unfair", fairness=0.31),
-        row("tail", p99=51.0),
-    ]
-    assert advice_on_load(rows)[-1] == (
-        "What it costs: repeated work with agains 3.0 retries/op and again 2.0 retries/op; "
-        "unequal shares with unfair fairness 0.31; slow answers with tail p99 51 ms."
-    )
 
 
 def test_nothing_measured_nothing_said() -> None:
