@@ -85,7 +85,7 @@ def require_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise SimulationError(
-            "Plots need matplotlib, the extra 'plot' of django-lockstep: install it, or omit --plot."
+            "Plots need matplotlib, the extra 'plot' of django-lockstep-lab: install it, or omit --plot."
         ) from None
 
 
