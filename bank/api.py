@@ -106,7 +106,7 @@ def transfer(request: HttpRequest) -> HttpResponse:
             rows = lock_rows(Account, [source, target], timeout=_LONGEST_WAIT)
         except ObjectDoesNotExist as error:
             raise _Refusal(422, "There is no such target.") from error
-        # Under the locks: nobody can change the source between this check and the transfer.
+        # Under the locks: no other transaction can change the source between this check and the transfer.
         _check(request, next(row for row in rows if row.pk == source), key)
         row, _ = Account.transfer(source, target, amount, idempotency_key=key)
     return _answer(row)

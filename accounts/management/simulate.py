@@ -79,7 +79,7 @@ class Command(BaseCommand):
             found = list(Leftovers.found(config.model, using=config.using))
             failed = [leftovers.name for leftovers in found if not self._removed(leftovers)]
         if not found:
-            self.stdout.write("There are no leftovers of simulations.")
+            self.stdout.write("No rows of an earlier simulation are left.")
         if failed:
             raise CommandError(f"Could not remove {', '.join(failed)}", returncode=1)
 

@@ -65,37 +65,31 @@ def explore(
     """Run the actors through every meaningfully different interleaving of their SQL statements.
 
     ``directed`` runs only the schedules in which one actor is interrupted just before or after one of its writes or
-    locks, about two for each: enough to find most races in long code, but never to say that there is none. The names of
-    tables instead of True limit that to writes and locks of these.
-    ``reduction="none"`` runs every interleaving, also those that only swap independent steps; ``"symmetric"`` leaves
-    out those that only exchange actors with one function: `NotExplorable` if the invariant tells these apart.
-    ``preemptions`` limits how often an actor that could go on is interrupted (then without reduction).
-    ``max_schedules`` and ``timeout`` (seconds) limit the search, ``max_steps`` one run; ``stop_on_first`` ends the
-    search with the first wrong run, or with the first run for which it returns True, if it is a function.
+    locks (of these tables, if it names some): enough to find most races in long code, but never to say that there is
+    none. ``reduction="none"`` also runs schedules that only swap independent steps; ``"symmetric"`` leaves out those
+    that only exchange actors with one function: `NotExplorable` if the invariant tells these apart. ``preemptions``
+    limits how often an actor that could go on is interrupted (then without reduction). ``max_schedules`` and
+    ``timeout`` (seconds) limit the search, ``max_steps`` one run. ``stop_on_first`` ends the search with the first
+    wrong run; a function, with the first run for which it returns True.
 
     A race in which an actor sends nothing, or raises the same error in every schedule, is vacuous, unless the error is
     a conflict in the database or one that ``raises`` names (a class or a tuple). With ``no_deadlock`` a run with a
-    deadlock counts as wrong. ``ignore`` names columns that are not compared, such as ``auth_user.password``; others
-    that differ when the same schedule is run again are found automatically. ``warm_up`` first runs the actors one after
-    the other, to fill caches; without it a directed search repeats no schedule but a wrong one. With
-    ``virtual_sleep``, `time.sleep` in an actor advances its clock and lets the others run, instead of waiting.
+    deadlock counts as wrong. ``ignore`` names columns that are not compared, such as ``auth_user.password``; those that
+    differ when a schedule is run again are ignored by themselves. ``warm_up`` first runs the actors one after the
+    other, to fill caches. With ``virtual_sleep``, `time.sleep` in an actor advances its clock and lets others run.
 
-    ``victim`` is the actor that loses a deadlock: the ``last`` to wait, or the ``first``, whose time-out expires first
-    in production. ``step_timeout`` is how many seconds one step may take without waiting for another actor.
+    ``victim`` loses a deadlock: the ``last`` to wait, or the ``first``, whose time-out expires first in production.
+    ``step_timeout`` is how many seconds one step may take without waiting for another actor.
 
-    ``processes`` is how many worker processes explore, each on a scratch database of its own, so that this process must
-    use one, too; not for a directed search. Each of them unpickles the scenario, or calls ``load``, a picklable
-    function that returns the same scenario. Raises `NotExplorable` where it can do neither, and `WorkerDied` if workers
-    end by themselves again and again. ``cluster`` is the address of a Dask scheduler whose workers explore instead;
-    `NotExplorable` if it does not answer, or if a worker has other code or another Django, Python or PostgreSQL.
+    ``processes`` is how many worker processes explore, each on a scratch database, so that this process must use one,
+    too; not for a directed search. Each unpickles the scenario, or calls ``load``, a picklable function that returns
+    it; `NotExplorable` if it can do neither, `WorkerDied` if workers end again and again. ``cluster`` is the address of
+    a Dask scheduler whose workers explore instead; `NotExplorable` if it does not answer, or if a worker has other code
+    or versions. With ``tree`` the result has all schedules as a tree; not of a directed search.
 
-    With ``tree`` the result has all schedules as a tree, with why others were not run; not of a directed search.
-
-    The scenario runs on committed data, and tables that it wrote are put back: what other sessions commit into them in
-    the meantime is lost. So it runs on test databases and scratch databases only, unless ``database_is_mine`` confirms
-    that the rows are not needed. Raises `NotExplorable` on another database, inside a transaction, on servers other
-    than PostgreSQL, for tables too large to put back, and while another explorer is running. Errors of ``set_up`` and
-    of the invariant are raised as they are.
+    The scenario runs on committed data, and tables that it wrote are put back; what other sessions commit into them
+    meanwhile is lost. So it needs a test or scratch database, or ``database_is_mine``. `NotExplorable` is raised on
+    another one, in a transaction, without PostgreSQL, for tables too large to put back, and beside another explorer.
     """
     options = ExploreOptions(
         session=SessionOptions(

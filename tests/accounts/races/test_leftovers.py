@@ -103,7 +103,7 @@ def test_what_a_killed_run_left_is_removed_by_the_command(capsys: pytest.Capture
     assert "removed" in capsys.readouterr().out
     assert not Entry.objects.exists()
     call_command("simulate", clean=True)
-    assert "There are no leftovers of simulations." in capsys.readouterr().out
+    assert "No rows of an earlier simulation are left." in capsys.readouterr().out
 
 
 def test_what_cannot_be_removed_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

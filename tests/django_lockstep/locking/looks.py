@@ -2,8 +2,15 @@
 
 from typing import Any
 
+import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+
+from django_lockstep.locking import VersionedModel
+from django_lockstep.locking.versions import seen_version
+from tests.testapps.shop.models import Seat
+
+REFUSED = "refresh_from_db"
 
 
 def fresh(instance: Any) -> Any:
@@ -16,3 +23,18 @@ def statements(function: Any, *args: Any, **kwargs: Any) -> list[str]:
     with CaptureQueriesContext(connection) as captured:
         function(*args, **kwargs)
     return [entry["sql"].split()[0] for entry in captured]
+
+
+def assert_refused(instance: VersionedModel) -> None:
+    """Every write is refused, and nothing is sent; once it was read again, it can be written."""
+    for write in (instance.save, instance.delete, instance.update_if_unchanged, lambda: seen_version(instance)):
+        with CaptureQueriesContext(connection) as captured, pytest.raises(ValueError, match=REFUSED):
+            write()
+        assert not captured
+    instance.refresh_from_db()
+    instance.save(force_write=True)
+
+
+def save_once(seat: Seat, guest: str = "Ada") -> None:
+    seat.guest = guest
+    seat.save()
