@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.browser import OpenPage, chromium, open_page
+from tests.support.browser import OpenPage, chromium, expect_no_run, open_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["chromium", "open_page"]
@@ -22,6 +22,7 @@ def test_a_visitor_races_both_and_steps_through_one(open_page: OpenPage, script:
     page.goto("/")
     page.get_by_role("button", name="Race them").click()
     expect(page.get_by_text("Balance: 50.00")).to_have_count(2)
+    expect_no_run(page)
 
     page.get_by_role("link", name="This schedule in the race lab").first.click()
     address = page.url
@@ -41,8 +42,10 @@ def test_a_shared_link_leads_to_the_same_step(open_page: OpenPage) -> None:
     ada.goto("/lab/lost-update:naive/")
     ada.get_by_role("button", name="Run", exact=True).click()
     expect(ada.get_by_text("lost update").first).to_be_visible()
+    expect_no_run(ada)
     ada.get_by_role("button", name="Step through").first.click()
     expect(ada.get_by_role("heading", name="One schedule")).to_be_visible()
+    expect_no_run(ada)
     ada.get_by_role("link", name="Step 3: ").click()
     statement = ada.locator(".move:visible").inner_text()
 

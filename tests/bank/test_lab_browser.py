@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from django_lockstep.lab.pages.store import open_store
 from tests.bank.test_front_browser import overflows
-from tests.support.browser import OpenPage, chromium, open_page
+from tests.support.browser import OpenPage, chromium, expect_no_run, open_page
 from tests.support.sessions import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -72,6 +72,7 @@ def test_the_tree_leads_to_each_schedule(open_page: OpenPage) -> None:
     closed = tree.locator("details:not([open]) > summary")
     while closed.count():
         closed.first.click()
+    expect_no_run(page)
     tree.get_by_role("link", name="Schedule ABBBAA").click()
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_role("heading", name="Schedule ABBBAA: WRONG")).to_be_visible()

@@ -37,6 +37,11 @@ _DJANGOS_OWN = {"exclude": [[".breadcrumbs"], ["#changelist-search"]]}
 """Parts of Django's admin at which axe objects to Django: links told by colour alone, a field named by a title."""
 
 
+def expect_no_run(page: Page) -> None:
+    """Wait until the run that the page shows is over: a race is shown when it has ended, the run a moment later."""
+    expect(page.get_by_role("heading", name="Running now")).to_be_hidden()
+
+
 def serious_faults(page: Page) -> list[str]:
     """Return what axe-core finds serious or critical, by WCAG 2.1 A and AA and its own practices, with elements."""
     found = Axe().run(page, context=_DJANGOS_OWN, options=_RULES).response["violations"]

@@ -69,6 +69,11 @@ def explored(client: Client, url: str, schedule: str = "") -> str:
     answer = client.post(url, {"schedule": schedule})
     url += f"?schedule={schedule}" if schedule else ""
     assert (answer.status_code, answer["Location"]) == (302, url)
+    return after_the_run(client, url)
+
+
+def after_the_run(client: Client, url: str) -> str:
+    """Return what the page shows when the run has ended."""
     until(lambda: "Running now" not in client.get(url).content.decode(), "the run to end", patience=4 * PATIENCE)
     return client.get(url).content.decode()
 
@@ -152,8 +157,7 @@ def test_a_schedule_is_filled_in_by_the_link_and_replayed_by_the_button(staff: C
     assert 'value="AABBAB"' in staff.get(page("NAIVE"), {"schedule": "AABBAB"}).content.decode()
     answer = staff.post(page("NAIVE"), {"schedule": "aaabbb "})
     assert answer["Location"] == f"{page('NAIVE')}?schedule=AAABBB"
-    until(lambda: "<svg" in staff.get(answer["Location"]).content.decode(), "the run to end", patience=4 * PATIENCE)
-    text = staff.get(answer["Location"]).content.decode()
+    text = after_the_run(staff, answer["Location"])
     assert "Schedule AAABBB: right" in text
     assert text.count("<svg") == 1
 
