@@ -64,7 +64,8 @@ class Command(BaseCommand):
             run = build_run(options)
         with _report_errors():
             # Also before: the package that draws may not be installed.
-            _require_renderers(options)
+            if options["plot"]:
+                require_matplotlib()
             if run.announcement:
                 self.stderr.write(run.announcement, str)  # not in the colour of errors
             with Interrupt() as interrupt:
@@ -131,11 +132,6 @@ def _report_errors() -> Iterator[None]:
         raise CommandError(str(error).strip()) from error
     except KeyboardInterrupt as error:
         raise CommandError("Interrupted twice: ended without a report", returncode=130) from error
-
-
-def _require_renderers(options: dict[str, Any]) -> None:
-    if options["plot"]:
-        require_matplotlib()
 
 
 def _end(report: Report, *, interrupted: int | None, check: bool) -> None:

@@ -60,7 +60,7 @@ def read_then_lock(pk: object) -> None:
 
 @adds_ten("refresh:locked")
 def refresh_with_lock(pk: object) -> None:
-    """refresh_from_db() with select_for_update()."""
+    """Read again under the row's lock, then write what was computed from that."""
     account = accounts(pk).get()
     with transaction.atomic():
         account.refresh_from_db(from_queryset=Account.objects.select_for_update(no_key=True))
@@ -69,7 +69,7 @@ def refresh_with_lock(pk: object) -> None:
 
 @adds_ten("refresh:unlocked", holds=False)
 def refresh_without_lock(pk: object) -> None:
-    """refresh_from_db() right before the write."""
+    """Read again without a lock, however shortly before the write."""
     account = accounts(pk).get()
     with transaction.atomic():
         # The other one may read the same value here, before either writes.
