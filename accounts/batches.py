@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from django.db import models, transaction
+from django.db import transaction
 
-from accounts.abstract import AbstractBaseAccount, entries_of, key_reused_error, validate_key
+from accounts.abstract import AbstractBaseAccount
 from accounts.amounts import parse_signed_amount
 from accounts.engine import compilable
+from accounts.entries import key_reused_error, validate_key
 from accounts.errors import AccountError, InvalidAmount
 from django_lockstep.errors import translated_errors
 from django_lockstep.locking.rows import lock_rows
 
-__all__ = ["AppliedChange", "BalanceChange", "apply_changes", "parse_changes"]
+__all__ = ["AppliedChange", "BalanceChange", "ChangeLike", "apply_changes", "parse_changes"]
 
 
 # Tuples, because making a dataclass for each of a thousand changes takes longer than sending them.
@@ -50,20 +51,22 @@ class AppliedChange(NamedTuple):
     """Whether its idempotency key was used before: nothing was changed, the other fields are the first result's."""
 
 
-def parse_changes(model: type[models.Model], changes: Iterable[BalanceChange | tuple[Any, ...]]) -> list[BalanceChange]:
+ChangeLike: TypeAlias = BalanceChange | tuple[Any, Any]
+
+
+def parse_changes(model: type[AbstractBaseAccount], changes: Iterable[ChangeLike]) -> list[BalanceChange]:
     """Return the changes with keys, amounts and transfers of the right types.
 
     Raises `InvalidAmount` or ``ValueError``, naming the index of the invalid change.
     """
-    to_python = model._meta.pk.to_python
-    return [_parse_change(index, change, to_python) for index, change in enumerate(changes)]
+    return [_parse_change(index, change, model.parse_key) for index, change in enumerate(changes)]
 
 
-def _parse_change(index: int, change: object, to_python: Any) -> BalanceChange:
+def _parse_change(index: int, change: object, parse_key: Callable[[object], Any]) -> BalanceChange:
     if not isinstance(change, tuple | list) or not 2 <= len(change) <= len(BalanceChange._fields):
         raise ValueError(f"Change {index} must be a BalanceChange or a pair of primary key and amount, not {change!r}")
     try:
-        account, amount = to_python(change[0]), parse_signed_amount(change[1])
+        account, amount = parse_key(change[0]), parse_signed_amount(change[1])
     except InvalidAmount as error:
         raise error.of_change(index, change[0]) from None
     if len(change) == 2:
@@ -76,6 +79,17 @@ def _parse_change(index: int, change: object, to_python: Any) -> BalanceChange:
 
 @compilable
 def apply_changes(model: type[AbstractBaseAccount], changes: list[BalanceChange], *, using: str) -> list[AppliedChange]:
+    """Apply the changes, all or none, each with its entry; return the results in the same order.
+
+    All accounts are locked ``FOR NO KEY UPDATE`` in primary-key order. Changes of one account apply in the order given,
+    and each intermediate balance must respect the overdraft limit. A change whose ``idempotency_key`` was used before,
+    in the database or in the list, is skipped, and its result says so. Opens a transaction or joins the caller's; waits
+    for the rows without a time limit.
+
+    `Account.apply_many` takes `BalanceChange` or pairs of a primary key and a signed amount. Raises `InvalidAmount` or
+    ``ValueError`` before any SQL, ``DoesNotExist``, `InsufficientFunds`, `IdempotencyKeyReused`, each with the
+    ``index`` of the change, `DeadlockDetected`, and above READ COMMITTED `SerializationFailure`.
+    """
     pks = sorted({change.account for change in changes})
     with translated_errors(model=model, pk=pks), transaction.atomic(using=using):
         # Primary-key order, as in every method that locks several rows: batches never deadlock with each other.
@@ -92,13 +106,13 @@ def apply_changes(model: type[AbstractBaseAccount], changes: list[BalanceChange]
 def _apply(account: AbstractBaseAccount, change: BalanceChange, *, using: str) -> AppliedChange:
     pk, amount, key, transfer = change
     # Under the account's lock: no other session can use the key before COMMIT. Also finds earlier changes of the list.
-    first = key and entries_of(type(account), using).filter(account_id=pk, idempotency_key=key).first()
+    first = account.entry_of(key)
     if first:
         # The identifiers of transfers are not compared: a caller that retries may generate a new one.
         if first.amount != amount or (first.transfer is None) != (transfer is None):
             raise key_reused_error(pk, key, amount=first.amount)
         return AppliedChange(pk, amount, first.balance_after, first.version_after, first.pk, replayed=True)
-    account.balance, account.entry_count = account.balance_after(amount), account.entry_count + 1
+    account.book(amount)
     account.save(using=using)
-    entry = account.record(amount, using=using, idempotency_key=key, transfer=transfer)
+    entry = account.record(amount, key, transfer=transfer)
     return AppliedChange(pk, amount, account.balance, account.version, entry.pk)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist
-from django.db import connections, router
-from django.db.models import F, QuerySet
+from django.db import router, transaction
+from django.db.models import F
+from django.db.models.expressions import Combinable
 from django.utils import timezone
 
 from accounts import models
+from accounts.abstract import AccountQuerySet
 from accounts.amounts import parse_amount
-from accounts.engine import EngineName, has_counterpart, use_engine
+from accounts.engine import EngineName, has_counterpart, run_counterpart, use_engine
 from accounts.models import AbstractAccount
 from django_lockstep.locking.fields import parents_of
+from django_lockstep.locking.retry import retry_on_conflict
 
 __all__ = ["Strategy", "account_model"]
+
+R = TypeVar("R")
 
 
 def account_model(label: str) -> type[AbstractAccount]:
@@ -37,6 +43,14 @@ def account_model(label: str) -> type[AbstractAccount]:
     except FieldDoesNotExist as error:
         raise ValueError(f"--model {label}: no entry model refers to it with related_name='entries'") from error
     return model
+
+
+# One policy for all strategies that retry, so that their figures can be compared; many attempts, because on a hot row
+# only one writer wins each time. The pauses are random and grow.
+@retry_on_conflict(attempts=1000, wait_initial=0.001, wait_max=0.1, timeout=60)
+def run_retried(work: Callable[..., R], *args: object) -> R:
+    """Run the transaction, and again as a whole when it met a conflict."""
+    return work(*args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,10 @@ class Strategy:
     """What in the SQL keeps concurrent changes apart."""
     safe: ClassVar[bool] = True
     """Whether it is meant to lose no update."""
+    in_key_order: ClassVar[bool] = True
+    """Whether a transfer changes its accounts in primary-key order, so that opposite transfers do not deadlock."""
+    retries: ClassVar[bool] = False
+    """Whether a conflict repeats the whole transaction, see `run_retried`."""
     needs_all_writers: ClassVar[bool] = False
     """Whether ``safe`` holds only while every writer of an account uses it: others do not wait for its lock."""
 
@@ -89,7 +107,7 @@ class Strategy:
     @property
     def has_counterpart(self) -> bool:
         """Whether the compiled engine runs it differently from the plain one."""
-        return has_counterpart(type(self).change)
+        return has_counterpart(type(self))
 
     @property
     def model(self) -> type[AbstractAccount]:
@@ -99,31 +117,45 @@ class Strategy:
 
     def deposit(self, pk: object, amount: object) -> AbstractAccount:
         """Add the amount; return the account as written. Raises as `Account.deposit` does."""
-        return self._run_change(pk, parse_amount(amount))
+        return self._run(self._change_once, self.model.parse_key(pk), parse_amount(amount))
 
     def withdraw(self, pk: object, amount: object) -> AbstractAccount:
         """Take the amount off; return the account as written. Raises as `Account.withdraw` does."""
-        return self._run_change(pk, -parse_amount(amount))
+        return self._run(self._change_once, self.model.parse_key(pk), -parse_amount(amount))
 
     def transfer(self, source_pk: object, target_pk: object, amount: object) -> None:
         """Move the amount between two accounts. Raises as `Account.transfer` does."""
         moved = parse_amount(amount)
         source, target = self.model.parse_transfer_keys(source_pk, target_pk)
-        self.move({source: -moved, target: moved})
+        self._run(self._move_once, {source: -moved, target: moved})
 
-    def _run_change(self, pk: object, amount: Decimal) -> AbstractAccount:
-        if self.engine is None:  # spares each change a context manager that would change nothing
-            return self.change(self._key(pk), amount)
-        with use_engine(self.engine):
-            return self.change(self._key(pk), amount)
+    def _run(self, work: Callable[..., R], *args: object) -> R:
+        with nullcontext() if self.engine is None else use_engine(self.engine):
+            return run_retried(work, *args) if self.retries else work(*args)
 
-    def change(self, pk: object, amount: Decimal) -> AbstractAccount:
-        """Add a signed amount to one account; return it as written."""
+    def _change_once(self, pk: Any, amount: Decimal) -> AbstractAccount:
+        account: AbstractAccount = run_counterpart(type(self), self, pk, amount)
+        if account is NotImplemented:
+            with self.transaction():
+                account = self.change(pk, amount)
+        return account
+
+    def _move_once(self, amounts: Mapping[Any, Decimal]) -> None:
+        with self.transaction():
+            self.move(amounts)
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Return the transaction in which a change or a transfer runs."""
+        return transaction.atomic(self.alias)
+
+    def change(self, pk: Any, amount: Decimal) -> AbstractAccount:
+        """Add a signed amount to one account, in the transaction that is open; return it as written."""
         raise NotImplementedError
 
     def move(self, amounts: Mapping[Any, Decimal]) -> None:
-        """Add signed amounts to several accounts, all or none."""
-        raise NotImplementedError
+        """Add signed amounts to several accounts, in the transaction that is open."""
+        for pk, amount in sorted(amounts.items()) if self.in_key_order else amounts.items():
+            self.change(pk, amount)
 
     @property
     def alias(self) -> str:
@@ -131,27 +163,19 @@ class Strategy:
         return self.using or router.db_for_write(self.model)
 
     @property
-    def accounts(self) -> QuerySet[AbstractAccount]:
+    def accounts(self) -> AccountQuerySet[AbstractAccount]:
         """Every account on the database, including those that the default manager hides; reading takes no lock."""
-        return self.model._base_manager.using(self.alias)
+        return AccountQuerySet(self.model, using=self.alias)
 
-    @property
-    def no_key(self) -> bool:
-        """Whether the database has ``FOR NO KEY UPDATE``, which lets rows that refer to the account be inserted."""
-        return connections[self.alias].features.has_select_for_no_key_update
+    def values(self, balance: Decimal | Combinable) -> dict[str, Any]:
+        """Return what an UPDATE sets besides the version when an entry follows it."""
+        return {"balance": balance, "entry_count": F("entry_count") + 1, "updated_at": timezone.now()}
 
-    @property
-    def entry_columns(self) -> dict[str, Any]:
-        """What an UPDATE sets besides balance and version when an entry follows it."""
-        return {"entry_count": F("entry_count") + 1, "updated_at": timezone.now()}
-
-    def write_entry(self, account: AbstractAccount, amount: Decimal, *, balance: Decimal) -> AbstractAccount:
+    def write_entry(self, account: AbstractAccount, amount: Decimal) -> AbstractAccount:
         """Insert the entry of a change whose UPDATE has increased version and count by one; return the account."""
         # The UPDATE computed version and count in the database; the instance, and from it the entry, take the values
         # that follow from what was read.
-        account.balance, account.version, account.entry_count = balance, account.version + 1, account.entry_count + 1
-        account.record(amount, using=self.alias)
+        account.book(amount)
+        account.version += 1
+        account.record(amount)
         return account
-
-    def _key(self, pk: object) -> Any:
-        return self.model._meta.pk.to_python(pk)

@@ -6,7 +6,6 @@ Where a row of the table differs, the failure has the row as it must be.
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
-from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,7 +78,7 @@ def match(seat: Seat) -> None:
 
 
 def change(strategy: str, rows: Any) -> None:
-    STRATEGIES[strategy].bound().change(rows.pk, Decimal(5))
+    STRATEGIES[strategy].deposit(rows.pk, 5)
 
 
 OPERATIONS: dict[str, Callable[[Any], object]] = {

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import NotSupportedError, connections, router
+from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Manager, Model, QuerySet
 from django.db.transaction import TransactionManagementError
@@ -210,7 +210,7 @@ def _parent_links(model: type[Model], *, prefix: str = "") -> Iterator[str]:
 
 
 @contextmanager
-def lock_timeout(timeout: Duration | None, *, using: str, never_waits: bool = False) -> Iterator[None]:
+def lock_timeout(timeout: Duration | None, *, using: str | None = None, never_waits: bool = False) -> Iterator[None]:
     """Bound every lock wait in the block to ``timeout`` (timedelta or seconds); None leaves the session's own limit.
 
     For a block inside a transaction; the previous ``lock_timeout`` is restored at its end, or by the rollback of a
@@ -220,7 +220,7 @@ def lock_timeout(timeout: Duration | None, *, using: str, never_waits: bool = Fa
     if timeout is None:
         yield
         return
-    connection = connections[using]
+    connection = connections[using or DEFAULT_DB_ALIAS]
     limit = _milliseconds(connection, timeout, never_waits=never_waits)
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)", [f"{limit}ms"])
@@ -242,6 +242,4 @@ def _milliseconds(connection: BaseDatabaseWrapper, timeout: Duration, *, never_w
 def _require_all(model: type[Model], missing: set[Any]) -> None:
     if missing:
         keys = ", ".join(map(repr, sorted(missing)))
-        raise model.DoesNotExist(  # type: ignore[attr-defined]
-            f"{model._meta.label} has no row with primary key {keys}"
-        )
+        raise model.DoesNotExist(f"{model._meta.label} {keys} does not exist")  # type: ignore[attr-defined]

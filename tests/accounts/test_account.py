@@ -97,10 +97,10 @@ def test_a_transfer_locks_both_rows_in_primary_key_order_in_one_statement(db: No
 
 def test_unknown_accounts_do_not_exist(account: Account) -> None:
     for change in (Account.deposit, Account.withdraw):
-        with pytest.raises(Account.DoesNotExist, match="Account"):
+        with pytest.raises(Account.DoesNotExist, match=r"^accounts\.Account 0 does not exist$"):
             change(0, 1)
     for pair in [(0, account.pk), (account.pk, 0)]:
-        with pytest.raises(Account.DoesNotExist, match="primary key 0"):
+        with pytest.raises(Account.DoesNotExist, match=r"^accounts\.Account 0 does not exist$"):
             Account.transfer(*pair, 1)
     assert state(account) == ("100.00", 1)
 
@@ -190,7 +190,7 @@ def test_insufficient_funds_is_raised_only_for_the_current_balance(account: Acco
 @pytest.mark.parametrize("amount", [1, 1000])
 def test_a_deleted_account_does_not_exist(account: Account, change: str, amount: int) -> None:
     Account.objects.get(pk=account.pk).delete()
-    with pytest.raises(Account.DoesNotExist):
+    with pytest.raises(Account.DoesNotExist, match=rf"^accounts\.Account {account.pk} was deleted since it was read$"):
         assert getattr(account, change)(amount)
     assert not Account.objects.exists()
 

@@ -94,7 +94,7 @@ def test_a_balance_that_would_not_fit_is_refused() -> None:
 @pytest.mark.parametrize("unknown", [0, -1, 2**63, -(10**30)])
 def test_unknown_accounts_are_named(unknown: int) -> None:
     account = AccountFactory.create()
-    with pytest.raises(Account.DoesNotExist, match=f"primary key {unknown}$"):
+    with pytest.raises(Account.DoesNotExist, match=f"^accounts.Account {unknown} does not exist$"):
         Account.apply_many([(account.pk, 1), (unknown, 1)])
     assert booked() == []
 

@@ -69,6 +69,14 @@ def test_one_account_as_source_and_target(strategy: Any) -> None:
     assert accepted(lambda pk: strategy.transfer(pk, 1, 5), [1, "1"], ValueError, match="two accounts") == []
 
 
+@pytest.mark.parametrize("strategy", [Account, *STRATEGIES.values()], ids=["account", *STRATEGIES])
+def test_an_account_in_place_of_its_key(strategy: Any) -> None:
+    sentence = "Expected the primary key of an account, not the instance accounts.Account 7"
+    for change in (strategy.deposit, strategy.withdraw, lambda pk, amount: strategy.transfer(1, pk, amount)):
+        call = lambda account: change(account, 5)  # noqa: B023, E731 - called here
+        assert accepted(call, [Account(pk=7)], TypeError, match=sentence) == []
+
+
 def test_an_empty_list_of_changes_sends_no_statement() -> None:
     for engine in ENGINES:
         with CaptureQueriesContext(connection) as captured, use_engine(engine):

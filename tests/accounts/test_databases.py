@@ -40,6 +40,29 @@ def test_pessimistic_changes(pks: list[Any], options: dict[str, Any]) -> None:
     assert not list(chain_breaks(Account, using="default"))
 
 
+class Primary:
+    """Sends every write to the default database, wherever the row was read."""
+
+    def db_for_write(self, model: type[Any], **hints: Any) -> str:
+        return "default"
+
+
+@pytest.mark.usefixtures("engine")
+def test_an_account_read_from_a_replica_is_written_to_the_primary(settings: Any) -> None:
+    account = AccountFactory.create(balance=100)
+    settings.DATABASE_ROUTERS = [Primary()]
+    account._state.db = "replica"
+    assert account.try_deposit(5, idempotency_key="k")
+    account._state.db = "replica"
+    assert account.try_withdraw(1)
+    Account.deposit(account.pk, 1)
+    account._state.db = "replica"
+    assert not account.try_withdraw(1)
+    account.refresh_from_db()  # from the primary: a replica may not have the other writer's version yet
+    assert account.try_withdraw(1)
+    assert account.balance == 104
+
+
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_strategies(pks: list[Any], name: str) -> None:

@@ -21,4 +21,4 @@ class CompiledConfig(AppConfig):
             register_counterpart(getattr(AbstractAccount, name), getattr(account, name))
         register_counterpart(batches.apply_changes, apply_changes)
         for name in compiled.__all__:
-            register_counterpart(type(strategies.STRATEGIES[name]).change, getattr(compiled, name))
+            register_counterpart(type(strategies.STRATEGIES[name]), getattr(compiled, name))

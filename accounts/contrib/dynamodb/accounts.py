@@ -12,10 +12,10 @@ from typing import Any, ParamSpec, Self, TypeVar
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import IntegrityError
 
-from accounts.abstract import key_reused_error, validate_key
 from accounts.amounts import changed_balance, parse_amount, parse_limit
 from accounts.contrib.dynamodb.entries import DynamoEntry, money
 from accounts.contrib.dynamodb.keys import account_key, keyed_entry_key, new_entry_key
+from accounts.entries import key_reused_error, validate_key
 from accounts.errors import InsufficientFunds
 from django_lockstep.errors import StaleVersionError
 from django_lockstep.locking.retry import retry_on_conflict
