@@ -152,6 +152,7 @@ class AbstractBaseAccount(VersionedModel):
         self, amount: Decimal, idempotency_key: str | None = None, *, transfer: uuid.UUID | None = None
     ) -> AbstractEntry:
         """Insert the entry of a change: the signed amount, and this instance's balance and version after it."""
+        __tracebackhide__ = True  # the line to be shown is the caller's
         entry: AbstractEntry = self._entries().create(
             account_id=self.pk,
             amount=amount,

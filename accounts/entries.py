@@ -101,6 +101,7 @@ class AbstractEntry(ChecksTable):
         """Insert the entry. Raises `EntryIsFinal` for one that was saved before."""
         if not self._state.adding:
             raise EntryIsFinal(f"{self._meta.label} {self.pk!r} is append-only: it cannot be saved again")
+        __tracebackhide__ = True  # the line to be shown is the caller's
         # Without force_insert, Django would try an UPDATE first where a primary key is given.
         super().save(*args, **{**kwargs, "force_insert": True})
 

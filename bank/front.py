@@ -1,56 +1,143 @@
-"""The front page: both kinds of locking side by side, and a button that races them."""
+"""The front page: no lock, a row lock and a version side by side, and a button that races the three."""
 
 from __future__ import annotations
 
-import ast
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from textwrap import dedent
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
 
 from accounts.models import Account
+from bank import races
 from django_lockstep.lab import conf
-from django_lockstep.lab.explorer.render.reports import RaceReport
+from django_lockstep.lab.explorer import svg
+from django_lockstep.lab.explorer.render.moves import Move, moves_of
+from django_lockstep.lab.explorer.results import Exploration, Run
 from django_lockstep.lab.pages.exploring import start_races
 from django_lockstep.lab.pages.process import RunRefused
-from django_lockstep.lab.pages.store import Store, open_store
-from django_lockstep.lab.pages.views import live_context, may_use_lab, stepped_drawings
+from django_lockstep.lab.pages.progress import answer_progress
+from django_lockstep.lab.pages.store import ShownRace, Store, open_store
+from django_lockstep.lab.pages.views import for_lab_users, live_context, may_use_lab
 
-__all__ = ["front"]
+__all__ = ["front", "progress"]
 
-_METHODS: dict[str, Callable[..., Any]] = {
-    "front:pessimistic": Account.withdraw,
-    "front:optimistic": Account.try_withdraw,
-}
-"""The method that each race is about."""
+_PROGRESS = "bank/front_progress.html"
+_LANE_WIDTH = 176
+"""Pixels: two lanes and their numbers fit into a third of a page, and on a phone."""
+_FORMATTER = HtmlFormatter(nowrap=True, classprefix="k-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approach:
+    """One of the three columns: what is raced, and how it reads."""
+
+    race: str
+    title: str | Promise
+    sentence: str | Promise
+    method: Callable[..., Any]
+    """What the column is about."""
+    caller: Callable[..., Any]
+    """What each of the two actors runs."""
+
+
+APPROACHES = (
+    Approach(
+        race="front:without",
+        title=_("Without a lock"),
+        sentence=_("Read, compute, write. The second write overwrites the first."),
+        method=races.unprotected_withdraw,
+        caller=races.without_lock,
+    ),
+    Approach(
+        race="front:pessimistic",
+        title=_("Pessimistic"),
+        sentence=_("Lock the row, then read it. The second caller waits."),
+        method=Account.withdraw,
+        caller=races.with_lock,
+    ),
+    Approach(
+        race="front:optimistic",
+        title=_("Optimistic"),
+        sentence=_("Write only if the version is unchanged. The second caller reads again."),
+        method=Account.try_withdraw,
+        caller=races.with_version,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLine:
+    """A line of code."""
+
+    place: str
+    """File and line number."""
+    level: int
+    """How far it is indented."""
+    html: SafeString
+    """Its text in colours, without the indentation."""
+
+    @property
+    def indentation(self) -> str:
+        """Tabs, so that the style sheet says how wide a level is."""
+        return "\t" * self.level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """One way in which the race ended."""
+
+    balance: str
+    holds: bool
+    lost: str
+    """Whose withdrawal is missing."""
+    amount: int
+    count: int
+    """In how many orders of the statements."""
+    total: int
+    retried: int = 0
+    """In how many of them somebody had to read again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """One order of the statements, to step through."""
+
+    ident: str
+    run: Run
+    picture: SafeString
+    steps: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One of the two ways."""
+    """A column of the page."""
 
-    race: str
-    """The race's name."""
-    code: str
-    """Its statements."""
-    method: str
-    """Its name."""
-    report: RaceReport | None
-    """What racing it found, if it was raced here."""
-
-    @property
-    def drawings(self) -> list[dict[str, Any]]:
-        """The first run, to step through."""
-        ident = self.race.replace(":", "-")
-        return stepped_drawings(self.report, prefix=ident)[:1] if self.report else []
+    approach: Approach
+    sources: tuple[tuple[SourceLine, ...], ...]
+    endings: tuple[Ending, ...] = ()
+    """The wrong ones first."""
+    drawings: tuple[Drawing, ...] = ()
+    """One in which the two meet, then one after the other."""
 
 
 # ATOMIC_REQUESTS would keep a transaction open for as long as the races run.
@@ -58,31 +145,122 @@ class Panel:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def front(request: HttpRequest) -> HttpResponse:
-    """Show the page, and what the last race came to; POST races both methods, for those who may."""
+    """Show the page, and what the last race came to; POST races the three, for those who may."""
     runs = conf.runs_in_pages() and may_use_lab(request)
     store, context, status = open_store(), dict[str, Any](), 200
     if request.method == "POST":
         if not runs:
             raise PermissionDenied
         try:
-            start_races(store, list(_METHODS))
+            start_races(store, [approach.race for approach in APPROACHES])
             return redirect("front")
         except RunRefused as refused:
             context["refusal"], status = str(refused), refused.status
-    context |= {"panels": list(_panels(store)), **(live_context(request, store) if runs else {}), "runs": runs}
+    context["panels"] = [_panel(approach, store) for approach in APPROACHES]
+    context |= {**(live_context(request, store) if runs else {}), "runs": runs}
+    run = context.get("run")
+    if run is not None and getattr(run.progress, "names", ()) == tuple(approach.race for approach in APPROACHES):
+        context |= {"progress_url": reverse("front-progress"), "progress_template": _PROGRESS}
     return render(request, "bank/front.html", context, status=status)
 
 
-def _panels(store: Store) -> Iterator[Panel]:
-    for race, method in _METHODS.items():
-        name, shown = f"{method.__module__}.{method.__qualname__}", store.shown(race)
-        yield Panel(race=race, code=code_of(method), method=name, report=shown.report if shown else None)
+@require_safe
+@never_cache
+@for_lab_users
+def progress(request: HttpRequest) -> HttpResponseBase:
+    """Answer which of the three is running, as `answer_progress` does."""
+    return answer_progress(request, _PROGRESS)
 
 
-def code_of(method: Callable[..., Any]) -> str:
-    """Return the method's statements as they stand in its file, without the signature and the docstring."""
-    source = dedent(inspect.getsource(inspect.unwrap(method)))
-    (definition,) = ast.parse(source).body
-    assert isinstance(definition, ast.FunctionDef)  # noqa: S101 - a method's source is one definition
-    lines = source.splitlines()[definition.body[1].lineno - 1 :]
-    return dedent("\n".join(lines))
+def _panel(approach: Approach, store: Store) -> Panel:
+    sources = tuple(source_lines(function) for function in (approach.method, approach.caller))
+    shown = store.shown(approach.race)
+    if shown is None or shown.report.exploration is None:
+        return Panel(approach=approach, sources=sources)
+    return Panel(
+        approach=approach,
+        sources=sources,
+        endings=tuple(_endings(shown.report.exploration)),
+        drawings=tuple(_drawings(approach, shown)),
+    )
+
+
+@cache
+def source_lines(function: Callable[..., Any]) -> tuple[SourceLine, ...]:
+    """Return the function's lines as they stand in its file, without the docstring."""
+    function = inspect.unwrap(function)
+    lines, first = inspect.getsourcelines(function)
+    path = Path(inspect.getfile(function)).relative_to(settings.BASE_DIR)
+    body = _without_docstring(function, lines)
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    html = highlight("".join(line[indent:] for _, line in body), PythonLexer(stripnl=False), _FORMATTER)
+    return tuple(
+        SourceLine(
+            place=f"{path}:{first + offset}",
+            level=(len(line) - len(line.lstrip()) - indent) // 4,
+            # Pygments has escaped the code, and closes every element in its line. A long one may break before a dot.
+            html=mark_safe(text.lstrip().replace('<span class="k-o">.', '<wbr><span class="k-o">.')),  # noqa: S308
+        )
+        for (offset, line), text in zip(body, html.splitlines(), strict=True)
+    )
+
+
+def _without_docstring(function: Callable[..., Any], lines: list[str]) -> list[tuple[int, str]]:
+    numbered = list(enumerate(lines))
+    if not function.__doc__:
+        return numbered
+    quotes = [number for number, line in numbered if '"""' in line]
+    return numbered[: quotes[0]] + numbered[(quotes[0] if lines[quotes[0]].count('"""') == 2 else quotes[1]) + 1 :]
+
+
+def _endings(exploration: Exploration) -> Iterator[Ending]:
+    """Yield each final balance, the wrong ones first."""
+    counts, retried = Counter[tuple[bool, str]](), Counter[tuple[bool, str]]()
+    for outcome in exploration.outcomes:
+        counts[outcome.holds, outcome.end] += outcome.count
+        if any(result not in {"0", "None"} for result in outcome.results.values()):
+            retried[outcome.holds, outcome.end] += outcome.count
+    for (holds, balance), count in sorted(counts.items()):
+        missing = int(Decimal(balance) - races.LEFT)
+        lost = next((name for name, amount in races.AMOUNTS.items() if amount == missing), "")
+        yield Ending(
+            balance=balance,
+            holds=holds,
+            lost=lost,
+            amount=missing,
+            count=count,
+            total=exploration.schedules,
+            retried=retried[holds, balance],
+        )
+
+
+def _drawings(approach: Approach, shown: ShownRace) -> Iterator[Drawing]:
+    for number, run in enumerate((*shown.report.runs[:1], *shown.report.serial), start=1):
+        ident = f"{approach.race.replace(':', '-')}-{number}"
+        # svg() has escaped everything that came from outside.
+        picture = mark_safe(svg(run, ident=ident, styled=False, lane_width=_LANE_WIDTH))  # noqa: S308
+        steps = tuple(_step(run, move) for move in moves_of(run))
+        yield Drawing(ident=ident, run=run, picture=picture, steps=steps)
+
+
+def _step(run: Run, move: Move) -> dict[str, Any]:
+    """Return what is shown of a step: whose it is, its line of code, and the balance as each of the two sees it."""
+    balances = {
+        rows.actor: str(rows.rows[0].get("balance", ""))
+        for rows in run.seen
+        if rows.move == move.number - 1 and rows.table == Account._meta.db_table and rows.rows
+    }
+    committed = balances.pop("", "")
+    waiting = {step.actor for step in run.steps if step.begun < move.number <= step.ended}
+    return {
+        "move": move,
+        "actor": move.step.actor if move.step else move.actor,
+        "line": move.step.source if move.step else "",
+        "committed": committed,
+        # An actor without an open transaction sees what is committed; one that waits cannot be asked.
+        "seen": {
+            name: _("waits") if name in waiting else balances.get(name, committed)
+            for name in races.AMOUNTS
+            if committed
+        },
+    }

@@ -1,4 +1,4 @@
-"""The races of the front page: two withdrawals by the account's own methods."""
+"""The races of the front page: Ada takes 30 and Bob 20 from an account with 100, without a lock and by both kinds."""
 
 from __future__ import annotations
 
@@ -7,63 +7,77 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
+from django.db import transaction
+
 from accounts.models import Account
-from accounts.races.race import pair
 from accounts.races.rows import accounts, one_account
 from django_lockstep.lab.races import Race
+from django_lockstep.lab.scenario import Scenario
 
-__all__ = ["RACES"]
+__all__ = ["AMOUNTS", "LEFT", "RACES", "unprotected_withdraw", "with_lock", "with_version", "without_lock"]
 
-_AMOUNTS = (30, 20)
-_LEFT = Decimal(50)
-"""What is left of 100."""
-
-
-def pessimistic(amount: int) -> Callable[[Any], None]:
-    """Return a withdrawal that locks the row before it reads."""
-
-    def withdraw(pk: Any) -> None:
-        Account.withdraw(pk, amount)
-
-    return withdraw
+AMOUNTS: Mapping[str, int] = MappingProxyType({"Ada": 30, "Bob": 20})
+"""What each of the two takes."""
+LEFT = Decimal(50)
+"""What must be left of 100."""
 
 
-def optimistic(amount: int) -> Callable[[Any], None]:
-    """Return a withdrawal that reads again if the row has changed."""
+def unprotected_withdraw(pk: Any, amount: int) -> None:
+    """Subtract the amount, as it is often written: right in every test of one user at a time."""
+    with transaction.atomic():
+        account = Account.objects.get(pk=pk)
+        balance = account.balance - amount
+        Account.objects.filter(pk=pk).update(balance=balance)
 
-    def withdraw(pk: Any) -> None:
-        account = accounts(pk).get()
-        while not account.try_withdraw(amount):
-            account.refresh_from_db()
 
-    return withdraw
+def without_lock(pk: Any, amount: int) -> None:
+    unprotected_withdraw(pk, amount)
+
+
+def with_lock(pk: Any, amount: int) -> None:
+    Account.withdraw(pk, amount)
+
+
+def with_version(pk: Any, amount: int) -> int:
+    account, retries = Account.objects.get(pk=pk), 0
+    while not account.try_withdraw(amount):
+        account.refresh_from_db()
+        retries += 1
+    return retries
 
 
 def balance(pk: Any) -> str:
     return str(accounts(pk).get().balance)
 
 
-def _race(name: str, text: str, withdrawal: Callable[[int], Callable[[Any], None]]) -> Race:
-    return pair(
-        name,
-        text,
-        actor=[withdrawal(amount) for amount in _AMOUNTS],
+def _race(name: str, text: str, withdrawal: Callable[[Any, int], int | None], *, holds: bool = True) -> Race:
+    def actor(amount: int) -> Callable[[Any], int | None]:
+        return lambda pk: withdrawal(pk, amount)
+
+    scenario = Scenario(
         set_up=one_account,
-        invariant=lambda pk: accounts(pk).get().balance == _LEFT,
+        actors={name: actor(amount) for name, amount in AMOUNTS.items()},
+        invariant=lambda pk: accounts(pk).get().balance == LEFT,
         observe=balance,
-        many=None,
     )
+    return Race(name=name, text=text, scenario=scenario, holds=holds)
 
 
 RACES: Mapping[str, Race] = MappingProxyType(
     {
         race.name: race
         for race in (
-            _race("front:pessimistic", "Account.withdraw() of 30 and of 20 from a balance of 100.", pessimistic),
+            _race(
+                "front:without",
+                "Ada takes 30, Bob takes 20 from a balance of 100: read, compute, write, in a transaction.",
+                without_lock,
+                holds=False,
+            ),
+            _race("front:pessimistic", "The same by Account.withdraw(), which locks the row first.", with_lock),
             _race(
                 "front:optimistic",
-                "account.try_withdraw() of 30 and of 20 from a balance of 100; who gets False reads again.",
-                optimistic,
+                "The same by account.try_withdraw(); who gets False reads the account again.",
+                with_version,
             ),
         )
     }

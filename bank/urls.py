@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from bank.arena import arena, download, lanes
 from bank.front import front
+from bank.front import progress as front_progress
 from bank.overdrafts import overdrafts
 from django_lockstep.editing.api import api as editing_api
 
@@ -19,6 +20,7 @@ admin.site.index_title = _("Accounts, leases and edit locks")
 
 urlpatterns = [
     path("", front, name="front"),
+    path("front/progress/", front_progress, name="front-progress"),
     path("favicon.ico", lambda request: redirect(static("bank/icon.svg"))),
     path("admin/", admin.site.urls),
     path("lab/", include("django_lockstep.lab.urls")),

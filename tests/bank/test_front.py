@@ -1,18 +1,21 @@
 """The front page, without a browser."""
 
+import ast
 import inspect
+from html import unescape
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils.html import strip_tags
 
-from accounts.models import Account
-from bank.front import code_of
+from bank.front import APPROACHES, Approach, SourceLine, source_lines
 from bank.policy import POLICY
-from django_lockstep.lab.pages import runs
+from django_lockstep.lab.pages import runs as process
 from django_lockstep.lab.pages.process import RunRefused
 from tests.support.sessions import PATIENCE, until
 
@@ -29,39 +32,70 @@ def public(settings: Any) -> None:
     settings.LOCKSTEP_LAB_RUNS_IN_PAGES = settings.LOCKSTEP_LAB_PUBLIC = True
 
 
-def code_lines(method: Any) -> list[str]:
-    return [line.strip() for line in code_of(method).splitlines()]
+def plain(lines: tuple[SourceLine, ...]) -> list[str]:
+    return [line.indentation.replace("\t", "    ") + unescape(strip_tags(line.html)) for line in lines]
 
 
-@pytest.mark.parametrize("method", [Account.withdraw, Account.try_withdraw])
-def test_the_code_is_that_of_the_models(method: Any) -> None:
-    shown = code_lines(method)
-    written = [line.strip() for line in inspect.getsource(inspect.unwrap(method)).splitlines()]
-    assert written[-len(shown) :] == shown
-    assert 10 <= len(shown) <= 15
-    assert '"""' not in "".join(shown)
+@pytest.mark.parametrize("approach", APPROACHES, ids=lambda approach: approach.race)
+def test_the_code_is_that_of_its_file(approach: Approach) -> None:
+    for function in (approach.method, approach.caller):
+        shown = plain(source_lines(function))
+        written = dedent(inspect.getsource(inspect.unwrap(function))).splitlines()
+        assert [line for line in shown if line not in written] == []
+        left_out = [line for line in written if line not in shown]
+        assert left_out == ast_docstring(function)
+        number = int(source_lines(function)[0].place.rpartition(":")[2])
+        assert shown[0].strip() in Path(inspect.getfile(inspect.unwrap(function))).read_text().splitlines()[number - 1]
 
 
-def test_everyone_sees_both_and_starts_nothing(client: Client) -> None:
-    with patch.object(runs, "_start_python") as run:
+def ast_docstring(function: Any) -> list[str]:
+    """Return the lines of the docstring, as they stand in the file."""
+    written = dedent(inspect.getsource(inspect.unwrap(function)))
+    (definition,) = ast.parse(written).body
+    assert isinstance(definition, ast.FunctionDef)
+    if ast.get_docstring(definition) is None:
+        return []
+    first = definition.body[0]
+    return written.splitlines()[first.lineno - 1 : first.end_lineno]
+
+
+def test_everyone_sees_the_three_and_starts_nothing(client: Client) -> None:
+    with patch.object(process, "_start_python") as run:
         page = client.get("/")
         refused = client.post("/")
-    text = page.content.decode()
-    assert "select_for_update" in text
-    assert "filter(version=seen).update" in text
-    assert "<form" not in text
+    text = unescape(strip_tags(page.content.decode()))
+    for idiom in (
+        "def withdraw(",
+        "select_for_update(no_key=True",
+        "def try_withdraw(",
+        ".filter(version=self.version)",
+    ):
+        assert idiom in text
+    assert ".update(**written)" in text
+    assert "<form" not in page.content.decode()
     assert (page.status_code, refused.status_code, run.called) == (200, 403, False)
 
 
 @pytest.mark.usefixtures("public")
-def test_both_are_raced_for_everyone_in_a_public_lab(client: Client) -> None:
+def test_they_are_raced_for_everyone_in_a_public_lab(client: Client) -> None:
     assert client.post("/")["Location"] == "/"
-    until(lambda: "Running now" not in client.get("/").content.decode(), "the races to end", patience=4 * PATIENCE)
+    until(lambda: "lanes-now" not in client.get("/").content.decode(), "the races to end", patience=4 * PATIENCE)
     text = client.get("/").content.decode()
-    assert text.count("Balance: 50.00") == 2
-    assert text.count('<span class="verdict holds" lang="en">holds</span>') == 2
-    assert text.count("<svg") == 2
-    assert "waits for A on accounts_account" in text
+    endings = [
+        " ".join(unescape(strip_tags(part.partition("</p>")[0])).split())
+        for part in text.split('<p class="ending ')[1:]
+    ]
+    assert [ending.partition(">")[2].strip() for ending in endings] == [
+        "70.00 Bob's 20 lost, in 2 of 6 orders",
+        "80.00 Ada's 30 lost, in 2 of 6 orders",
+        "50.00 in 2 of 6 orders",
+        "50.00 in all 4 orders",
+        "50.00 in all 6 orders, after 1 retry in 4 of them",
+    ]
+    assert text.count("<svg") - text.count('<svg viewBox="0 0 60 40"') == 9  # one that meets, two serial ones, of each
+    assert "waits for Ada on accounts_account" in text
+    step = text.partition("Step 4 of 6: Bob")[2].partition("</li>")[0]
+    assert [part.partition("</dd>")[0] for part in step.split("<dd>")[1:]] == ["70.00", "waits", "100.00"]
     ids = [part.partition('"')[0] for part in text.split(' id="')[1:]]
     assert len(ids) == len(set(ids))
 

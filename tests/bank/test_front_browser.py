@@ -17,14 +17,16 @@ def overflows(page: Page) -> bool:
 
 
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
-def test_a_visitor_races_both_and_steps_through_one(open_page: OpenPage, script: bool) -> None:
+def test_a_visitor_races_the_three_and_steps_through_one(open_page: OpenPage, script: bool) -> None:
     page = open_page(java_script_enabled=script)
     page.goto("/")
     page.get_by_role("button", name="Race them").click()
-    expect(page.get_by_text("Balance: 50.00")).to_have_count(2)
+    expect(page.locator(".ending.right")).to_have_count(2)
+    expect(page.locator(".ending.wrong").first).to_have_text(re.compile("70.00 Bob's 20 lost, in 2 of 6 orders"))
     expect_no_run(page)
+    expect(page.locator(".now > li:visible")).to_have_count(3 if script else 6 + 8 + 12)
 
-    page.get_by_role("link", name="This schedule in the race lab").first.click()
+    page.get_by_role("link", name="This order in the race lab").nth(1).click()
     address = page.url
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_role("heading", name="Step 1 of")).to_be_visible()
@@ -32,9 +34,34 @@ def test_a_visitor_races_both_and_steps_through_one(open_page: OpenPage, script:
     page.get_by_role("link", name="Step forward").click()
     expect(page.get_by_role("heading", name="Step 2 of")).to_be_visible()
     expect(page.get_by_role("heading", name="Step 1 of")).to_be_hidden()
-    expect(page.locator(".move:visible")).to_contain_text("waits for A on accounts_account")
+    expect(page.locator(".move:visible")).to_contain_text("waits for Ada on accounts_account")
     page.go_back()
     expect(page.get_by_role("heading", name="Step 1 of")).to_be_visible()
+
+
+def test_the_idioms_are_in_sight_and_stepping_keeps_the_drawing_where_it_is(open_page: OpenPage) -> None:
+    page = open_page(viewport={"width": 1280, "height": 900})
+    page.goto("/")
+    for idiom in ("select_for_update(", ".filter(version=self.version)", ".update(**written)"):
+        expect(page.locator(".code-line", has_text=idiom).first).to_be_visible()
+    cut = "[...document.querySelectorAll('pre, code, .code-line')].filter(e => e.scrollWidth > e.clientWidth).length"
+    assert page.evaluate(cut) == 0 or page.evaluate("[...document.querySelectorAll('pre')].length") == 0
+    page.get_by_role("button", name="Race them").click()
+    expect(page.locator(".ending.right")).to_have_count(2)
+    expect_no_run(page)
+
+    column = page.locator(".approach").nth(1)
+    drawing = column.locator("svg.timeline").first
+    column.get_by_role("button", name="Step forward").first.click()
+    place = drawing.bounding_box()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(column.locator(".now > li:visible")).to_contain_text("Step 4 of 8: Ada")
+    expect(column.locator(".code-line.current")).to_have_text(re.compile("account.record"))
+    expect(column.locator("svg .current")).to_have_count(1)
+    page.keyboard.press("ArrowLeft")
+    expect(column.locator(".now > li:visible")).to_contain_text("Step 3 of 8: Ada")
+    assert drawing.bounding_box() == place
 
 
 def test_a_shared_link_leads_to_the_same_step(open_page: OpenPage) -> None:

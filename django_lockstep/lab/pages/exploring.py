@@ -162,7 +162,7 @@ def _explore(race: Race, *, max_schedules: int, timeout: float, stop: Callable[[
         runs = (*meeting, *(run for run in runs if run.schedule not in {each.schedule for each in meeting}))
     if len(actors) == 2 and found.verdict in {"holds", "broken"}:
         # More actors have too many orders for a page. After the first move each actor goes on as long as it can.
-        serial = _replays(race, [write_schedule([actor]) for actor in actors])
+        serial = _replays(race, [write_schedule([actor]) for actor in actors], rows=True)
     expected = race.as_expected(found)
     return RaceReport(name=race.name, exploration=found, runs=runs, serial=serial, as_expected=expected)
 

@@ -22,8 +22,13 @@ _PYTHON = sysconfig.get_paths()["stdlib"] + "/"
 _INSTALLED = tuple(f"{sysconfig.get_paths()[name]}/" for name in ("purelib", "platlib"))
 
 
+def _is_users(code: CodeType) -> bool:
+    """Whether it is the user's code, and does not hide in tracebacks as pytest has it (``__tracebackhide__``)."""
+    return _is_users_file(code.co_filename) and "__tracebackhide__" not in code.co_varnames
+
+
 @functools.lru_cache(maxsize=4096)
-def _is_users(filename: str) -> bool:
+def _is_users_file(filename: str) -> bool:
     """Whether the file belongs neither to Django, the driver, this library nor Python itself."""
     of_python = filename.startswith(_PYTHON) and not filename.startswith(_INSTALLED)
     return not (of_python or filename.startswith(_OURS) or filename.startswith("<"))
@@ -32,7 +37,7 @@ def _is_users(filename: str) -> bool:
 def sent_from(frame: FrameType | None) -> Origin | None:
     """Return the innermost line of the user's code on this stack."""
     while frame is not None:
-        if _is_users(frame.f_code.co_filename):
+        if _is_users(frame.f_code):
             return frame.f_code, frame.f_lineno
         frame = frame.f_back
     return None
@@ -42,7 +47,7 @@ def raised_at(error: BaseException) -> Origin | None:
     """Return the innermost line of the user's code in the error's traceback."""
     found, traceback = None, error.__traceback__
     while traceback is not None:
-        if _is_users(traceback.tb_frame.f_code.co_filename):
+        if _is_users(traceback.tb_frame.f_code):
             found = traceback.tb_frame.f_code, traceback.tb_lineno
         traceback = traceback.tb_next
     return found

@@ -85,13 +85,14 @@ class Bar:
 class Layout:
     """The positions of everything in the drawing of one run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, lane_width: int | None = None) -> None:
         self.run = run
         self.why = find_explanation(run)
         self.actors = actors_of(run)
-        self.lane_width = _LANE_WIDTHS.get(max(1, len(self.actors)), _NARROWEST)
+        self.lane_width = lane_width or _LANE_WIDTHS.get(max(1, len(self.actors)), _NARROWEST)
         self.columns = int((self.lane_width - 4 * PAD) / COLUMN)
-        self.texts = {id(step): _Texts(step, run, self.why, self.columns) for step in run.steps}
+        most = 2 if lane_width is None else 4  # a narrow lane gets its text in more lines
+        self.texts = {id(step): _Texts(step, run, self.why, self.columns, most=most) for step in run.steps}
         self._folds = find_folds(run)
         self._hidden = {move for fold in self._folds.values() for move in fold.moves[1:]}
         self._tops = self._stacked()
@@ -198,10 +199,10 @@ class Layout:
 class _Texts:
     """The texts on one statement's bar, truncated to the lane."""
 
-    def __init__(self, step: Step, run: Run, why: Explanation, columns: int) -> None:
+    def __init__(self, step: Step, run: Run, why: Explanation, columns: int, *, most: int) -> None:
         self.waited = step.ended > step.begun
-        end = self._end(step, run, why, columns)
-        begun: list[Line] = [(line, "said") for line in wrap(describe_step(step, run), columns, most=2)]
+        end = self._end(step, run, why, columns, most=most)
+        begun: list[Line] = [(line, "said") for line in wrap(describe_step(step, run), columns, most=most)]
         self.head = begun if self.waited else begun + end
         woken = f"woken by {step.woken_by}" if step.woken_by not in {None, step.actor} else "goes on"
         self.tail = [(truncate(woken, columns), "faint"), *end] if self.waited else []
@@ -209,9 +210,9 @@ class _Texts:
         self.classes = " ".join(["step", *self._kinds(step, why)])
 
     @staticmethod
-    def _end(step: Step, run: Run, why: Explanation, columns: int) -> list[Line]:
+    def _end(step: Step, run: Run, why: Explanation, columns: int, *, most: int) -> list[Line]:
         result = describe_result(step, run)
-        lines = [(line, "result") for line in wrap(f"→ {result}", columns, most=2)] if result else []
+        lines = [(line, "result") for line in wrap(f"→ {result}", columns, most=most)] if result else []
         return [*lines, (truncate(f"▲ {why.mark}", columns), "verdict")] if step is why.step else lines
 
     @staticmethod

@@ -31,21 +31,23 @@ _LEGEND = (
 )
 
 
-def svg(run: Run, *, ident: str = "timeline", styled: bool = True) -> str:
+def svg(run: Run, *, ident: str = "timeline", styled: bool = True, lane_width: int | None = None) -> str:
     """Return the run as an SVG drawing.
 
     ``ident`` begins the ids in it, which have to differ between drawings in one page. Without ``styled`` the page has
-    to link the style sheet ``lockstep_lab/timeline.css``.
+    to link the style sheet ``lockstep_lab/timeline.css``, and finds each statement by its ``data-step``, from 1.
+    ``lane_width`` is the width of an actor's lane in pixels, by default one that depends on their number.
     """
-    return _Drawing(Layout(run), ident).render(styled=styled)
+    return _Drawing(Layout(run, lane_width=lane_width), ident, numbered=not styled).render(styled=styled)
 
 
 class _Drawing:
     """Builds the elements of one drawing."""
 
-    def __init__(self, layout: Layout, ident: str) -> None:
+    def __init__(self, layout: Layout, ident: str, *, numbered: bool) -> None:
         self._layout = layout
         self._ident = ident
+        self._numbered = numbered
 
     def render(self, *, styled: bool) -> str:
         """Return the drawing as text."""
@@ -95,6 +97,8 @@ class _Drawing:
     def _bar(self, bar: Bar) -> None:
         lane = self._layout.actors.index(bar.step.actor)
         group = add(self._root, "g", class_=bar.classes)
+        if self._numbered:
+            group.set("data-step", str(bar.step.begun + 1))
         group.set("clip-path", f"url(#{self._ident}-lane-{lane})")
         add(group, "title").text = clean("; ".join(map(_full_statement, bar.folded or [bar.step])))
         if bar.wait and bar.waits and bar.tail:
