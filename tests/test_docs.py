@@ -1,9 +1,15 @@
 """The documentation says something of every check and every setting."""
 
+import ast
+import inspect
 import re
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import pytest
+
+from accounts.models import Account
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -39,6 +45,17 @@ def test_nothing_is_described_that_is_not_there() -> None:
     assert sorted(re.findall(r"^## (.*)$", (DOCS / "use" / "settings.md").read_text(), re.MULTILINE)) == mentioned(
         SETTING
     )
+
+
+@pytest.mark.parametrize("method", [Account.deposit, Account.try_deposit])
+def test_the_readme_shows_the_two_idioms_as_they_stand_in_the_models(method: Any) -> None:
+    source = dedent(inspect.getsource(inspect.unwrap(method)))
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.FunctionDef)
+    body = dedent("\n".join(source.splitlines()[definition.body[0].end_lineno :])).strip()
+    readme = (ROOT / "README.md").read_text()
+    assert f"```python\n# accounts/models.py\n{body}\n```" in readme
+    assert len(readme.splitlines()) <= 160
 
 
 def architecture() -> list[str]:

@@ -118,9 +118,9 @@ class RaceFixture:
     def __call__(
         self,
         *actors: ActorFunction | Mapping[str, ActorFunction],
-        set_up: Callable[[], Any],
+        set_up: Callable[[], Any] | None = None,
         invariant: Invariant | None = None,
-        observe: Callable[[Any], Any] | None = None,
+        observe: Callable[..., Any] | None = None,
         **options: Any,
     ) -> Exploration:
         """Explore every interleaving, and fail the test with a timeline unless all end right.
@@ -128,10 +128,11 @@ class RaceFixture:
         With ``directed`` only those around the actors' writes: the test passes where nothing was found in them.
 
         Each actor, a function or an ``async def``, is called with what ``set_up`` returned, in its own thread and on
-        its own connection. Actors are named after their functions if these names differ; a mapping gives them other
-        names. ``options`` are those of `explore`. Without an invariant, the final state and the results must be those
-        of running the actors one after the other, in some order. With ``processes`` or ``cluster`` it explores scratch
-        databases, which have none of the test's rows, and not the test database.
+        its own connection; without ``set_up`` with nothing, and with the rows that the test has made. Actors are named
+        after their functions if these names differ; a mapping gives them other names. ``options`` are those of
+        `explore`. Without an invariant, the final state and the results must be those of running the actors one after
+        the other, in some order. With ``processes`` or ``cluster`` it explores scratch databases, which have none of
+        the test's rows, and not the test database.
         """
         from django_lockstep.lab.explorer import Scenario
 
@@ -148,9 +149,9 @@ class RaceFixture:
         self,
         schedule: str,
         *actors: ActorFunction | Mapping[str, ActorFunction],
-        set_up: Callable[[], Any],
+        set_up: Callable[[], Any] | None = None,
         invariant: Invariant | None = None,
-        observe: Callable[[Any], Any] | None = None,
+        observe: Callable[..., Any] | None = None,
         **options: Any,
     ) -> Run:
         """Run one schedule, as a failure names it, and fail the test with its timeline if it ends wrong."""
@@ -248,7 +249,7 @@ def _race_sessions(django_db_setup: None) -> Iterator[None]:
 
 @pytest.fixture
 def race(request: pytest.FixtureRequest) -> RaceFixture:
-    """Race callables against each other on committed data: ``race(a, b, set_up=..., invariant=...)``."""
+    """Race callables against each other on committed data: ``race(a, b, invariant=...)``."""
     try:
         request.getfixturevalue("django_db_blocker")
     except pytest.FixtureLookupError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import traceback
@@ -13,10 +14,10 @@ from typing import Any
 
 __all__ = ["ActorFunction", "Invariant", "Scenario"]
 
-ActorFunction = Callable[[Any], Any]
-"""Takes what the set-up returned; what it returns or raises is the actor's result."""
+ActorFunction = Callable[..., Any]
+"""Takes what the set-up returned, nothing without a set-up; what it returns or raises is the actor's result."""
 Invariant = Callable[..., bool | None]
-"""Takes what the set-up returned, or that, the results and the errors.
+"""Takes what the set-up returned, or that, the results and the errors; nothing without a set-up.
 
 It is broken if this raises ``AssertionError`` or returns a false value other than None.
 """
@@ -34,7 +35,10 @@ class Scenario:
     """
 
     set_up: Callable[[], Any]
-    """Creates the rows of one run, committed; its result is passed to the actors, ``invariant`` and ``observe``."""
+    """Creates the rows of one run, committed; its result is passed to the actors, ``invariant`` and ``observe``.
+
+    Without one these are called without arguments, and every run begins with the rows that are there already.
+    """
     actors: Mapping[str, ActorFunction]
     """What runs at the same time, by name."""
     invariant: Invariant | None
@@ -50,15 +54,21 @@ class Scenario:
     def __init__(
         self,
         *,
-        set_up: Callable[[], Any],
+        set_up: Callable[[], Any] | None = None,
         actors: Mapping[str, ActorFunction] | Sequence[ActorFunction],
         invariant: Invariant | None = None,
-        observe: Callable[[Any], Any] | None = None,
+        observe: Callable[..., Any] | None = None,
         prepare: Callable[[], None] | None = None,
     ) -> None:
         if not 1 <= len(actors) <= len(ascii_uppercase):
             raise ValueError(f"A scenario must have 1 to {len(ascii_uppercase)} actors, not {len(actors)}")
         named = actors if isinstance(actors, Mapping) else dict(zip(ascii_uppercase, actors, strict=False))
+        if set_up is None:
+            set_up = _set_up_nothing
+            # One wrapper for each function: actors that are copies of one function stay that.
+            wrapped = {function: _without_fixture(function) for function in {*named.values(), invariant, observe}}
+            named = {name: wrapped[function] for name, function in named.items()}
+            invariant, observe = wrapped[invariant], wrapped[observe]
         values = {
             "set_up": set_up,
             "actors": named,
@@ -86,6 +96,29 @@ class Scenario:
         except AssertionError as error:
             return f"The invariant does not hold: {_message(error)}"
         return "" if held is None or held else "The invariant does not hold"
+
+
+def _set_up_nothing() -> None:
+    """Leave the rows as they are when the race begins: before every schedule they are put back to that."""
+
+
+def _without_fixture(function: Any) -> Any:
+    """Return the function with one parameter more, which it is not given."""
+    if function is None:
+        return None
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def acall(fixture: object) -> Any:
+            return await function()
+
+        return acall
+
+    @functools.wraps(function)
+    def call(fixture: object) -> Any:
+        return function()
+
+    return call
 
 
 def _takes_three(invariant: Invariant) -> bool:

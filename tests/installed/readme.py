@@ -22,9 +22,3 @@ def schedule(text: str) -> str:
     """Return the schedule that the section names."""
     (found,) = set(_SCHEDULE.findall(text))
     return str(found)
-
-
-def timeline(text: str) -> list[str]:
-    """Return the lines of the failure that the section shows."""
-    (found,) = re.findall(r"^```text\n(schedule .*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [line for line in str(found).splitlines() if line]

@@ -32,7 +32,7 @@ def project(start_project_with_lab: Projects, make_database: Databases) -> Proje
     project = start_project_with_lab("races")
     project.configure(apps=["shows"], database=make_database("races"))
     project.write("shows/__init__.py")
-    for path, text in readme.files(SECTION)[:-1]:
+    for path, text in readme.files(SECTION):
         project.write(path, text)
     project.manage("makemigrations", "shows")
     project.manage("migrate")
@@ -41,13 +41,18 @@ def project(start_project_with_lab: Projects, make_database: Databases) -> Proje
 
 def test_the_code_as_it_was_fails_with_a_timeline_and_the_mended_code_passes(project: Project) -> None:
     broken = project.run("-m", "pytest", "--reuse-db", "-p", "no:cacheprovider")
-    project.write(*readme.files(SECTION)[-1])
+    path, text = readme.files(SECTION)[0]
+    locked = "Show.objects.select_for_update(no_key=True).get(pk=show_pk)"
+    assert f"`{locked}`" in SECTION
+    project.write(path, text.replace("Show.objects.get(pk=show_pk)", locked))
     mended = project.run("-m", "pytest", "--reuse-db", "-p", "no:cacheprovider")
 
     assert broken.returncode == 1, broken.stdout + broken.stderr
     assert "1 failed" in broken.stdout
     assert f"Schedule {readme.schedule(SECTION)}: The invariant does not hold" in broken.stdout
-    assert all(line in broken.stdout for line in readme.timeline(SECTION))
+    shown = SECTION.partition("It fails:")[2]
+    for what in (shown.split('"')[1], shown.split("`")[1]):
+        assert what in broken.stdout
     assert mended.returncode == 0, mended.stdout + mended.stderr
     assert "1 passed" in mended.stdout
 

@@ -54,6 +54,27 @@ def test_it_begins_with_how_many_end_wrong_in_which_ways() -> None:
 
 
 @committed
+def test_without_a_set_up_every_schedule_begins_with_the_rows_of_the_test() -> None:
+    pk = stories.one_seat()
+    racing = RaceFixture()
+
+    async def raise_it() -> None:
+        await async_naive(pk)
+
+    def is_raised() -> bool:
+        return stories.raised_by(10)(pk)
+
+    for actor, schedule in ((lambda: stories.naive(pk), "AABBAB"), (raise_it, "ABBA")):
+        with pytest.raises(Failed, match="schedules end wrong"):
+            racing(actor, actor, invariant=is_raised)
+        with pytest.raises(Failed, match=f"schedule {schedule}, WRONG"):
+            racing.replay(schedule, actor, actor, invariant=is_raised)
+    found = racing(lambda: stories.locked(pk), lambda: stories.locked(pk), observe=lambda: Seat.objects.get().price)
+    assert [outcome.end for outcome in found.outcomes] == ["120.00"]
+    assert Seat.objects.get().price == 100
+
+
+@committed
 def test_actors_are_called_by_their_functions_where_they_differ() -> None:
     found = RaceFixture()(stories.locked, stories.computed, set_up=stories.one_seat)
     alike = RaceFixture()(stories.locked, stories.locked, set_up=stories.one_seat)
