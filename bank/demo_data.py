@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.utils.crypto import get_random_string
+from django.utils.crypto import salted_hmac
 
 from accounts.models import Account
 from bank.models import Article, Author
@@ -22,13 +22,15 @@ _KEPT = timedelta(days=1)
 
 
 def create_superuser() -> str | None:
-    """Create the superuser and return the password; None if there is one already."""
+    """Create the superuser if there is none, and return the password; None if it was changed since.
+
+    The password follows from ``SECRET_KEY``, which is random for each installation, so that it can be shown again
+    without being stored.
+    """
     users = get_user_model()._default_manager
-    if users.filter(username=SUPERUSER).exists():
-        return None
-    password = get_random_string(16)
-    users.create_superuser(SUPERUSER, password=password)
-    return password
+    password = salted_hmac("bank.demo_data", SUPERUSER).hexdigest()[:16]
+    user = users.filter(username=SUPERUSER).first() or users.create_superuser(SUPERUSER, password=password)
+    return password if user.check_password(password) else None
 
 
 def create_demo_data() -> None:

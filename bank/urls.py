@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 
+from django.conf import settings
 from django.contrib import admin
 from django.shortcuts import redirect
 from django.templatetags.static import static
@@ -11,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from bank.arena import arena, download, lanes
 from bank.front import front
 from bank.front import progress as front_progress
+from bank.login import log_in_as_admin
 from bank.overdrafts import overdrafts
 from django_lockstep.editing.api import api as editing_api
 
@@ -32,6 +34,8 @@ urlpatterns = [
     re_path(r"^arena/arena\.(?P<form>json|svg)$", download, name="arena-download"),
     path("overdrafts/", overdrafts, name="overdrafts"),
 ]
+if settings.LOCKSTEP_LAB_PUBLIC:
+    urlpatterns += [path("login/", log_in_as_admin, name="demo-login")]
 # The extra `graphql`, which the demo does without.
 if find_spec("strawberry_django"):
     urlpatterns += [path("editing/graphql/", include("django_lockstep.editing.graphql.urls"))]

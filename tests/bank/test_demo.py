@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -53,8 +55,44 @@ def test_every_room_has_something_to_see() -> None:
 def test_a_second_start_changes_nothing() -> None:
     before = rows()
     create_demo_data()
-    assert create_superuser() is None
+    create_superuser()
     assert rows() == before
+
+
+def test_the_password_is_shown_again_until_it_is_changed(demo: str) -> None:
+    assert create_superuser() == demo
+    admin = get_user_model().objects.get(username="admin")
+    admin.set_password("another")
+    admin.save()
+    assert create_superuser() is None
+
+
+@pytest.mark.parametrize(
+    ("public", "address", "status"), [(True, "127.0.0.1", 302), (True, "192.0.2.7", 403), (False, "127.0.0.1", 403)]
+)
+@pytest.mark.usefixtures("demo")
+def test_a_visitor_on_this_machine_logs_in_with_a_button(
+    settings: Any, client: Client, *, public: bool, address: str, status: int
+) -> None:
+    settings.LOCKSTEP_LAB_PUBLIC, settings.ROOT_URLCONF = public, "tests.bank.demo_urls"
+    assert ("Log in as admin" in client.get("/").content.decode()) is True
+    assert client.post("/login/", REMOTE_ADDR=address).status_code == status
+    assert client.get("/login/").status_code == 405
+    assert client.get("/admin/").status_code == (200 if status == 302 else 302)
+    assert ("Log in as admin" in client.get("/").content.decode()) is (status != 302)
+    assert Client(enforce_csrf_checks=True).post("/login/", REMOTE_ADDR="127.0.0.1").status_code == 403
+
+
+def test_without_the_demo_there_is_no_such_address(client: Client) -> None:
+    assert client.post("/login/").status_code == 404
+
+
+def test_a_port_that_is_in_use_is_named_with_its_option(settings: Any) -> None:
+    settings.DEBUG = settings.LOCKSTEP_LAB_PUBLIC = True
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(CommandError, match=rf"^Cannot listen on 127\.0\.0\.1:{port}: .* Choose another --port$"):
+            call_command("demo", port=port)
 
 
 def test_the_superuser_sees_who_edits_an_article(demo: str, client: Client) -> None:
@@ -90,7 +128,7 @@ def started(pgdata: Path) -> Iterator[subprocess.Popen[str]]:
 def test_the_command_serves_the_front_page_to_everyone(started: subprocess.Popen[str]) -> None:
     assert started.stdout
     password, address = started.stdout.readline(), started.stdout.readline()
-    assert re.search(r"the password \w{16} ", password)
+    assert re.search(r"the password \w{16},", password)
     (port,) = re.findall(r"http://127\.0\.0\.1:(\d+)/", address)
     for page in ("/", "/lab/"):
         with closing(HTTPConnection("127.0.0.1", int(port), timeout=30)) as connection:

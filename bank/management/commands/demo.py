@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import webbrowser
 from argparse import ArgumentParser
 from typing import Any
@@ -29,6 +30,15 @@ class Server(RunserverCommand):
             webbrowser.open(address)
 
 
+def _require_free(address: str, port: int) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server, which may follow another one
+        try:
+            probe.bind((address.strip("[]"), port))
+        except OSError as error:
+            raise CommandError(f"Cannot listen on {address}:{port}: {error.strerror}. Choose another --port") from error
+
+
 class Command(BaseCommand):
     """Exit 2 where the environment turns off what the demo needs."""
 
@@ -49,6 +59,7 @@ class Command(BaseCommand):
                 "BANK_DEMO in the environment",
                 returncode=2,
             )
+        _require_free(options["address"], options["port"])
         call_command("migrate", verbosity=0, interactive=False)
         create_demo_data()
         self._announce(create_superuser())
@@ -59,8 +70,6 @@ class Command(BaseCommand):
 
     def _announce(self, password: str | None) -> None:
         if password is None:
-            self.stdout.write(
-                f"The superuser {SUPERUSER!r} exists. Another password: manage.py changepassword {SUPERUSER}"
-            )
+            self.stdout.write(f"Log in as {SUPERUSER!r} with the password that you have given it.")
         else:
-            self.stdout.write(f"Log in as {SUPERUSER!r} with the password {password} (it is not shown again).")
+            self.stdout.write(f"Log in as {SUPERUSER!r} with the password {password}, or with the button on the pages.")
