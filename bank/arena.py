@@ -16,8 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from accounts.models import Account
-from accounts.races.load import Workload
-from accounts.races.mix import Mix
+from accounts.races.load import Mix, Workload
 from accounts.races.run import NAMES, RunConfig, default_database
 from bank.arena_run import KEPT, ArenaProgress, ArenaRequest, ArenaResult
 from django_lockstep.lab.pages.process import RunRefused

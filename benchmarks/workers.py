@@ -62,7 +62,7 @@ def race(pool: WorkerPool, load: Load, *, workers: int, seconds: float) -> tuple
 
     Raises `WorkersError` where one failed, `KeyboardInterrupt` where the user interrupted.
     """
-    facts: dict[str, Any] = {"alias": DEFAULT_DB_ALIAS, "seconds": seconds, "operations": None, "think_time": 0.0}
+    facts: dict[str, Any] = {"seconds": seconds, "operations": None, "think_time": 0.0}
     tasks = [Metered(task=LoadTask(load=load, worker=number, **facts)) for number in range(workers)]
     # The pool is as large as the largest cell; starting another one would take longer than the measurement.
     result = pool.run([*tasks, *[idle] * (len(pool.workers) - workers)])

@@ -18,15 +18,9 @@ from accounts.races.leftovers import Leftovers
 from django_lockstep.lab.output import require_writable, write_atomically
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.render import (
-    Report,
-    as_csv,
-    as_json,
-    as_plot,
-    as_table,
-    require_matplotlib,
-)
-from django_lockstep.lab.simulator.sweep import SweepReport
+from django_lockstep.lab.simulator.render import as_csv, as_json, as_plot, as_table, require_matplotlib
+from django_lockstep.lab.simulator.report import LoadReport
+from django_lockstep.lab.simulator.stories import StoryReport
 from django_lockstep.lab.tables import width
 
 
@@ -94,7 +88,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{leftovers.name}: {'removed' if gone else 'skipped: still running'}")
         return True
 
-    def _show(self, report: Report, options: dict[str, Any]) -> None:
+    def _show(self, report: LoadReport | StoryReport, options: dict[str, Any]) -> None:
         if options["output"]:
             write_atomically(Path(options["output"]), self._rendered(report, options, terminal=False))
         else:
@@ -103,11 +97,11 @@ class Command(BaseCommand):
         if options["format"] != "table":
             for note in report.notes:
                 self.stderr.write(note)
-        if options["plot"] and isinstance(report, SweepReport) and report.points:
+        if options["plot"] and isinstance(report, LoadReport) and report.rows:
             path = Path(options["plot"])
             write_atomically(path, as_plot(report, form=path.suffix.removeprefix(".")))
 
-    def _rendered(self, report: Report, options: dict[str, Any], *, terminal: bool) -> str:
+    def _rendered(self, report: LoadReport | StoryReport, options: dict[str, Any], *, terminal: bool) -> str:
         if options["format"] == "json":
             return as_json(report)
         if options["format"] == "csv":
@@ -134,7 +128,7 @@ def _report_errors() -> Iterator[None]:
         raise CommandError("Interrupted twice: ended without a report", returncode=130) from error
 
 
-def _end(report: Report, *, interrupted: int | None, check: bool) -> None:
+def _end(report: LoadReport | StoryReport, *, interrupted: int | None, check: bool) -> None:
     """Raise ``CommandError`` where the exit status is not 0."""
     if interrupted is not None:
         raise CommandError(f"Interrupted by {signal.Signals(interrupted).name}", returncode=128 + interrupted)

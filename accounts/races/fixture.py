@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -13,6 +14,8 @@ from django.db import DatabaseError, connections, models, transaction
 
 from accounts.models import AbstractAccount
 from accounts.operations import AppendOnly
+from accounts.races.stories import ChangeKind, Story
+from accounts.strategies import Strategy
 from django_lockstep.locking.triggers import trigger_name
 
 __all__ = ["Fixture", "PurgeError"]
@@ -53,9 +56,30 @@ class Fixture:
                 account.save(using=self.using, force_insert=True)
         return tuple(account.pk for account in accounts)
 
+    def open_for(self, story: Story) -> Any:
+        """Open the account of a story; return its key."""
+        return self.open_accounts(1, balance=story.balance, overdraft_limit=story.overdraft_limit)[0]
+
+    def actor(self, strategy: Strategy, kind: ChangeKind, amount: Decimal) -> Callable[[Any], object]:
+        """Return one change by the strategy, to be called with an account's key; picklable."""
+        return partial(getattr(strategy, kind), amount=amount)
+
+    def balance(self, pk: object) -> Decimal:
+        """Return the account's balance."""
+        return self.accounts.get(pk=pk).balance
+
+    def is_kept(self, story: Story, pk: object) -> bool:
+        """Whether the story ended on this account as it has to."""
+        return story.is_kept_by(self.accounts, pk)
+
+    @property
+    def accounts(self) -> models.QuerySet[AbstractAccount]:
+        """All accounts of the model on this database."""
+        return self.model._base_manager.using(self.using)
+
     def purge(self) -> None:
         """Remove the accounts, their entries and the user. Raises `PurgeError` if the database refuses."""
-        mine = self.model._base_manager.using(self.using).filter(user=self.user)
+        mine = self.accounts.filter(user=self.user)
         try:
             # In batches, each in its own transaction: while the trigger is off, all other writers of the table wait.
             while self._purge_entries(mine):

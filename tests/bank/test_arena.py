@@ -15,8 +15,7 @@ from django.urls import reverse
 
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture
-from accounts.races.load import LoadContender, Workload
-from accounts.races.mix import Mix
+from accounts.races.load import LoadContender, Mix, Workload
 from accounts.strategies import STRATEGIES
 from bank.arena import ArenaForm
 from bank.arena_run import KEPT, ArenaProgress
@@ -158,7 +157,7 @@ def test_there_is_nothing_to_download_before() -> None:
 def test_money_off_is_what_entries_say_and_accounts_do_not_hold() -> None:
     fixture = Fixture.make(Account, using="default", name="simulation-test")
     contender = LoadContender(
-        strategy=STRATEGIES["naive"], fixture=fixture, workload=Workload(accounts=2, mix=Mix(), seed=1)
+        strategies=(STRATEGIES["naive"],), fixture=fixture, workload=Workload(accounts=2, mix=Mix(), seed=1)
     )
     contender.open()
     first, second = contender.versions

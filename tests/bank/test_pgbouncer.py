@@ -14,8 +14,7 @@ from django.db.utils import ConnectionHandler
 
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture
-from accounts.races.load import LoadContender, Workload
-from accounts.races.mix import Mix
+from accounts.races.load import LoadContender, Mix, Workload
 from accounts.strategies import STRATEGIES
 from django_lockstep.editing import check_in, check_out
 from django_lockstep.lab.simulator.database import end_sessions
@@ -76,7 +75,7 @@ def test_an_exploration_says_at_once_that_it_needs_the_server_itself(url: str) -
 def test_another_client_does_not_disturb_an_audit(pooled: None, take_session: Callable[[], object]) -> None:
     fixture = Fixture.make(Account, using="default", name="simulation")
     strategy = STRATEGIES["pessimistic"].bound(using="default")
-    contender = LoadContender(strategy=strategy, fixture=fixture, workload=Workload(accounts=3, mix=Mix(), seed=0))
+    contender = LoadContender(strategies=(strategy,), fixture=fixture, workload=Workload(accounts=3, mix=Mix(), seed=0))
     contender.open()
 
     audited = contender.audited_accounts()

@@ -10,7 +10,7 @@ from typing import Literal
 
 from django_lockstep.lab.simulator.audit import Balances
 from django_lockstep.lab.simulator.report import merge_rounds
-from django_lockstep.lab.simulator.trials import Trial
+from django_lockstep.lab.simulator.trials import LoadTrial
 
 __all__ = ["Lane", "LaneWatch"]
 
@@ -57,7 +57,7 @@ class Lane:
 class LaneWatch:
     """Follows trials: call it as a `ProgressHook`."""
 
-    trials: Sequence[Trial]
+    trials: Sequence[LoadTrial]
     completed: Callable[[], int]
     """How many operations all workers have completed, in all rounds."""
     report: Callable[[tuple[Lane, ...]], None]

@@ -1,11 +1,17 @@
-"""How much load a trial puts on a strategy, and for how long."""
+"""How much load a trial puts on a strategy, for how long, and what a sweep varies."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-__all__ = ["LoadPlan"]
+from django_lockstep.lab.wording import counted
+
+__all__ = ["Axis", "LoadPlan", "Sweep", "positive_int"]
+
+Axis = Literal["workers", "accounts"]
+"""What a sweep can vary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,31 @@ class LoadPlan:
     def extent(self) -> str:
         """How long a strategy runs, in words."""
         return f"{self.duration:g} s" if self.operations is None else f"{self.operations:,} operations"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The sizes at which the same strategies are measured in one run."""
+
+    axis: Axis
+    """Which number is varied."""
+    values: tuple[int, ...]
+    """Its values, without duplicates, in ascending order."""
+
+    @classmethod
+    def parse(cls, text: str) -> Sweep:
+        """Return the sweep written as ``workers=1,2,4``. Raises ``ValueError`` for anything else."""
+        axis, _, listing = text.partition("=")
+        words = [word.strip() for word in listing.split(",")]
+        if axis not in get_args(Axis) or not all(word.isdecimal() for word in words):
+            raise ValueError(f"--sweep must be workers=N,N,... or accounts=N,N,..., not {text!r}")
+        # Ascending, since the advice compares the last size with the best one.
+        values = sorted({positive_int(int(word), name=f"--sweep {axis}") for word in words})
+        return cls(axis=axis, values=tuple(values))  # type: ignore[arg-type]
+
+    def describe(self, value: int) -> str:
+        """Return a size in words, such as ``8 workers``."""
+        return counted(value, self.axis.removesuffix("s"))
 
 
 def positive_int(value: int, *, name: str) -> int:

@@ -58,6 +58,7 @@ class WorkerPool:
         """
         self.interrupt = interrupt
         self.size = size
+        self.alias = config.alias
         self.stuck_after = stuck_after
         self.workers: list[Worker] = []
         self._config = config
