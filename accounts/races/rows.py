@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 
+from accounts.contention import contention
 from accounts.models import AbstractAccount, Account
 
 __all__ = [
@@ -40,7 +41,8 @@ def make_user() -> Any:
 
 
 def open_account(balance: int, *, overdraft_limit: int = 0, user: Any = None) -> AbstractAccount:
-    """Open an account, for a new user unless the key of one is given."""
+    """Open an account, for a new user unless the key of one is given; forget what earlier schedules taught."""
+    contention.clear()
     owner = user or make_user()
     return Account.objects.create(user_id=owner, balance=Decimal(balance), overdraft_limit=Decimal(overdraft_limit))
 
