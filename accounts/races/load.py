@@ -26,9 +26,10 @@ from accounts.strategies import Strategy
 from django_lockstep.errors import DeadlockDetected
 from django_lockstep.lab.simulator.audit import AuditedAccount, AuditedEntry, Balances
 from django_lockstep.lab.simulator.tally import LoadOperation
+from django_lockstep.lab.simulator.trials import LoadTrial
 from django_lockstep.locking.retry import retrying
 
-__all__ = ["AccountLoad", "LoadContender", "Mix", "Workload", "joint_name"]
+__all__ = ["AccountClient", "AccountLoad", "AccountTrial", "Mix", "Workload", "joint_name"]
 
 OPENING = Decimal("500.00")
 """The opening balance of every account."""
@@ -187,7 +188,7 @@ def joint_name(strategies: Sequence[Strategy]) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class LoadContender:
+class AccountTrial(LoadTrial):
     """A strategy with its accounts, or several that share them, as the simulator measures it."""
 
     strategies: tuple[Strategy, ...]
@@ -211,14 +212,12 @@ class LoadContender:
 
     @property
     def safe(self) -> bool:
-        """Whether it claims to lose no update."""
         # An advisory lock keeps out only those who take it, so that such a strategy is safe alone and not in company.
         alone = len(self.strategies) == 1
         return all(strategy.safe and (alone or not strategy.needs_all_writers) for strategy in self.strategies)
 
     @property
     def guarantee(self) -> str:
-        """What it relies on."""
         return " ".join(strategy.guarantee for strategy in self.strategies)
 
     def open(self) -> None:
@@ -227,12 +226,11 @@ class LoadContender:
             self.versions = {account.pk: account.version for account in self._rows(keys)}
 
     def load(self, round_number: int) -> AccountLoad:
-        """Return the load on these accounts."""
         keys = tuple(self.versions)
         return AccountLoad(strategies=self.strategies, accounts=keys, workload=self.workload, round_number=round_number)
 
     def balances(self) -> Balances:
-        """Return what these accounts hold together now, by one statement."""
+        # One statement, so that balances and entries are of one snapshot.
         entries: Any = self.fixture.model.entry_model()
         booked = entries._base_manager.filter(account=OuterRef("pk")).order_by().values("account")
         total = Coalesce(Subquery(booked.annotate(total=Sum("amount")).values("total")), Decimal(0))

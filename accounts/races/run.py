@@ -20,7 +20,7 @@ from accounts.models import AbstractAccount
 from accounts.races.dynamodb import StoreConfig
 from accounts.races.fixture import Fixture, PurgeError
 from accounts.races.leftovers import mark_running, new_name
-from accounts.races.load import LoadContender, Workload, joint_name
+from accounts.races.load import AccountTrial, Workload, joint_name
 from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.scenario import Scenario
@@ -136,15 +136,24 @@ def run_load(
     sizes = sizes_of(sweep, plan=plan, workload=workload)
     contenders, names = config.contenders, config.names
 
-    def build_trials(fixture: Fixture) -> list[LoadTrial]:
+    def build_trials(fixture: Fixture) -> list[AccountTrial]:
         trials = []
         for number, (size, plan, workload) in enumerate(sizes):
             # Each size begins with another strategy, so that the place in the order does not matter.
             for strategies in rotate(contenders, number % len(contenders)):
-                contender = LoadContender(strategies=strategies, fixture=fixture, workload=workload)
-                words = [contender.name, contender.engine if contender.engine != "plain" else ""]
-                label = ", ".join(filter(None, [*words, sweep.describe(size) if sweep and size else ""]))
-                trials.append(LoadTrial(contender=contender, plan=plan, size=size, label=label))
+                trial = AccountTrial(
+                    label=joint_name(strategies),
+                    plan=plan,
+                    size=size,
+                    strategies=strategies,
+                    fixture=fixture,
+                    workload=workload,
+                )
+                if trial.engine != "plain":
+                    trial.label += f", {trial.engine}"
+                if sweep and size:
+                    trial.label += f", {sweep.describe(size)}"
+                trials.append(trial)
         return trials
 
     ran_on, measured, notes = _measure(

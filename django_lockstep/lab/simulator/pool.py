@@ -12,7 +12,7 @@ from typing import Any, Self
 from django_lockstep.lab.simulator.channel import Task
 from django_lockstep.lab.simulator.errors import SimulationError
 from django_lockstep.lab.simulator.interrupt import Interrupt
-from django_lockstep.lab.simulator.worker import SharedState, Worker, WorkerFailure, WorkerState
+from django_lockstep.lab.simulator.worker import Worker, WorkerFailure, WorkerState
 from django_lockstep.lab.simulator.worker_process import WorkerConfig
 from django_lockstep.lab.workers.processes import process_context
 
@@ -64,7 +64,9 @@ class WorkerPool:
         self._config = config
         self._grace = grace
         self._context = process_context()
-        self._shared = SharedState.create(self._context, workers=size)
+        # Raw, without locks: each worker writes its own place only, and a killed process would keep a lock for ever.
+        self._stop: Any = self._context.RawValue("b", 0)
+        self._completed: Any = self._context.RawArray("Q", size)
         self._started = 0
 
     def __enter__(self) -> Self:
@@ -88,7 +90,7 @@ class WorkerPool:
     @property
     def completed(self) -> int:
         """How many operations all workers have completed since the pool was made."""
-        return sum(self._shared.completed)
+        return sum(self._completed)
 
     def run(
         self, tasks: Sequence[Task], *, on_tick: Callable[[], None] | None = None, fail_fast: bool = False
@@ -103,7 +105,7 @@ class WorkerPool:
             worker.assign(None if self.interrupt.requested else task)
         self._await_answers(on_tick, fail_fast=fail_fast)
         # Only when all have answered: each worker reads it between two operations.
-        self._shared.stop.value = 0
+        self._stop.value = 0
         return PoolResult(
             results=tuple(worker.result for worker in self.workers),
             payloads=tuple(tuple(worker.payloads) for worker in self.workers),
@@ -119,7 +121,7 @@ class WorkerPool:
                 # Asked first, and killed only after the grace: a worker that ends its operation keeps what it has
                 # counted, and no statement is left running in the server.
                 deadline = time.monotonic() + self._grace
-                self._shared.stop.value = 1
+                self._stop.value = 1
             if deadline is not None:
                 _cancel(unfinished, deadline=deadline)
             elif all(worker.state is WorkerState.AT_BARRIER for worker in unfinished):
@@ -153,7 +155,8 @@ class WorkerPool:
         # Counted on, not numbered by place: the session of a dead worker may outlive it for a moment.
         self._started += 1
         config = replace(self._config, session=f"{self._config.session}-{self._started:05}")
-        return Worker(config, self._shared, number=number, context=self._context)
+        context = self._context
+        return Worker(config, number=number, context=context, stop=self._stop, completed=self._completed)
 
     def _require_all(self) -> None:
         failures = [worker.failure for worker in self.workers if worker.failure]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from django_lockstep.lab.simulator.audit import AuditedAccount, Balances, audit
 from django_lockstep.lab.simulator.channel import Task, idle
@@ -16,7 +16,7 @@ from django_lockstep.lab.simulator.pool import PoolResult, WorkerPool
 from django_lockstep.lab.simulator.report import LoadRow, StrategyRow, build_row
 from django_lockstep.lab.simulator.tally import Tally
 
-__all__ = ["LoadTrial", "MeasuredStrategy", "ProgressHook", "StrategyTrial", "rotate", "run_trials"]
+__all__ = ["LoadTrial", "ProgressHook", "StrategyTrial", "rotate", "run_trials"]
 
 Item = TypeVar("Item")
 Row = TypeVar("Row", bound=StrategyRow)
@@ -76,58 +76,53 @@ class StrategyTrial(ABC, Generic[Row]):
         return tuple(str(failure) for result in self.results for failure in result.worker_failures)
 
 
-class MeasuredStrategy(Protocol):
-    """A strategy under a load, with its accounts."""
-
-    @property
-    def name(self) -> str:
-        """What reports call it."""
-
-    @property
-    def safe(self) -> bool:
-        """Whether it claims to lose no update."""
-
-    @property
-    def guarantee(self) -> str:
-        """What it relies on, in a sentence."""
-
-    @property
-    def engine(self) -> str:
-        """What runs it, where there is a choice; empty where there is none."""
-
-    def open(self) -> None:
-        """Create fresh accounts, committed."""
-
-    def load(self, round_number: int) -> Load:
-        """Return what the workers do with these accounts in this round, counted from 0."""
-
-    def balances(self) -> Balances:
-        """Return what these accounts hold together, while others change them."""
-
-    def audited_accounts(self) -> Iterable[AuditedAccount]:
-        """Return these accounts as they are now."""
-
-
 @dataclass(slots=True, kw_only=True)
 class LoadTrial(StrategyTrial[LoadRow]):
-    """One contender under one plan."""
+    """One strategy with accounts of its own, under one plan."""
 
-    contender: MeasuredStrategy
-    """What is measured."""
     plan: LoadPlan
     """How it is loaded."""
     size: int | None = None
     """The number of workers or accounts, where a sweep varies it."""
 
     @property
+    @abstractmethod
+    def name(self) -> str:
+        """What reports call it."""
+
+    @property
+    @abstractmethod
+    def safe(self) -> bool:
+        """Whether it claims to lose no update."""
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> str:
+        """What it relies on, in a sentence."""
+
+    @property
+    @abstractmethod
+    def engine(self) -> str:
+        """What runs it, where there is a choice; empty where there is none."""
+
+    @abstractmethod
+    def load(self, round_number: int) -> Load:
+        """Return what the workers do with the accounts in this round, counted from 0."""
+
+    @abstractmethod
+    def balances(self) -> Balances:
+        """Return what the accounts hold together, while others change them."""
+
+    @abstractmethod
+    def audited_accounts(self) -> Iterable[AuditedAccount]:
+        """Return the accounts as they are now."""
+
+    @property
     def rounds(self) -> int:
         return self.plan.rounds
 
-    def open(self) -> None:
-        self.contender.open()
-
     def tasks(self, round_number: int) -> list[Task]:
-        load = self.contender.load(round_number)
+        load = self.load(round_number)
         return [
             LoadTask(
                 load=load,
@@ -148,11 +143,11 @@ class LoadTrial(StrategyTrial[LoadRow]):
         known = not self.worker_failures and not any(tally.in_doubt for tally in tallies)
         return build_row(
             rounds,
-            audit(self.contender.audited_accounts(), acknowledged=Tally.merge(tallies).acknowledged if known else None),
-            strategy=self.contender.name,
-            safe=self.contender.safe,
-            guarantee=self.contender.guarantee,
-            engine=self.contender.engine,
+            audit(self.audited_accounts(), acknowledged=Tally.merge(tallies).acknowledged if known else None),
+            strategy=self.name,
+            safe=self.safe,
+            guarantee=self.guarantee,
+            engine=self.engine,
             size=self.size,
             worker_failures=self.worker_failures,
             cut_short=self.cut_short or len(self.results) < self.plan.rounds,

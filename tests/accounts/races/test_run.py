@@ -13,7 +13,7 @@ from django.db import connection
 from accounts.models import Account, Entry
 from accounts.races.fixture import Fixture
 from accounts.races.leftovers import new_name
-from accounts.races.load import LoadContender, Mix, Workload
+from accounts.races.load import AccountTrial, Mix, Workload
 from accounts.races.run import NAMES, RunConfig, run_load, run_story, story_trial
 from accounts.races.stories import STORIES
 from accounts.strategies import STRATEGIES
@@ -151,11 +151,14 @@ class Race:
     def run(self, watch: Callable[[], None], *, duration: float = 60.0) -> LoadRow:
         fixture = Fixture.make(Account, using="default", name=new_name())
         strategy = STRATEGIES[self.strategy].bound(using="default")
-        contender = LoadContender(
-            strategies=(strategy,), fixture=fixture, workload=Workload(accounts=1, mix=Mix(), seed=3)
+        trial = AccountTrial(
+            label="it",
+            plan=LoadPlan(workers=self.workers, duration=duration),
+            strategies=(strategy,),
+            fixture=fixture,
+            workload=Workload(accounts=1, mix=Mix(), seed=3),
         )
         with Interrupt() as self.interrupt, self._pool() as self.pool:
-            trial = LoadTrial(contender=contender, plan=LoadPlan(workers=self.workers, duration=duration), label="it")
             (row,) = run_trials([trial], pool=self.pool, progress=lambda name: watch)
         return row
 

@@ -85,9 +85,9 @@ def _scope(report: LoadReport) -> str:
     return f"{counts['workers']} on {counts['accounts']}"
 
 
-def _results(report: LoadReport) -> Mapping[str, Callable[[LoadRow], str]]:
+def _results(report: LoadReport) -> Mapping[str, Callable[[LoadRow], str | Text]]:
     """Return the columns of the first table, with the counterparts' behind the operations a second."""
-    columns: dict[str, Callable[[LoadRow], str]] = {}
+    columns: dict[str, Callable[[LoadRow], str | Text]] = {}
     for title, cell in _RESULTS.items():
         columns[title] = cell
         if title == _RATE and report.counterparts:
@@ -114,8 +114,13 @@ def _milliseconds(value: float | None) -> str:
     return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
+def _verdict(row: StrategyRow) -> Text:
+    return Text(row.status.upper() if row.wrong else row.status, style=_COLOURS.get(row.status, "bold red"))
+
+
 _RATE = "ops/s"
-_RESULTS: Mapping[str, Callable[[LoadRow], str]] = {
+_RESULTS: Mapping[str, Callable[[LoadRow], str | Text]] = {
+    "Verdict": _verdict,
     "Lost": lambda row: f"{row.verdict.lost_updates:,}",
     "Money off": lambda row: f"{row.verdict.money_lost:,.2f}",
     _RATE: lambda row: f"{row.operations_per_second:,.0f}",
@@ -123,7 +128,7 @@ _RESULTS: Mapping[str, Callable[[LoadRow], str]] = {
     "p95": lambda row: _milliseconds(row.latency_ms.p95),
     "p99": lambda row: _milliseconds(row.latency_ms.p99),
 }
-_COSTS: Mapping[str, Callable[[LoadRow], str]] = {
+_COSTS: Mapping[str, Callable[[LoadRow], str | Text]] = {
     "max": lambda row: _milliseconds(row.latency_ms.max),
     "Retries/op": lambda row: f"{row.retries_per_operation:.2f}",
     "Conflicts": lambda row: f"{row.conflicts:,}",
@@ -134,15 +139,12 @@ _COSTS: Mapping[str, Callable[[LoadRow], str]] = {
 }
 
 
-def _figures(rows: Sequence[LoadRow], columns: Mapping[str, Callable[[LoadRow], str]]) -> Table:
-    """Return a table of these figures; the first one has the verdict too."""
-    judged = _RATE in columns
-    table = plain_table("Strategy", *(["Verdict"] if judged else []))
+def _figures(rows: Sequence[LoadRow], columns: Mapping[str, Callable[[LoadRow], str | Text]]) -> Table:
+    table = plain_table("Strategy")
     for title in columns:
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(title, justify="left" if title == "Verdict" else "right", no_wrap=True)
     for row in rows:
-        verdict = [_verdict(row)] if judged else []
-        table.add_row(row.strategy, *verdict, *(cell(row) for cell in columns.values()))
+        table.add_row(row.strategy, *(cell(row) for cell in columns.values()))
     return table
 
 
@@ -163,7 +165,7 @@ def _remarks_on(row: LoadRow, report: LoadReport) -> Iterable[str]:
         yield f"{name}: interrupted after {row.seconds:.1f} s."
 
 
-_GROWING: Mapping[str, Callable[[LoadRow], str]] = {
+_GROWING: Mapping[str, Callable[[LoadRow], str | Text]] = {
     "Operations per second; x where the strategy was wrong": _marked_rate,
     "p50 in ms": _RESULTS["p50"],
     "p95 in ms": _RESULTS["p95"],
@@ -173,7 +175,7 @@ _GROWING: Mapping[str, Callable[[LoadRow], str]] = {
 }
 
 
-def _growth(report: LoadReport, cell: Callable[[LoadRow], str]) -> Table:
+def _growth(report: LoadReport, cell: Callable[[LoadRow], str | Text]) -> Table:
     table = plain_table(f"{report.sweep.axis.capitalize()}:" if report.sweep else "")
     for size in report.sizes:
         table.add_column(f"{size:,}", justify="right", no_wrap=True)
@@ -226,7 +228,3 @@ def _where(report: Report) -> str:
     facts = report.environment
     isolation = f" ({facts['isolation']})" if facts.get("isolation", "read committed") != "read committed" else ""
     return f"{facts['database']}{isolation}, Django {facts['django']}, Python {facts['python']}, {facts['cpus']} CPUs"
-
-
-def _verdict(row: StrategyRow) -> Text:
-    return Text(row.status.upper() if row.wrong else row.status, style=_COLOURS.get(row.status, "bold red"))
