@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from django import forms
+from django.db import router
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -17,7 +18,7 @@ from django.views.decorators.http import require_safe
 
 from accounts.models import Account
 from accounts.races.load import Mix, Workload
-from accounts.races.run import NAMES, RunConfig, default_database
+from accounts.races.run import NAMES, RunConfig
 from bank.arena_run import KEPT, ArenaProgress, ArenaRequest, ArenaResult
 from django_lockstep.lab.pages.process import RunRefused
 from django_lockstep.lab.pages.progress import answer_progress
@@ -73,7 +74,7 @@ class ArenaForm(forms.Form):
         given = self.cleaned_data
         mix = Mix(deposit=given["deposits"], withdraw=given["withdrawals"], transfer=given["transfers"])
         return ArenaRequest(
-            config=RunConfig(strategies=tuple(given["strategies"]), model=Account, using=default_database(Account)),
+            config=RunConfig(strategies=tuple(given["strategies"]), model=Account, using=router.db_for_write(Account)),
             plan=LoadPlan(
                 workers=given["workers"],
                 duration=float(given["seconds"]),

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from django.core.management.base import CommandParser
-from django.db import connections
+from django.db import connections, router
 
+from accounts.binding import account_model
 from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES
 from accounts.engine import EngineName
 from accounts.races.dynamodb import StoreConfig
 from accounts.races.load import Mix, Workload
-from accounts.races.run import NAMES, RunConfig, account_model, default_database, run_load, run_story, sizes_of
+from accounts.races.run import NAMES, RunConfig, run_load, run_story, sizes_of
 from accounts.races.stories import STORIES
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.output import require_writable
@@ -209,7 +210,7 @@ def build_config(options: dict[str, Any], *, engine: str = "plain") -> RunConfig
     by_default = [name for name in NAMES if STRATEGIES[name].safe] if mixed else NAMES
     names = _strategies(options, NAMES, by_default)
     model = account_model(options["model"])
-    using = options["database"] or default_database(model)
+    using = options["database"] or router.db_for_write(model)
     if using not in connections:
         raise ValueError(f"--database must be one of {', '.join(connections)}, not {using!r}")
     chosen = options["engine"] or engine

@@ -16,11 +16,11 @@ from accounts.contrib.dynamodb.accounts import DynamoAccount
 from accounts.contrib.dynamodb.entries import DynamoEntry
 from accounts.contrib.dynamodb.keys import account_key, keyed_entry_key
 from accounts.contrib.dynamodb.strategies import DYNAMO_STRATEGIES, DynamoStrategy
-from accounts.races.leftovers import new_name
+from accounts.races.fixture import new_name
 from accounts.races.stories import ChangeKind, Story
 from django_lockstep.lab.simulator.database import process_environment
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.stores import StoreError
 from django_lockstep.stores.dynamodb.items import item_key
 from django_lockstep.stores.dynamodb.store import DynamoStore
@@ -59,13 +59,13 @@ class StoreConfig:
         return {"database": f"DynamoDB at {address}", **process_environment()}
 
     @contextlib.contextmanager
-    def fixture(self, notes: list[str]) -> Iterator[tuple[StoreFixture, WorkerConfig]]:
+    def fixture(self, notes: list[str]) -> Iterator[tuple[StoreFixture, WorkerConnection]]:
         """Provide accounts, and remove them at the end. Raises `SimulationError` where the store cannot be used."""
         fixture = StoreFixture(store=self.store, run=new_name())
         try:
             try:
                 # The worker processes connect to no database.
-                yield fixture, WorkerConfig(alias=None, database="", session=fixture.run)
+                yield fixture, WorkerConnection(alias=None, database="", session=fixture.run)
             finally:
                 if self.keep:
                     notes.append(f"Kept: the accounts whose names begin with {fixture.run}.")

@@ -11,15 +11,13 @@ from typing import Any, TextIO, TypeVar
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db import DatabaseError, InterfaceError, OperationalError, connections, router
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from accounts.binding import account_model
 from accounts.engine import EngineName
 from accounts.errors import InsufficientFunds
 from accounts.models import AbstractAccount
 from accounts.races.dynamodb import StoreConfig
-from accounts.races.fixture import Fixture, PurgeError
-from accounts.races.leftovers import mark_running, new_name
+from accounts.races.fixture import Fixture, PurgeError, mark_running, new_name
 from accounts.races.load import AccountTrial, Workload, joint_name
 from accounts.races.stories import Story
 from accounts.strategies import STRATEGIES, Strategy
@@ -33,7 +31,7 @@ from django_lockstep.lab.simulator.database import (
     require_tables,
 )
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.lanes import Lane, LaneWatch
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.pool import STUCK_AFTER, WorkerPool
@@ -41,10 +39,10 @@ from django_lockstep.lab.simulator.progress import show_progress
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow, StrategyRow
 from django_lockstep.lab.simulator.stories import StoryReport, StoryTrial
 from django_lockstep.lab.simulator.trials import LoadTrial, StrategyTrial, rotate, run_trials
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.lab.wording import listed
 
-__all__ = ["NAMES", "RunConfig", "account_model", "default_database", "run_load", "run_story", "sizes_of"]
+__all__ = ["NAMES", "RunConfig", "run_load", "run_story", "sizes_of"]
 
 Row = TypeVar("Row", bound=StrategyRow)
 
@@ -101,18 +99,23 @@ class RunConfig:
         return environment(self.using)
 
     @contextlib.contextmanager
-    def fixture(self, notes: list[str]) -> Iterator[tuple[Fixture, WorkerConfig]]:
+    def fixture(self, notes: list[str]) -> Iterator[tuple[Fixture, WorkerConnection]]:
         """Create the fixture, and remove it whatever happens in the block; notes are added for the report."""
         name, database = new_name(), connections[self.using].settings_dict["NAME"]
-        with _explain_lost_connection(self.using, notes), mark_running(name, using=self.using):
-            fixture = Fixture.make(self.model, using=self.using, name=name)
-            try:
-                yield fixture, WorkerConfig(alias=self.using, database=database, session=name)
-            finally:
-                if self.keep:
-                    notes.append(f"Kept: the accounts of user {name}. simulate --clean removes them.")
-                else:
-                    _purge(fixture, notes)
+        try:
+            with mark_running(name, using=self.using):
+                fixture = Fixture.make(self.model, using=self.using, name=name)
+                try:
+                    yield fixture, WorkerConnection(alias=self.using, database=database, session=name)
+                finally:
+                    if self.keep:
+                        notes.append(f"Kept: the accounts of user {name}. simulate --clean removes them.")
+                    else:
+                        _purge(fixture, notes)
+        except (OperationalError, InterfaceError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            lost = f"The connection to database {self.using!r} was lost: {reason}."
+            raise SimulationError(" ".join([lost, *notes])) from error
         if settings.DEBUG:
             notes.append("DEBUG is on: Django keeps a log of the statements, which slows every strategy down.")
 
@@ -123,7 +126,7 @@ def run_load(
     plan: LoadPlan,
     workload: Workload,
     sweep: Sweep | None = None,
-    interrupt: Interrupt,
+    interrupt: StopSignal,
     terminal: TextIO | None,
     on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
 ) -> LoadReport:
@@ -200,7 +203,7 @@ def sizes_of(sweep: Sweep | None, *, plan: LoadPlan, workload: Workload) -> list
 
 
 def run_story(
-    config: RunConfig | StoreConfig, *, story: Story, runs: int, interrupt: Interrupt, terminal: TextIO | None
+    config: RunConfig | StoreConfig, *, story: Story, runs: int, interrupt: StopSignal, terminal: TextIO | None
 ) -> StoryReport:
     """Run a story so many times with each strategy; in everything else as `run_load`."""
     ran_on, rows, notes = _measure(
@@ -247,7 +250,7 @@ def _measure(
     *,
     workers: int,
     stuck_after: float = STUCK_AFTER,
-    interrupt: Interrupt,
+    interrupt: StopSignal,
     terminal: TextIO | None,
     on_progress: Callable[[tuple[Lane, ...]], None] | None = None,
 ) -> tuple[dict[str, Any], list[Row], tuple[str, ...]]:
@@ -283,28 +286,12 @@ def _advice_on_pairs(rows: Sequence[LoadRow]) -> tuple[str, ...]:
     return tuple(sentence.format(listed(names)) for names, sentence in sentences if names)
 
 
-def default_database(model: type[AbstractAccount]) -> str:
-    """Return the database that the model's writes go to."""
-    return router.db_for_write(model)
-
-
-@contextlib.contextmanager
-def _explain_lost_connection(using: str, notes: Sequence[str]) -> Iterator[None]:
-    try:
-        yield
-    except (OperationalError, InterfaceError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        lost = f"The connection to database {using!r} was lost: {reason}"
-        raise SimulationError(" ".join([f"{lost}.", *notes])) from error
-
-
 def _purge(fixture: Fixture, notes: list[str]) -> None:
-    name = fixture.user.get_username()
     try:
         # The block may have ended because this process's connection did.
         connections[fixture.using].close_if_unusable_or_obsolete()
         # A worker that had to be killed may hold locks until its server process has noticed.
-        end_sessions(fixture.using, [name])
+        end_sessions(fixture.using, [fixture.name])
         fixture.purge()
     except (DatabaseError, PurgeError) as error:
-        notes.append(f"The accounts of user {name} are still there: {error}")
+        notes.append(f"The accounts of user {fixture.name} are still there: {error}")

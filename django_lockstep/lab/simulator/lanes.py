@@ -104,13 +104,12 @@ class LaneWatch:
         for trial in self.trials:
             if self.lanes[trial.label].state == "running":
                 whole = merge_rounds([result.results for result in trial.results])
-                p99, seconds = whole.latencies.percentile(99), (whole.ended - whole.started) / 1e9
                 self._change(
                     trial.label,
                     state="waiting",
                     operations=whole.answered + whole.failed,
-                    measured=whole.answered / seconds if seconds else None,
-                    p99=None if p99 is None else p99 / 1e6,
+                    measured=whole.rate if whole.seconds else None,
+                    p99=whole.latencies.milliseconds(99),
                     balances=trial.balances(),
                 )
 

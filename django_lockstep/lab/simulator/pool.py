@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from django_lockstep.lab.simulator.channel import Task
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.worker import Worker, WorkerFailure, WorkerState
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.lab.workers.processes import process_context
 
 __all__ = ["STUCK_AFTER", "PoolResult", "WorkerPool"]
@@ -44,10 +44,10 @@ class WorkerPool:
 
     def __init__(
         self,
-        config: WorkerConfig,
+        config: WorkerConnection,
         *,
         size: int,
-        interrupt: Interrupt,
+        interrupt: StopSignal,
         stuck_after: float = STUCK_AFTER,
         grace: float = 3.0,
     ) -> None:
@@ -100,7 +100,11 @@ class WorkerPool:
         Workers that died earlier are replaced first. ``on_tick`` is called every tenth of a second. With ``fail_fast``
         the death of one worker ends the tasks of all; otherwise the others go on.
         """
-        self._replace_failed()
+        for worker in self.workers:
+            if worker.failure and not self.interrupt.requested:
+                worker.close(deadline=0)
+                self.workers[worker.number] = self._start(worker.number)
+        self._await_answers()
         for worker, task in zip(self.workers, tasks, strict=True):
             worker.assign(None if self.interrupt.requested else task)
         self._await_answers(on_tick, fail_fast=fail_fast)
@@ -143,13 +147,6 @@ class WorkerPool:
             if worker.pipe in ready:
                 worker.receive()
             worker.kill_if_stuck(self.stuck_after)
-
-    def _replace_failed(self) -> None:
-        for worker in self.workers:
-            if worker.failure and not self.interrupt.requested:
-                worker.close(deadline=0)
-                self.workers[worker.number] = self._start(worker.number)
-        self._await_answers()
 
     def _start(self, number: int) -> Worker:
         # Counted on, not numbered by place: the session of a dead worker may outlive it for a moment.

@@ -212,7 +212,9 @@ def build_row(
     """
     whole = merge_rounds(rounds)
     tallies = [Tally.concatenate(own) for own in zip(*rounds, strict=True) if any(own)]
-    seconds = (whole.ended - whole.started) / 1e9
+    p50, p95, p99 = (whole.latencies.milliseconds(percent) for percent in (50, 95, 99))
+    # The maximum is exact, percentiles are those of buckets.
+    longest = None if p50 is None else whole.latencies.largest / 1e6
     return LoadRow(
         strategy=strategy,
         safe=safe,
@@ -221,17 +223,17 @@ def build_row(
         size=size,
         verdict=verdict,
         workers=len(tallies),
-        seconds=seconds,
+        seconds=whole.seconds,
         succeeded=whole.succeeded,
         refused=whole.refused,
         errors=dict(whole.errors),
         error_examples=whole.examples,
-        operations_per_second=whole.answered / seconds if seconds else 0.0,
-        latency_ms=_build_latency(whole),
+        operations_per_second=whole.rate,
+        latency_ms=Latency(p50=p50, p95=p95, p99=p99, max=longest),
         retries=whole.conflicts + whole.retried_deadlocks,
         conflicts=whole.conflicts,
         deadlocks=whole.retried_deadlocks + whole.failed_deadlocks,
-        fairness=jain_index([_rate(tally) for tally in tallies]),
+        fairness=jain_index([tally.rate for tally in tallies]),
         worker_failures=worker_failures,
         cut_short=cut_short,
     )
@@ -241,15 +243,3 @@ def merge_rounds(rounds: Sequence[Sequence[Tally | None]]) -> Tally:
     """Return what all workers did in these rounds; None is a worker that did not finish one."""
     # Workers of one round share their time, rounds follow each other: rates are divided by the sum of the rounds.
     return Tally.concatenate(map(Tally.merge, rounds))
-
-
-def _build_latency(tally: Tally) -> Latency:
-    marks = [tally.latencies.percentile(percent) for percent in (50, 95, 99)]
-    # The maximum is exact, percentiles are those of buckets.
-    largest = tally.latencies.largest if marks[0] is not None else None
-    p50, p95, p99, longest = (None if mark is None else mark / 1e6 for mark in (*marks, largest))
-    return Latency(p50=p50, p95=p95, p99=p99, max=longest)
-
-
-def _rate(tally: Tally) -> float:
-    return tally.answered / (tally.ended - tally.started) if tally.ended > tally.started else 0.0

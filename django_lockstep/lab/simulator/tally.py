@@ -80,6 +80,16 @@ class Tally:
         """Operations that raised another error."""
         return self.errors.total()
 
+    @property
+    def seconds(self) -> float:
+        """From the start to the end."""
+        return (self.ended - self.started) / 1e9
+
+    @property
+    def rate(self) -> float:
+        """Operations per second that were answered."""
+        return self.answered / self.seconds if self.seconds else 0.0
+
     def succeed(self, operation: LoadOperation) -> None:
         """Count a success, and its changes as acknowledged."""
         self.succeeded += 1

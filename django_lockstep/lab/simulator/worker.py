@@ -14,7 +14,7 @@ from typing import Any
 
 from django_lockstep.lab.simulator import worker_process
 from django_lockstep.lab.simulator.channel import AtBarrier, Done, Failed, Task
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 from django_lockstep.lab.workers.processes import no_interrupt
 
 __all__ = ["Worker", "WorkerFailure", "WorkerState"]
@@ -48,7 +48,7 @@ class Worker:
     """One worker process, from its start to its end."""
 
     def __init__(
-        self, config: WorkerConfig, *, number: int, context: BaseContext, stop: Any, completed: Sequence[int]
+        self, config: WorkerConnection, *, number: int, context: BaseContext, stop: Any, completed: Sequence[int]
     ) -> None:
         """Start it; ``stop`` and ``completed``, by worker, are in memory that all processes share."""
         self.config = config

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from accounts.binding import account_model
 from accounts.models import Account
 from accounts.races.load import AccountClient, Mix, Workload
-from accounts.races.run import account_model
 from django_lockstep.errors import DeadlockDetected, StaleVersionError
 from django_lockstep.lab.simulator.tally import LoadOperation
 

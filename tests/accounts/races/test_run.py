@@ -11,20 +11,19 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 
 from accounts.models import Account, Entry
-from accounts.races.fixture import Fixture
-from accounts.races.leftovers import new_name
+from accounts.races.fixture import Fixture, new_name
 from accounts.races.load import AccountTrial, Mix, Workload
 from accounts.races.run import NAMES, RunConfig, run_load, run_story, story_trial
 from accounts.races.stories import STORIES
 from accounts.strategies import STRATEGIES
 from django_lockstep.lab.simulator.errors import SimulationError
-from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.load_plan import LoadPlan
 from django_lockstep.lab.simulator.pool import WorkerPool
 from django_lockstep.lab.simulator.report import LoadReport, LoadRow
 from django_lockstep.lab.simulator.stories import StoryReport
 from django_lockstep.lab.simulator.trials import LoadTrial, run_trials
-from django_lockstep.lab.simulator.worker_process import WorkerConfig
+from django_lockstep.lab.simulator.worker_process import WorkerConnection
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,14 +45,14 @@ def load(
 ) -> LoadReport:
     workload = Workload(accounts=accounts, mix=Mix.default(accounts=accounts), seed=11)
     plan = LoadPlan(workers=workers, duration=None, operations=operations, rounds=rounds)
-    with Interrupt() as interrupt:
+    with StopSignal() as interrupt:
         return run_load(
             run_config(*names, keep=keep, mixed=mixed), plan=plan, workload=workload, interrupt=interrupt, terminal=None
         )
 
 
 def story(name: str, *names: str, runs: int = 40) -> StoryReport:
-    with Interrupt() as interrupt:
+    with StopSignal() as interrupt:
         return run_story(run_config(*names), story=STORIES[name], runs=runs, interrupt=interrupt, terminal=None)
 
 
@@ -145,7 +144,7 @@ class Race:
     def __init__(self, strategy: str, *, workers: int = 3) -> None:
         self.strategy = strategy
         self.workers = workers
-        self.interrupt: Interrupt
+        self.interrupt: StopSignal
         self.pool: WorkerPool
 
     def run(self, watch: Callable[[], None], *, duration: float = 60.0) -> LoadRow:
@@ -158,12 +157,12 @@ class Race:
             fixture=fixture,
             workload=Workload(accounts=1, mix=Mix(), seed=3),
         )
-        with Interrupt() as self.interrupt, self._pool() as self.pool:
+        with StopSignal() as self.interrupt, self._pool() as self.pool:
             (row,) = run_trials([trial], pool=self.pool, progress=lambda name: watch)
         return row
 
     def _pool(self) -> WorkerPool:
-        config = WorkerConfig(alias="default", database=connection.settings_dict["NAME"], session="race-of-a-test")
+        config = WorkerConnection(alias="default", database=connection.settings_dict["NAME"], session="race-of-a-test")
         return WorkerPool(config, size=self.workers, interrupt=self.interrupt, grace=20.0)
 
     def stop(self) -> None:
@@ -270,8 +269,8 @@ def test_a_story_ends_with_its_actor() -> None:
     trial = story_trial(
         STORIES["lost-update"], STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture, runs=1000
     )
-    config = WorkerConfig(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
-    with Interrupt() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
+    config = WorkerConnection(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
+    with StopSignal() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
 
         def kill() -> None:
             if pool.completed > 10 and not pool.workers[0].failure:
@@ -289,8 +288,8 @@ def test_an_interrupted_story_reports_the_runs_it_had() -> None:
     trial = story_trial(
         STORIES["overdraft"], STRATEGIES["pessimistic"].bound(using="default"), fixture=fixture, runs=1000
     )
-    config = WorkerConfig(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
-    with Interrupt() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
+    config = WorkerConnection(alias="default", database=connection.settings_dict["NAME"], session="story-of-a-test")
+    with StopSignal() as interrupt, WorkerPool(config, size=2, interrupt=interrupt, grace=20.0) as pool:
 
         def stop() -> None:
             if pool.completed > 10 and not interrupt.requested:

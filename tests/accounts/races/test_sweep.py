@@ -10,7 +10,7 @@ import pytest
 from accounts.models import Account, Entry
 from accounts.races.load import Mix, Workload
 from accounts.races.run import RunConfig, run_load, sizes_of
-from django_lockstep.lab.simulator.interrupt import Interrupt
+from django_lockstep.lab.simulator.interrupt import StopSignal
 from django_lockstep.lab.simulator.load_plan import LoadPlan, Sweep
 from django_lockstep.lab.simulator.render import as_csv, as_json, as_table
 from django_lockstep.lab.simulator.report import LoadReport
@@ -48,7 +48,7 @@ def test_each_size_changes_one_thing() -> None:
 
 def swept(text: str, *names: str, plan: LoadPlan) -> LoadReport:
     sweep, config = Sweep.parse(text), RunConfig(strategies=names, model=Account, using="default")
-    with Interrupt() as interrupt:
+    with StopSignal() as interrupt:
         return run_load(config, plan=plan, workload=WORKLOAD, sweep=sweep, interrupt=interrupt, terminal=None)
 
 

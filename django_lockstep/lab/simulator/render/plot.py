@@ -239,14 +239,11 @@ def _finish_svg(svg: bytes, text: str) -> bytes:
     head, title, rest = svg.partition(b"</title>")
     head = head.replace(b"<svg ", b'<svg role="img" aria-labelledby="title desc" ', 1)
     head = head.replace(b"<title>", b'<title id="title">', 1)
-    return head + title + f'\n <desc id="desc">{escape(text)}</desc>\n <style>{_dark()}</style>'.encode() + rest
-
-
-def _dark() -> str:
     # matplotlib writes colours into each element's style, which only !important overrides.
-    rules = [
+    rules = " ".join(
         f'[style*="{part}: {light.lower()}"] {{ {part}: {dark} !important }}'
         for light, dark in _DARK.items()
         for part in ("fill", "stroke")
-    ]
-    return f"@media screen and (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
+    )
+    style = f"@media screen and (prefers-color-scheme: dark) {{ {rules} }}"
+    return head + title + f'\n <desc id="desc">{escape(text)}</desc>\n <style>{style}</style>'.encode() + rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -53,13 +54,14 @@ def _load_blocks(report: LoadReport) -> Iterable[RenderableType]:
     yield bold(f"{_scope(report)}, {report.plan.extent} per strategy, deposit:withdraw:transfer {report.load['mix']}")
     yield _circumstances(report)
     if report.rows and report.sweep is None:
+        counterparts = {row.engine: partial(_counterpart, report) for row in report.counterparts[:1]}
         yield ""
-        yield _figures(report.rows, _results(report))
+        yield _figures(report.rows, {**_RESULTS, **counterparts, **_LATENCIES})
         yield ""
         yield _figures(report.rows, _COSTS)
         yield ""
         yield "p50 to max: latency in ms. Fairness between workers: 1.00 is best."
-        for engine in dict.fromkeys(row.engine for row in report.counterparts):
+        for engine in counterparts:
             yield (
                 f"{engine}: operations per second of the same strategy with the {engine} engine, and how many times as "
                 "many; every other figure is of the strategies as they are written."
@@ -85,17 +87,7 @@ def _scope(report: LoadReport) -> str:
     return f"{counts['workers']} on {counts['accounts']}"
 
 
-def _results(report: LoadReport) -> Mapping[str, Callable[[LoadRow], str | Text]]:
-    """Return the columns of the first table, with the counterparts' behind the operations a second."""
-    columns: dict[str, Callable[[LoadRow], str | Text]] = {}
-    for title, cell in _RESULTS.items():
-        columns[title] = cell
-        if title == _RATE and report.counterparts:
-            columns[report.counterparts[0].engine] = lambda row: _counterpart(row, report)
-    return columns
-
-
-def _counterpart(row: LoadRow, report: LoadReport) -> str:
+def _counterpart(report: LoadReport, row: LoadRow) -> str:
     other = report.counterpart(row)
     if other is None:
         return ""
@@ -118,12 +110,13 @@ def _verdict(row: StrategyRow) -> Text:
     return Text(row.status.upper() if row.wrong else row.status, style=_COLOURS.get(row.status, "bold red"))
 
 
-_RATE = "ops/s"
 _RESULTS: Mapping[str, Callable[[LoadRow], str | Text]] = {
     "Verdict": _verdict,
     "Lost": lambda row: f"{row.verdict.lost_updates:,}",
     "Money off": lambda row: f"{row.verdict.money_lost:,.2f}",
-    _RATE: lambda row: f"{row.operations_per_second:,.0f}",
+    "ops/s": lambda row: f"{row.operations_per_second:,.0f}",
+}
+_LATENCIES: Mapping[str, Callable[[LoadRow], str | Text]] = {
     "p50": lambda row: _milliseconds(row.latency_ms.p50),
     "p95": lambda row: _milliseconds(row.latency_ms.p95),
     "p99": lambda row: _milliseconds(row.latency_ms.p99),
@@ -167,9 +160,9 @@ def _remarks_on(row: LoadRow, report: LoadReport) -> Iterable[str]:
 
 _GROWING: Mapping[str, Callable[[LoadRow], str | Text]] = {
     "Operations per second; x where the strategy was wrong": _marked_rate,
-    "p50 in ms": _RESULTS["p50"],
-    "p95 in ms": _RESULTS["p95"],
-    "p99 in ms": _RESULTS["p99"],
+    "p50 in ms": _LATENCIES["p50"],
+    "p95 in ms": _LATENCIES["p95"],
+    "p99 in ms": _LATENCIES["p99"],
     "Retries per operation": _COSTS["Retries/op"],
     "Fairness between workers: 1.00 is best": _COSTS["Fairness"],
 }
