@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from accounts.models import Account
-from accounts.races.race import pair
-from accounts.races.rows import accounts, one_account
+from accounts.races.rows import accounts, one_account, pair
 from django_lockstep.lab.races import Race
 
 __all__ = ["RACES"]

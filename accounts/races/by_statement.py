@@ -8,12 +8,13 @@ from django.db import transaction
 from django.db.models import F
 
 from accounts.models import Account
-from accounts.races.race import RaceList, pair
 from accounts.races.rows import (
+    RaceList,
     accounts,
     balances,
     ends_with,
     one_account,
+    pair,
     set_up_nothing,
     two_accounts,
     user_named,

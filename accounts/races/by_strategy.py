@@ -12,8 +12,7 @@ from django.db import transaction
 from django.db.models import F
 
 from accounts.models import Account
-from accounts.races.race import pair
-from accounts.races.rows import accounts, balances, ends_with, one_account, open_account, two_accounts
+from accounts.races.rows import accounts, balances, ends_with, one_account, open_account, pair, two_accounts
 from accounts.races.stories import STORIES, Story
 from accounts.strategies import STRATEGIES, Strategy
 from django_lockstep.lab.races import Race

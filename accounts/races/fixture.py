@@ -101,12 +101,12 @@ class Fixture:
 
     def purge(self) -> None:
         """Remove the accounts, their entries and the user. Raises `PurgeError` if the database refuses."""
-        mine = self.accounts.filter(user=self.user)
+        accounts = self.accounts.filter(user=self.user)
         try:
             # In batches, each in its own transaction: while the trigger is off, all other writers of the table wait.
-            while self._purge_entries(mine):
+            while self._purge_entries(accounts):
                 pass
-            mine.delete()
+            accounts.delete()
             type(self.user)._base_manager.using(self.using).filter(pk=self.user.pk).delete()
         except (DatabaseError, models.ProtectedError) as error:
             raise PurgeError(str(error).strip()) from error

@@ -88,11 +88,11 @@ class DynamoAccount:
         item = DynamoStore.named(store).read(account_key(pk))
         if item is None:
             raise cls.DoesNotExist(f"Store {store!r} has no account {pk!r}")
-        given = item.attributes
-        amounts = {name: money(given[name]) for name in ("balance", "overdraft_limit", "opening_balance")}
-        count = int(given["entry_count"])
+        attributes = item.attributes
+        amounts = {name: money(attributes[name]) for name in ("balance", "overdraft_limit", "opening_balance")}
+        count = int(attributes["entry_count"])
         return cls(
-            pk=pk, **amounts, entry_count=count, last_entry=given["last_entry"], version=item.version, store=store
+            pk=pk, **amounts, entry_count=count, last_entry=attributes["last_entry"], version=item.version, store=store
         )
 
     # Until it is done. There is no lock to wait for: the second writer's transaction fails, and it reads again.

@@ -36,8 +36,8 @@ class LoadPlan:
         if (self.duration is None) == (self.operations is None):
             raise ValueError("A strategy is limited by --duration or by --operations: give one of them")
         if self.operations is not None and positive_int(self.operations, name="--operations") < parts:
-            each = f"{self.workers} workers" + (f" in each of {self.rounds} rounds" if self.rounds > 1 else "")
-            raise ValueError(f"--operations must be at least {parts}, one for each of {each}, not {self.operations}")
+            shares = f"{self.workers} workers" + (f" in each of {self.rounds} rounds" if self.rounds > 1 else "")
+            raise ValueError(f"--operations must be at least {parts}, one for each of {shares}, not {self.operations}")
         if self.duration is not None and not (math.isfinite(self.duration) and self.duration > 0):
             raise ValueError(f"--duration must be more than 0 seconds, not {self.duration}")
         if not (math.isfinite(self.think_time) and self.think_time >= 0):

@@ -149,6 +149,12 @@ class Report:
     notes: tuple[str, ...] = ()
     """What else a reader has to know."""
 
+    @property
+    def versions(self) -> list[str]:
+        """What it ran on beside the server, in words."""
+        django, python, cpus = (self.environment[name] for name in ("django", "python", "cpus"))
+        return [f"Django {django}", f"Python {python}", f"{cpus} CPUs"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport(Report):

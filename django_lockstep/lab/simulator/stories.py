@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from django_lockstep.lab.scenario import Scenario
 from django_lockstep.lab.simulator.audit import AuditStatus
@@ -117,6 +117,8 @@ class ActorTask:
 class StoryTrial(StrategyTrial[StoryRow]):
     """A story under one strategy, which is the label."""
 
+    # All actors take part in every run, so that without one of them no later run can begin.
+    needs_all_workers: ClassVar[bool] = True
     safe: bool
     """Whether it claims that the story always ends correctly."""
     scenario: Scenario
@@ -129,11 +131,6 @@ class StoryTrial(StrategyTrial[StoryRow]):
     """The status of a strategy whose story ended otherwise."""
     fixtures: tuple[Any, ...] = field(default=(), init=False)
     """What set-up returned for each run."""
-
-    @property
-    def needs_all_workers(self) -> bool:
-        # All actors take part in every run, so that without one of them no later run can begin.
-        return True
 
     def tasks(self, round_number: int) -> list[Task]:
         # All made before the first run: set-up is not part of the race.

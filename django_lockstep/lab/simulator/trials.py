@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from django_lockstep.lab.simulator.audit import AuditedAccount, Balances, audit
 from django_lockstep.lab.simulator.channel import Task, idle
@@ -35,15 +35,13 @@ class StrategyTrial(ABC, Generic[Row]):
     cut_short: bool = False
     """Whether it was interrupted."""
 
+    needs_all_workers: ClassVar[bool] = False
+    """Whether the death of one worker ends a round."""
+
     @property
     def rounds(self) -> int:
         """How many rounds it takes."""
         return 1
-
-    @property
-    def needs_all_workers(self) -> bool:
-        """Whether the death of one worker ends a round."""
-        return False
 
     def open(self) -> None:
         """Create what has to be there before any trial begins, committed."""

@@ -210,12 +210,11 @@ def _title(report: LoadReport, sweep: Sweep) -> str:
 
 
 def _settings(report: LoadReport) -> str:
-    facts = report.environment
+    environment = report.environment
     known = ("isolation", "synchronous_commit", "fsync")
-    settings = [f"{name} {facts[name]}" for name in known if name in facts]
-    versions = [f"Django {facts['django']}", f"Python {facts['python']}", f"{facts['cpus']} CPUs"]
+    settings = [f"{name} {environment[name]}" for name in known if name in environment]
     load = f"deposit:withdraw:transfer {report.load['mix']}"
-    return " · ".join([facts["database"], *settings, *versions, load, f"{report.plan.extent} each"])
+    return " · ".join([environment["database"], *settings, *report.versions, load, f"{report.plan.extent} each"])
 
 
 def _legend(report: LoadReport) -> str:

@@ -218,6 +218,6 @@ def _circumstances(report: LoadReport) -> str:
 
 
 def _where(report: Report) -> str:
-    facts = report.environment
-    isolation = f" ({facts['isolation']})" if facts.get("isolation", "read committed") != "read committed" else ""
-    return f"{facts['database']}{isolation}, Django {facts['django']}, Python {facts['python']}, {facts['cpus']} CPUs"
+    isolation = report.environment.get("isolation", "read committed")
+    server = report.environment["database"] + (f" ({isolation})" if isolation != "read committed" else "")
+    return ", ".join([server, *report.versions])
