@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import OuterRef, Subquery, Sum
@@ -41,39 +41,29 @@ _AT_ONCE = 256
 """Operations that are drawn ahead."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mix:
-    """Weights of the kinds of operation. Raises ``ValueError`` for weights that make no sense."""
+class Mix(NamedTuple):
+    """Weights of the kinds of operation."""
 
     deposit: float = 1
-    """The weight of deposits."""
     withdraw: float = 1
-    """The weight of withdrawals."""
     transfer: float = 0
-    """The weight of transfers."""
-
-    def __post_init__(self) -> None:
-        if not all(math.isfinite(weight) and weight >= 0 for weight in self.weights) or not any(self.weights):
-            raise ValueError(f"--mix must be weights of at least 0, not all of them 0, not {self}")
 
     def __str__(self) -> str:
-        return ":".join(f"{weight:g}" for weight in self.weights)
-
-    @property
-    def weights(self) -> tuple[float, float, float]:
-        """The weights in the order of `parse`."""
-        return self.deposit, self.withdraw, self.transfer
+        return ":".join(f"{weight:g}" for weight in self)
 
     @classmethod
     def parse(cls, text: str) -> Mix:
         """Return the mix written as ``deposit:withdraw:transfer``. Raises ``ValueError`` for anything else."""
         try:
-            weights = [float(part) for part in text.split(":")]
+            deposit, withdraw, transfer = map(float, text.split(":"))
         except ValueError:
-            weights = []
-        if len(weights) != 3:
-            raise ValueError(f"--mix must be three weights, deposit:withdraw:transfer, such as 2:1:1, not {text!r}")
-        return cls(deposit=weights[0], withdraw=weights[1], transfer=weights[2])
+            raise ValueError(
+                f"--mix must be three weights, deposit:withdraw:transfer, such as 2:1:1, not {text!r}"
+            ) from None
+        mix = cls(deposit, withdraw, transfer)
+        if not all(math.isfinite(weight) and weight >= 0 for weight in mix) or not any(mix):
+            raise ValueError(f"--mix must be weights of at least 0, not all of them 0, not {mix}")
+        return mix
 
     @classmethod
     def default(cls, *, accounts: int) -> Mix:
@@ -147,7 +137,7 @@ class AccountClient:
         self._strategy = strategy
         self._accounts = accounts
         self._random = draws.random
-        *self._bounds, self._end = itertools.accumulate(mix.weights)
+        *self._bounds, self._end = itertools.accumulate(mix)
         self._drawn: list[LoadOperation] = []
 
     def next_operation(self) -> LoadOperation:
